@@ -39,7 +39,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.understood import without_asides
+from hopsyncd.retrieve.query_parser import without_asides
 from store.records import PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader

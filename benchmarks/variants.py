@@ -35,8 +35,8 @@ from hopsyncd.retrieve.ranking import (
     reached,
     with_plain,
 )
+from hopsyncd.retrieve.transitions import pull_of
 from hopsyncd.retrieve.walk import WalkSettings, seeds, walk
-from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, Version
 from store.sqlite.database import Connection, snapshot
 from store.words import index_terms

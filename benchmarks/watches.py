@@ -25,8 +25,8 @@ from invented import collection
 
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeLanguage

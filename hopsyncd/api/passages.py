@@ -20,9 +20,9 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Around, Joint, around, paths
+from hopsyncd.retrieve.query_parser import near_names
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import Answer, hop_json, placed_json
-from hopsyncd.retrieve.understood import near_names
 from store.records import Direction, PassageId
 from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection

@@ -28,9 +28,9 @@ from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
-from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader

@@ -61,8 +61,8 @@ from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS, Asker
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_parser import Understood, understood
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.understood import Understood, understood
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.place import open_reader
 from store.sqlite.database import Connection, snapshot

@@ -28,8 +28,8 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.exceptions import NoSuchVersion, StoreError
 from store.place import Database, open_reader

@@ -20,13 +20,13 @@ from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
-from hopsyncd.retrieve.footprint import Footprint, is_touched
+from hopsyncd.retrieve.acl_views import RestrictedViews
+from hopsyncd.retrieve.dependencies import Footprint, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.query_parser import respelled
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.restricted_views import RestrictedViews
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
-from hopsyncd.retrieve.understood import respelled
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.local_copy import LocalCopy

@@ -8,8 +8,8 @@ from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
+from hopsyncd.retrieve.transitions import MASS
 from hopsyncd.retrieve.walk import Walked, WalkSettings, seeds, walk
-from hopsyncd.retrieve.ways import MASS
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link"], int]

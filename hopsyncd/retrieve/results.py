@@ -21,9 +21,9 @@ from hopsyncd.config.values import Search
 from hopsyncd.formats.units import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.logic import Resolution
+from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.searcher import Found
-from hopsyncd.retrieve.understood import Understood, nearest
 from store.records import Passage, PassageId, QuestionId
 from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection

@@ -13,7 +13,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.footprint import Footprint
+from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.hop import walked_hop
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, united

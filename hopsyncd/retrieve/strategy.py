@@ -14,8 +14,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.query_parser import without_asides
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.understood import without_asides
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages

@@ -38,7 +38,7 @@ from hopsyncd.index.arrays import Floats, Integers, expand_ranges, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import largest
-from hopsyncd.retrieve.ways import (
+from hopsyncd.retrieve.transitions import (
     MASS,
     NO_NAMES,
     NO_WAYS,

@@ -14,8 +14,8 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.retrieve.query_parser import understood
 from hopsyncd.retrieve.results import Answer
-from hopsyncd.retrieve.understood import understood
 from store.sqlite.reads import documents_at
 from tests.fakes.histories import Step, grown, histories, states
 from tests.fakes.indexed import snapshot_at

@@ -49,7 +49,7 @@ from hopsyncd.index.links import NamedDocument, list_candidates, list_document_k
 from hopsyncd.logs import redacted
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.understood import understood
+from hopsyncd.retrieve.query_parser import understood
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.pages import question_of, with_code
 from store.words import index_terms, plain, searchable, spellings

@@ -7,7 +7,7 @@ import pytest
 
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import NEAR, OF_LIKENESS, OF_WORDS, Likeness, NearPassages, fit
-from hopsyncd.retrieve.ways import mentions_of
+from hopsyncd.retrieve.transitions import mentions_of
 from store.records import Vectors, to_grid
 from tests.fakes.indexed import advance, asked, document, indexed, snapshot_at
 from tests.fakes.triplets import triplets

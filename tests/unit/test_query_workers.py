@@ -20,8 +20,8 @@ from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

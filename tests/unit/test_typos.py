@@ -10,8 +10,8 @@ from hopsyncd.config.values import STRATEGIES, Search, Strategy
 from hopsyncd.index.filters import Condition
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import Answer, answer_json
-from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
 from store.sqlite.sources import register_source
 from tests.fakes.memory import MemoryConnector

@@ -14,7 +14,7 @@ import pytest
 from hopsyncd.api.watched_questions import checked_program
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.retrieve.footprint import is_touched
+from hopsyncd.retrieve.dependencies import is_touched
 from tests.fakes.watching import Watching, fact
 
 FILES = {

@@ -23,8 +23,8 @@ from hopsyncd.retrieve.answering.extractive import (
 from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
+from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked

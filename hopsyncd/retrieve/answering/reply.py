@@ -6,6 +6,7 @@ from typing import Literal
 
 from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
+from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import (
     Answer,
@@ -15,7 +16,6 @@ from hopsyncd.retrieve.results import (
     passages_json,
     understood_json,
 )
-from hopsyncd.retrieve.understood import Understood
 from store.records import PassageId
 
 

@@ -10,7 +10,7 @@ from hopsyncd.index.documents import NewDocument
 from hopsyncd.index.filters import Condition, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.statistics import Visible
-from hopsyncd.retrieve.understood import near_names, nearest, understood
+from hopsyncd.retrieve.query_parser import near_names, nearest, understood
 from store.records import PassageId
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import triplets
