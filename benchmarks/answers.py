@@ -31,7 +31,7 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage
 from store.sqlite.database import open_writer
 from store.sqlite.versions import head

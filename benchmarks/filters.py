@@ -26,7 +26,7 @@ from hopsyncd.evaluation.run import DATABASE_NAME, build
 from hopsyncd.index.filters import Condition, Filter
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage
 from tests.fakes.models import FakeLanguage
 

@@ -35,7 +35,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Link, Passage, PassageId, to_grid
 from store.sqlite.database import open_reader
 

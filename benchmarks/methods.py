@@ -28,7 +28,7 @@ from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 DATA = ("realdocs", "hotpotqa", "musique")
 

@@ -26,7 +26,7 @@ from hopsyncd.models.asked_questions import Mode
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage
 
 # "CPU ms" is processor time a question, which a busy machine does not change much.

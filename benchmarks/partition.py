@@ -24,7 +24,7 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker, Made
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage, PassageId
 
 _NAMES = ("hotpotqa", "musique")

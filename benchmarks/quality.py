@@ -14,7 +14,7 @@ from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import DEPTHS, Scores
 from hopsyncd.evaluation.run import Experiment, evaluate, kept_folder
 from hopsyncd.models.loading import load_models
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 NAMES = ("hotpotqa", "musique")
 

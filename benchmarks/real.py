@@ -32,7 +32,7 @@ from hopsyncd.evaluation.report import question_lines
 from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 TEAM = Path(__file__).parent / "team"

@@ -26,7 +26,7 @@ from hopsyncd.evaluation.real_folder import QuotedQuestion, index_folder, read_q
 from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _QUESTIONS, _OTHERS = 10, 30
 _COLUMNS, _LINES = 88, 52

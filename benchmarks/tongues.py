@@ -22,7 +22,7 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 
 _DEPTH = 10

@@ -38,7 +38,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from store.sqlite.database import open_reader, snapshot
 

@@ -36,7 +36,8 @@ from hopsyncd.retrieve.ranking import (
     with_plain,
 )
 from hopsyncd.retrieve.transitions import pull_of
-from hopsyncd.retrieve.walk import WalkSettings, seeds, walk
+from hopsyncd.retrieve.walk import seeds, walk
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, Version
 from store.sqlite.database import Connection, snapshot
 from store.words import index_terms

@@ -27,7 +27,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeLanguage
 from tests.fakes.stack import Stack

@@ -52,7 +52,7 @@ from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import with_page
 from store.exceptions import ServerLost, StoreError
 from store.place import open_serving, writer_place

@@ -31,7 +31,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
 from store.records import Recipe, Version

@@ -259,7 +259,7 @@ def _experiment(
 ) -> "Experiment":
     """What was asked for; `strategies` are the default ones."""
     from hopsyncd.evaluation.run import Experiment
-    from hopsyncd.retrieve.walk import WalkSettings
+    from hopsyncd.retrieve.walk_settings import WalkSettings
 
     by: Answers = "llm" if given["by_llm"] else "extractive"
     return Experiment(

@@ -17,7 +17,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.answering.reply import AskReply, parts_of
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.place import Database
 from store.records import PassageId
 

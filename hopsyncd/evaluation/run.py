@@ -35,7 +35,7 @@ from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Engine
 from hopsyncd.retrieve.results import Answer
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.place import Database
 from store.records import Document, Passage, Placement, content_hash
 from store.sqlite.database import open_writer

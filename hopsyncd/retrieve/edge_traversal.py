@@ -20,7 +20,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
 from hopsyncd.retrieve.transitions import pull_of
-from hopsyncd.retrieve.walk import WalkSettings, seeds
+from hopsyncd.retrieve.walk import seeds
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
 

@@ -27,7 +27,7 @@ from hopsyncd.retrieve.query_parser import respelled
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.local_copy import LocalCopy
 from store.place import Database, open_reader

@@ -9,7 +9,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
 from hopsyncd.retrieve.transitions import MASS
-from hopsyncd.retrieve.walk import Walked, WalkSettings, seeds, walk
+from hopsyncd.retrieve.walk import Walked, seeds, walk
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link"], int]

@@ -21,7 +21,7 @@ from hopsyncd.retrieve.plain_search import by_parts, decomposed, split
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.strategies.by_hops import follow_edges, make_offers
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage, PassageId
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot

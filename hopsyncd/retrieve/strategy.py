@@ -16,7 +16,7 @@ from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import without_asides
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection

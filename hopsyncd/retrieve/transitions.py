@@ -4,7 +4,7 @@ Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is 
 """
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,7 @@ from hopsyncd.index.arrays import (
 from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
 from hopsyncd.retrieve.likeness import NEAR
 from hopsyncd.retrieve.query_context import QueryContext, weighed
-
-if TYPE_CHECKING:
-    from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
 MASS = 2.0**-46  # and sums of mass in these
@@ -109,9 +107,7 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     return rarity
 
 
-def edge_ways(
-    context: QueryContext, entries: Integers, place: Integers, by: "WalkSettings"
-) -> Ways:
+def edge_ways(context: QueryContext, entries: Integers, place: Integers, by: WalkSettings) -> Ways:
     """All edges out of the entries, both ways, to other documents; shares sum to 1 by start.
 
     `place` says where each entry stands among them.
@@ -127,9 +123,7 @@ def edge_ways(
     return Ways(start, end, _shares(weight, place[start]), out, back)
 
 
-def link_ways(
-    context: QueryContext, entries: Integers, place: Integers, by: "WalkSettings"
-) -> Ways:
+def link_ways(context: QueryContext, entries: Integers, place: Integers, by: WalkSettings) -> Ways:
     """The ways by links out of the entries, as of `edge_ways`.
 
     From each entry to the best passages of every document that it links to; and from each that is
@@ -238,7 +232,7 @@ def arriving(
     context: QueryContext,
     names: Integers,
     brought: NameShares,
-    by: "WalkSettings",
+    by: WalkSettings,
 ) -> tuple[NameShares, Integers]:
     """The mentions of each name that are most like the query, what part each gets, and the number
     of its name; both the names and the numbers rise.

@@ -29,11 +29,9 @@ come back.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
@@ -51,44 +49,11 @@ from hopsyncd.retrieve.transitions import (
     link_ways,
     mentions_of,
 )
+from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _OF_TOPIC = 2.0
 _MENTION_SHARPNESS = 4.0
 _SEEDS = 2.0**-32  # sums of the seeds' mass are exact in these units
-
-
-@dataclass(frozen=True, slots=True)
-class WalkSettings:
-    """How the mass flows; `hops` is the number of rounds.
-
-    `by_links` is the part that links take of a passage that has any, `by_names` what names take of
-    the rest. `backwards` weighs edges that are walked against their direction: at 0 they are
-    directed. `heaviest`, `mentions`, `linked` and `least_share` bound the work.
-    """
-
-    hops: int = 4
-    damping: float = 0.5
-    backwards: float = 1.0
-    sharpness: float = 8.0
-    name_sharpness: float = 2.0
-    gain: float = 8.0
-    by_names: float = 0.8
-    link_sharpness: float = 8.0
-    by_links: float = 0.4
-    heaviest: int = 100
-    mentions: int = 10
-    linked: int = 3
-    least_share: float = 1e-3
-
-    @classmethod
-    def of(cls, config: QueryConfig) -> Self:
-        """With the limits that are configured."""
-        return cls(
-            hops=config.hops,
-            heaviest=config.heaviest,
-            mentions=config.mentions,
-            least_share=config.least_share,
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from connectors.protocol import Selection
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.place import Database
 from store.records import PassageId, content_hash
 from store.sqlite.check import check

@@ -14,7 +14,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Version
 from tests.fakes.dump import ROWS, Rows, graph_at, served_by
 from tests.fakes.llm import FakeLlm, asked_maker, stating

@@ -24,7 +24,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from store.sqlite.history import diff, log, resolve, visible_entry
 from store.sqlite.sources import register_source, source_names

@@ -15,7 +15,7 @@ from hopsyncd.retrieve.answering.extractive import Sentence, carrying
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import id_text
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector

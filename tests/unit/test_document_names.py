@@ -10,7 +10,8 @@ from hopsyncd.index.statistics import MAX_NAMED_PASSAGES, find_named_passages
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import WalkSettings, seeds
+from hopsyncd.retrieve.walk import seeds
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from store.sqlite.content import known_passages
 from store.sqlite.history import resolve

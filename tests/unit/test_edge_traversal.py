@@ -13,7 +13,7 @@ from hopsyncd.retrieve.edge_traversal import (
     offers_of,
     traverse,
 )
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.indexed import asked, drawn, whole_row
 
 A, B, C, D = 0, 1, 2, 3

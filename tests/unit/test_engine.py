@@ -17,7 +17,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.acl import Acl
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.records import Version
 from store.sqlite.content import full_text

@@ -22,7 +22,7 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.units import DOCX, PDF, XLSX
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.documents import SAMPLES, Sample, workbook
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

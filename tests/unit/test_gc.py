@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.records import Version
 from store.sqlite.database import open_reader, snapshot

@@ -14,7 +14,7 @@ from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from store.sqlite.check import check
 from store.sqlite.content import known_passages

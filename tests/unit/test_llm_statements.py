@@ -23,7 +23,7 @@ from hopsyncd.models.llm_statements import (
 from hopsyncd.models.loading import maker_of
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Direction, Passage, QuestionSet
 from tests.fakes.llm import FakeLlm, asked_maker, down, stating
 from tests.fakes.memory import MemoryConnector

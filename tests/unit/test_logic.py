@@ -16,7 +16,7 @@ from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import MAX_RANKS, MAX_SUBPROBLEMS, SHOWN
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.llm import FakeLlm
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

@@ -22,7 +22,7 @@ from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack

@@ -12,7 +12,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import Answer, answer_json
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.sqlite.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder

@@ -9,7 +9,8 @@ import pytest
 from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import Coverage
-from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
+from hopsyncd.retrieve.walk import Walked, walk
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.indexed import asked, drawn, whole_row
 
 A, B, C = 0, 1, 2

@@ -1,0 +1,41 @@
+"""The settings of the walk: `hopsyncd.retrieve.walk` says what each is for."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from hopsyncd.config.values import QueryConfig
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How the score flows; `hops` is the number of rounds.
+
+    by_links: the part of a passage's score that goes along its links, if it has any. by_names: the
+    part of the rest that goes to its names. backwards: the weight of edges that are walked against
+    their direction; 0 makes them directed. `heaviest`, `mentions`, `linked` and `least_share` bound
+    the work of each round.
+    """
+
+    hops: int = 4
+    damping: float = 0.5
+    backwards: float = 1.0
+    sharpness: float = 8.0
+    name_sharpness: float = 2.0
+    gain: float = 8.0
+    by_names: float = 0.8
+    link_sharpness: float = 8.0
+    by_links: float = 0.4
+    heaviest: int = 100
+    mentions: int = 10
+    linked: int = 3
+    least_share: float = 1e-3
+
+    @classmethod
+    def of(cls, config: QueryConfig) -> Self:
+        """With the configured limits."""
+        return cls(
+            hops=config.hops,
+            heaviest=config.heaviest,
+            mentions=config.mentions,
+            least_share=config.least_share,
+        )
