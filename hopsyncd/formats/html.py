@@ -224,6 +224,8 @@ class _Builder:
 
 def _around(element: Element) -> str:
     """Whether an element is a box beside the text, or a note or a table with a title."""
+    if element.tag != "aside" and not element.attrib:
+        return ""
     words = (element.get("class") or "").lower().split()
     if element.tag == "aside" or _is_beside([*words, (element.get("id") or "").lower()]):
         return "box"

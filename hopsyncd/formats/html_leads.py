@@ -67,7 +67,7 @@ class Leads:
             self._open[-1] = lead_of(block.text)
         else:
             self._introduction = lead_in_of(block.text)
-        return [replace(block, leads=leads)]
+        return [replace(block, leads=leads)] if leads else [block]
 
     def left(self) -> list[Block]:
         terms, self._terms = self._terms, []

@@ -151,7 +151,12 @@ class InlineText:
 
     def taken(self, *, pre: bool = False) -> tuple[str, Links]:
         """The text so far, and the links with their offsets in it."""
-        pieces = self._tidy(pre=pre).split(_MARK)
+        if not self.parts:
+            return "", ()
+        text = self._tidy(pre=pre)
+        if not self.links:
+            return text, ()
+        pieces = text.split(_MARK)
         offsets = accumulate(map(len, pieces))
         found = [
             (at, link_to_address(href, "".join(shown)))
@@ -163,6 +168,8 @@ class InlineText:
         text = "".join(self.parts)
         if pre:
             return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
+        if "\n" not in text:
+            return _BLANKS.sub(" ", text).strip()
         lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
         return "\n".join(line for line in lines if line)
 
