@@ -21,6 +21,7 @@ from hopsyncd.formats.blocks import (
     link_to_address,
     link_to_name,
     skipped_block,
+    skipped_of,
     squeeze,
     with_title,
 )
@@ -260,7 +261,9 @@ class _Walk:
             case "definition":
                 yield Block("paragraph", token.content, start + 1, end)
             case "html_block":
-                yield from html_blocks(token.content, first_line=start + 1)
+                blocks = html_blocks(token.content, first_line=start + 1)
+                self._env.skipped.update(skipped_of(blocks))
+                yield from (block for block in blocks if block.kind != "skipped")
             case "fence" | "code_block":
                 first = start + 2 if token.type == "fence" else start + 1
                 yield replace(_code(token.content, first), leads=self._above())

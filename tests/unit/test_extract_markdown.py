@@ -297,3 +297,10 @@ def test_a_heading_that_says_the_title_is_not_repeated_below_text() -> None:
         ("Corn", 2),
         ("b", 0),
     ]
+
+
+def test_what_is_left_out_of_html_inside_is_counted_with_the_rest() -> None:
+    text = "---\nweight: heavy\n---\n<script>x()</script>\n\n# T\n\nold ~~a~~ b\n"
+    found = extract(text.encode(), "text/markdown")
+    assert skipped_of(found) == {"deletions": 1, "scripts": 1}
+    assert found[-1].kind == "skipped" and found[0].kind != "skipped"
