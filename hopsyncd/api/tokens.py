@@ -1,5 +1,6 @@
 """The tokens that open TCP: one for each role, each in a file that only its owner can read."""
 
+import errno
 import hmac
 import os
 import secrets
@@ -96,8 +97,11 @@ def revoke_token(file: Path) -> None:
 def read_token(file: Path) -> str:
     """The token in a file. Raises SocketRefused for a token that others could know."""
     try:
-        with file.open(encoding="ascii") as opened:
-            found = os.fstat(opened.fileno())
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
+        with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
             token = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _refused(file, error) from error

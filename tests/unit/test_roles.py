@@ -1,5 +1,6 @@
 """Every endpoint for every role, and the tokens that give a role over TCP."""
 
+import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -103,3 +104,10 @@ def test_a_text_that_two_roles_share_gives_the_lesser_one(tmp_path: Path) -> Non
     shared.touch(0o600)
     shared.write_text(text)
     assert known.role_of(text.encode()) == "metrics"
+
+
+def test_a_pipe_in_the_place_of_a_token_stops_nothing(tmp_path: Path) -> None:
+    known, config = tokens(tmp_path)
+    os.mkfifo(token_file(config, "read"), 0o600)
+    token = token_in(token_file(config, "admin"))
+    assert known.role_of(token.encode()) == "admin"
