@@ -40,9 +40,10 @@ from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import without_asides
+from store.content import known_passages
+from store.contract import Connection
+from store.place import open_reader
 from store.records import PassageId, Vectors, to_grid
-from store.sqlite.content import known_passages
-from store.sqlite.database import Connection, open_reader
 
 
 class Ranking:

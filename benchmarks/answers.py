@@ -32,9 +32,9 @@ from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.place import open_writer
 from store.records import Passage
-from store.sqlite.database import open_writer
-from store.sqlite.versions import head
+from store.versions import head
 
 NAMES = ("hotpotqa", "musique")
 OTHERS = (0, 30, 250)  # passages of a cut beside the gold ones

@@ -54,9 +54,10 @@ from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
-from store.sqlite.check import opening_check
-from store.sqlite.database import open_writer, snapshot
-from store.sqlite.versions import head
+from store.check import opening_check
+from store.place import open_writer
+from store.transactions import snapshot
+from store.versions import head
 
 config = load_config(None)
 began = now()

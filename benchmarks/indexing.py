@@ -45,11 +45,11 @@ from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from hopsyncd.models.questions import BuiltinMaker
+from store.content import sets_at
+from store.place import open_writer
 from store.records import Version
-from store.sqlite.content import sets_at
-from store.sqlite.database import open_writer
-from store.sqlite.sources import register_source
-from store.sqlite.versions import head
+from store.sources import register_source
+from store.versions import head
 
 SIZES = (250, 500, 994)
 LARGE = 2000

@@ -36,8 +36,8 @@ from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.place import open_reader
 from store.records import Link, Passage, PassageId, to_grid
-from store.sqlite.database import open_reader
 
 DEFAULT = WalkSettings()
 PARTS = (0.1, 0.2, 0.6, 0.8)

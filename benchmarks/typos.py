@@ -39,8 +39,9 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.place import open_reader
 from store.records import PassageId
-from store.sqlite.database import open_reader, snapshot
+from store.transactions import snapshot
 
 _COUNT, _EACH = 20, 3
 _DEPTHS = (5, 10, 20)

@@ -18,6 +18,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from common import JSON, arguments, table, write_result
 
+from store.check import check, opening_check
+from store.content import put_content, register_recipe, sets_at
+from store.contract import Connection
+from store.gc import Retention, collect
+from store.history import diff
+from store.place import open_writer
+from store.purge import ask_source_purge, purge
 from store.records import (
     Change,
     Cut,
@@ -36,15 +43,10 @@ from store.records import (
     set_id,
     to_grid,
 )
-from store.sqlite.check import check, opening_check
-from store.sqlite.content import put_content, register_recipe, sets_at
-from store.sqlite.database import Connection, open_writer, snapshot
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import diff
-from store.sqlite.purge import ask_source_purge, purge
-from store.sqlite.sources import register_source
-from store.sqlite.space import file_bytes
-from store.sqlite.versions import commit, version
+from store.sources import register_source
+from store.space import file_bytes
+from store.transactions import snapshot
+from store.versions import commit, version
 
 _RECIPE = Recipe("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage

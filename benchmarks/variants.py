@@ -38,9 +38,10 @@ from hopsyncd.retrieve.ranking import (
 from hopsyncd.retrieve.transitions import pull_of
 from hopsyncd.retrieve.walk import seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from hopsyncd.text.words import index_terms
+from store.contract import Connection
 from store.records import PassageId, Version
-from store.sqlite.database import Connection, snapshot
-from store.words import index_terms
+from store.transactions import snapshot
 from tests.fakes.indexed import GivenLikeness
 
 Rank = Callable[[QueryContext, int], Sequence[Ranked]]

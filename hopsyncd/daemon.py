@@ -54,16 +54,16 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import with_page
+from store.check import opening_check
+from store.content import recipe_of
+from store.contract import Connection
 from store.exceptions import ServerLost, StoreError
+from store.operational import end_quarantine, end_waits, put_quarantined, quarantined
 from store.place import open_serving, writer_place
 from store.records import Version
-from store.sqlite.check import opening_check
-from store.sqlite.content import recipe_of
-from store.sqlite.database import Connection, confirm
-from store.sqlite.operational import end_quarantine, end_waits, put_quarantined, quarantined
-from store.sqlite.presence import refuse_gone
-from store.sqlite.sources import access_rules, listing_state, put_access_rules
-from store.sqlite.versions import head
+from store.sources import access_rules, listing_state, put_access_rules
+from store.transactions import confirm, refuse_gone
+from store.versions import head
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from store.sqlite.presence import Opened
+    from store.engines.sqlite.presence import Opened
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 

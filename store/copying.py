@@ -10,11 +10,11 @@ from contextlib import closing
 from typing import cast
 
 from store.contract import Connection
+from store.engines.sqlite.database import fresh_database, snapshot, transaction
 from store.exceptions import StoreError
-from store.sqlite.database import fresh_database, snapshot, transaction
-from store.sqlite.operational import kind_of_act
-from store.sqlite.search import create_vectors, put_vectors
-from store.sqlite.versions import head
+from store.operational import kind_of_act
+from store.search import create_vectors, put_vectors
+from store.versions import head
 
 _BEFORE = (
     "source seen source_state recipe counter passage question_set question document placement"

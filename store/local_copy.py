@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from store.changes import Stamp, stamp
 from store.contract import Connection
+from store.engines.sqlite.database import FileConnection, fresh_database, open_file, transaction
 from store.exceptions import NoSuchVersion, ServerLost
-from store.sqlite.changes import Stamp, stamp
-from store.sqlite.database import FileConnection, fresh_database, open_file, transaction
-from store.sqlite.versions import version
+from store.versions import version
 
 SHOWN_NAME = "shown.db"
 _TABLES = ("source recipe version document placement passage life question_set question").split()

@@ -5,8 +5,35 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from store.contract import Connection
+from store.engines.sqlite import database
+from store.engines.sqlite.database import (
+    Library,
+    SqliteError,
+    fresh_database,
+    library,
+    lost_from,
+    memory_database,
+)
+from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.exceptions import StoreError
-from store.sqlite import database
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Database",
+    "Library",
+    "SqliteError",
+    "exists",
+    "fresh_database",
+    "library",
+    "lost_from",
+    "memory_database",
+    "open_reader",
+    "open_serving",
+    "open_writer",
+    "shown",
+    "stored_bytes",
+    "writer_place",
+]
 
 Database = Path | str
 """The path of a SQLite database, or the URL of a PostgreSQL one."""
@@ -37,12 +64,12 @@ def open_writer(place: Database, *, accept_loss: bool = False) -> Connection:
     """Open for writing, creating or migrating as needed; the caller is then the one writer.
 
     Of a file, hold its `writer_place` first. Raises what the engines do: see
-    `store.sqlite.database` and `store.postgres.session`.
+    `store.engines.sqlite.database` and `store.engines.postgres.session`.
     """
     if isinstance(place, Path):
         return database.open_writer(place, accept_loss=accept_loss)
     _require_driver()
-    from store.postgres.session import open_writing
+    from store.engines.postgres.session import open_writing
 
     return open_writing(place)
 
@@ -52,7 +79,7 @@ def open_serving(place: Database) -> Connection:
     if isinstance(place, Path):
         return database.open_writer(place)
     _require_driver()
-    from store.postgres.session import open_standing_by
+    from store.engines.postgres.session import open_standing_by
 
     return open_standing_by(place)
 
@@ -62,7 +89,7 @@ def open_reader(place: Database) -> Connection:
     if isinstance(place, Path):
         return database.open_reader(place)
     _require_driver()
-    from store.postgres.session import open_reading
+    from store.engines.postgres.session import open_reading
 
     return open_reading(place)
 

@@ -73,12 +73,13 @@ from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.gc import Retention
-from store.sqlite.history import source_changes
-from store.sqlite.purge import asked_purges
-from store.sqlite.sources import item_problems
-from store.sqlite.versions import head
+from store.contract import Connection
+from store.gc import Retention
+from store.history import source_changes
+from store.purge import asked_purges
+from store.sources import item_problems
+from store.transactions import snapshot
+from store.versions import head
 
 log = structlog.get_logger(__name__)
 

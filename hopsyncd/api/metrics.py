@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hopsyncd.answers.daemon_state import RequestStats
-from store.sqlite.ledger import Spent
+from store.ledger import Spent
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -23,11 +23,11 @@ from hopsyncd.retrieve.around import Around, Joint, around, paths
 from hopsyncd.retrieve.query_parser import near_names
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import Answer, hop_json, placed_json
+from store.content import known_passages, question_texts
+from store.contract import Connection
+from store.reads import Place, document_at, documents_after, places_at, questions_at
 from store.records import Direction, PassageId
-from store.sqlite.content import known_passages, question_texts
-from store.sqlite.database import Connection
-from store.sqlite.reads import Place, document_at, documents_after, places_at, questions_at
-from store.sqlite.sources import skipped_of_item
+from store.sources import skipped_of_item
 
 _FIRST = ("", "")  # before every key
 _MAX_ID = 2**63 - 1

@@ -32,13 +32,12 @@ from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.content import recipe_of
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
 from store.records import Recipe, Version
-from store.sqlite.acknowledged import rewrites
-from store.sqlite.content import recipe_of
-from store.sqlite.database import snapshot
-from store.sqlite.versions import head, version
+from store.transactions import rewrites, snapshot
+from store.versions import head, version
 
 
 @dataclass(frozen=True, slots=True)

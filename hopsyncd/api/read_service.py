@@ -63,13 +63,14 @@ from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood, understood
 from hopsyncd.retrieve.results import answer_json
+from store.contract import Connection
 from store.exceptions import DatabaseGone, NoSuchVersion
+from store.history import diff as history_diff
+from store.history import log as history_log
+from store.history import resolve, visible_entry
 from store.place import open_reader
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.history import diff as history_diff
-from store.sqlite.history import log as history_log
-from store.sqlite.history import resolve, visible_entry
-from store.sqlite.sources import source_names
+from store.sources import source_names
+from store.transactions import snapshot
 
 _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 

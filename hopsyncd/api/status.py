@@ -38,13 +38,14 @@ from hopsyncd.ingest.writer import UPGRADE, SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from hopsyncd.retrieve.engine import Engine
+from store.content import counters
+from store.contract import Connection
 from store.exceptions import StoreError
-from store.place import shown, stored_bytes
-from store.sqlite.content import counters
-from store.sqlite.database import Connection, SqliteError, fresh_database, snapshot
-from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
-from store.sqlite.purge import asked_purges
-from store.sqlite.sources import SourceRow, all_sources, item_problems, skipped_by_kind
+from store.operational import all_jobs, count_quarantined, waiting_by_reason
+from store.place import SqliteError, fresh_database, shown, stored_bytes
+from store.purge import asked_purges
+from store.sources import SourceRow, all_sources, item_problems, skipped_by_kind
+from store.transactions import snapshot
 
 log = structlog.get_logger(__name__)
 

@@ -19,11 +19,11 @@ from hopsyncd.answers.changed import (
 from hopsyncd.formats.units import sentences
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import id_text
+from store.content import known_passages
+from store.contract import Connection
+from store.history import Diff, Edge, LogEntry, edge_ends, in_order, renames_of
+from store.reads import document_at, documents_touched
 from store.records import PassageId, Version
-from store.sqlite.content import known_passages
-from store.sqlite.database import Connection
-from store.sqlite.history import Diff, Edge, LogEntry, edge_ends, in_order, renames_of
-from store.sqlite.reads import document_at, documents_touched
 
 _FOLDERS = 12  # at most, unless the first level alone has more
 _START_CHARACTERS = 80

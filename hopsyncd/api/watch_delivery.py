@@ -25,7 +25,7 @@ import structlog
 
 from hopsyncd.api.requests import host_of
 from hopsyncd.api.watch_actions import WatchAction
-from store.sqlite.operational import Telling, Watch
+from store.operational import Telling, Watch
 
 log = structlog.get_logger(__name__)
 

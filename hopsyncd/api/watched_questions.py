@@ -31,11 +31,10 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.dependencies import Footprint
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
+from store.contract import Connection
 from store.exceptions import NoSuchVersion, StoreError
-from store.place import Database, open_reader
-from store.sqlite.database import Connection
-from store.sqlite.history import log as history_log
-from store.sqlite.operational import (
+from store.history import log as history_log
+from store.operational import (
     Telling,
     Watch,
     add_watch,
@@ -49,6 +48,7 @@ from store.sqlite.operational import (
     tellings_of,
     undelivered,
 )
+from store.place import Database, open_reader
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from hopsyncd.cli.sync import print_outcomes
 from hopsyncd.client import Client, RequestFailed, calls
 from hopsyncd.client.response import ARROWS, counted
 from hopsyncd.printable import printable
-from store.words import index_terms
+from hopsyncd.text.words import index_terms
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12

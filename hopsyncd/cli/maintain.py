@@ -118,8 +118,8 @@ def copy(context: click.Context, to: str) -> None:
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
     from store.copying import copy_record
+    from store.operational import all_watches
     from store.place import open_reader, open_writer, shown, writer_place
-    from store.sqlite.operational import all_watches
 
     try:
         place = is_database(to) if "://" in to else Path(to).absolute()
@@ -159,9 +159,9 @@ def recover(context: click.Context, yes: bool) -> None:
     Example: hopsyncd recover
     """
     # These import numpy, which most commands do without.
-    from store.sqlite.check import check
-    from store.sqlite.database import lost_from, open_writer, writer_place
-    from store.sqlite.versions import head
+    from store.check import check
+    from store.place import lost_from, open_writer, writer_place
+    from store.versions import head
 
     database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
     with writer_place(database):

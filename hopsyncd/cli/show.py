@@ -28,7 +28,7 @@ from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import NotFound
 from hopsyncd.printable import printable
-from store.words import index_terms
+from hopsyncd.text.words import index_terms
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")
 _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")

@@ -27,12 +27,10 @@ from hopsyncd.ingest.folder_observer import folders_in
 from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
+from store.check import check
 from store.exceptions import OlderSchema, StoreError
-from store.place import open_reader, shown
-from store.sqlite.check import check
-from store.sqlite.database import library, lost_from
-from store.sqlite.migrations import SCHEMA_VERSION
-from store.sqlite.versions import head
+from store.place import SCHEMA_VERSION, library, lost_from, open_reader, shown
+from store.versions import head
 
 _LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128

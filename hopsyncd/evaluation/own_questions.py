@@ -43,12 +43,13 @@ from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.results import id_text
+from store.content import best_sets, known_passages, recipe_of, sets_by_id
+from store.contract import Connection
 from store.place import Database, exists, open_reader
+from store.reads import places_at
 from store.records import Passage, PassageId
-from store.sqlite.content import best_sets, known_passages, recipe_of, sets_by_id
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.reads import places_at
-from store.sqlite.versions import head
+from store.transactions import snapshot
+from store.versions import head
 
 
 @dataclass(frozen=True, slots=True)

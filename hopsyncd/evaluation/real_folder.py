@@ -31,12 +31,14 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
+from store.content import full_text, known_passages
+from store.contract import Connection
+from store.place import open_reader, open_writer
+from store.reads import places_at, words_at
 from store.records import Passage, PassageId
-from store.sqlite.content import full_text, known_passages
-from store.sqlite.database import Connection, open_reader, open_writer, snapshot
-from store.sqlite.reads import places_at, words_at
-from store.sqlite.sources import register_source
-from store.sqlite.versions import head
+from store.sources import register_source
+from store.transactions import snapshot
+from store.versions import head
 
 KINDS = ("single", "multi", "none")
 _SHOWN_CHARACTERS = 60

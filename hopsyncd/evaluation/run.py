@@ -36,11 +36,10 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Engine
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import Database
+from store.place import Database, open_writer
 from store.records import Document, Passage, Placement, content_hash
-from store.sqlite.database import open_writer
-from store.sqlite.sources import register_source
-from store.sqlite.versions import head
+from store.sources import register_source
+from store.versions import head
 
 DATABASE_NAME = "evaluation.db"
 ANSWER_DEPTH = 8  # passages to answer from, as for `hopsyncd ask`

@@ -38,6 +38,18 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
+from store.content import (
+    best_sets,
+    counters,
+    known_passages,
+    known_sets,
+    recipe_of,
+    sets_at,
+    sets_by_id,
+)
+from store.contract import Connection
+from store.operational import due_passages
+from store.reads import living, matches_at
 from store.records import (
     Change,
     Passage,
@@ -47,20 +59,9 @@ from store.records import (
     Version,
     set_id,
 )
-from store.sqlite.content import (
-    best_sets,
-    counters,
-    known_passages,
-    known_sets,
-    recipe_of,
-    sets_at,
-    sets_by_id,
-)
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.operational import due_passages
-from store.sqlite.reads import living, matches_at
-from store.sqlite.space import release_memory
-from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
+from store.space import release_memory
+from store.transactions import snapshot
+from store.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
 

@@ -35,8 +35,8 @@ from hopsyncd.config.source_kinds import (
 from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
 from hopsyncd.ingest.plan import Source
 from hopsyncd.ingest.source_thread import SourceThread, WriterThread
-from store.sqlite.database import Connection
-from store.sqlite.sources import register_source
+from store.contract import Connection
+from store.sources import register_source
 
 log = structlog.get_logger(__name__)
 

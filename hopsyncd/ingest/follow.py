@@ -16,11 +16,12 @@ from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
+from hopsyncd.text.words import spellings, term_counts
+from store.changes import Changes, DocumentBegun, changes, document_changes
+from store.content import full_text, known_passages, recipe_of, sets_by_id, sets_of_encoder
+from store.contract import Connection
 from store.records import ALIVE, QuestionSet, Recipe, SetId, Version
-from store.sqlite.changes import Changes, DocumentBegun, changes, document_changes
-from store.sqlite.content import full_text, known_passages, recipe_of, sets_by_id, sets_of_encoder
-from store.sqlite.database import Connection
-from store.words import count_words, spellings, term_counts
+from store.word_count import count_words
 
 _AT_ONCE = 1000  # question sets
 

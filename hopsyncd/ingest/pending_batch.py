@@ -8,9 +8,9 @@ from hopsyncd.ingest.plan import RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.read import ReadDocument, Reading
 from hopsyncd.ingest.source_thread import WriterThread
 from hopsyncd.models.llm.budget import Usage
+from store.contract import Connection
+from store.reads import live_holders, live_passages, living
 from store.records import PassageId, Pin, Seen
-from store.sqlite.database import Connection
-from store.sqlite.reads import live_holders, live_passages, living
 
 
 @dataclass(frozen=True, slots=True)

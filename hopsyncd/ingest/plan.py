@@ -8,10 +8,10 @@ from types import MappingProxyType
 from connectors.protocol import Connector, Item, Problem, Selection, SourceUnavailable
 from hopsyncd.ingest.scan import Listing, TooMuch, scan
 from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits
+from store.contract import Connection
+from store.reads import count_live_documents, live_documents
 from store.records import Seen
-from store.sqlite.database import Connection
-from store.sqlite.reads import count_live_documents, live_documents
-from store.sqlite.sources import ListingState, excluded_paths, pins_of, seen_items
+from store.sources import ListingState, excluded_paths, pins_of, seen_items
 
 CHANGED = "changed"  # the reason for a fetch of an edited document
 AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh

@@ -28,6 +28,18 @@ from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import Made, QuestionMaker
+from store.content import (
+    best_sets,
+    known_passages,
+    known_sets,
+    put_content,
+    recipe_row,
+    register_recipe,
+    sets_by_id,
+)
+from store.contract import Connection
+from store.operational import Wait, put_waits, waits_of
+from store.reads import places_at
 from store.records import (
     Direction,
     Passage,
@@ -38,19 +50,7 @@ from store.records import (
     question_id,
     set_id,
 )
-from store.sqlite.content import (
-    best_sets,
-    known_passages,
-    known_sets,
-    put_content,
-    recipe_row,
-    register_recipe,
-    sets_by_id,
-)
-from store.sqlite.database import Connection
-from store.sqlite.operational import Wait, put_waits, waits_of
-from store.sqlite.reads import places_at
-from store.sqlite.sources import source_names
+from store.sources import source_names
 
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]

@@ -16,13 +16,13 @@ from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import finished
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import form_of
-from store.place import exists, open_reader
+from store.content import best_sets
+from store.contract import Connection
+from store.operational import quarantined, waiting_by_reason
+from store.place import exists, fresh_database, open_reader
 from store.records import Passage, PassageId
-from store.sqlite.content import best_sets
-from store.sqlite.database import Connection, fresh_database
-from store.sqlite.operational import quarantined, waiting_by_reason
-from store.sqlite.sources import is_read_by, source_names
-from store.sqlite.versions import head
+from store.sources import is_read_by, source_names
+from store.versions import head
 
 Price = Callable[[Sequence[Passage]], Estimate]
 """What an LLM would roughly cost for passages."""

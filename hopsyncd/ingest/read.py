@@ -32,10 +32,10 @@ from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
 from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
+from store.contract import Connection
+from store.reads import live_document
 from store.records import Document, Link, Passage, Placement, Seen, content_hash
-from store.sqlite.database import Connection
-from store.sqlite.reads import live_document
-from store.sqlite.sources import excluded_paths, pins_of
+from store.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 

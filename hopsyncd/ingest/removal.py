@@ -18,22 +18,22 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import take_out
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
+from store.check import opening_check
+from store.content import recipe_of
+from store.contract import Connection
 from store.place import exists, open_reader, open_writer, writer_place
+from store.purge import ask_source_purge, asked_purges
+from store.purge import purge as carry_out
+from store.reads import live_documents
 from store.records import Passage, QuestionSet, Recipe, Version
-from store.sqlite.check import opening_check
-from store.sqlite.content import recipe_of
-from store.sqlite.database import Connection
-from store.sqlite.purge import ask_source_purge, asked_purges
-from store.sqlite.purge import purge as carry_out
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import (
+from store.sources import (
     access_rules,
     forget_source,
     left_rule,
     put_access_rules,
     source_names,
 )
-from store.sqlite.versions import head
+from store.versions import head
 
 _PASSES = 3  # a fetch may be writing meanwhile
 

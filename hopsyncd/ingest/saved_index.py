@@ -28,10 +28,10 @@ from hopsyncd.index.arrays import Column
 from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.index.vectors import grow_in_memory
 from hopsyncd.ingest.follow import follow
+from store.changes import Stamp, stamp
+from store.contract import Connection
 from store.exceptions import NoSuchVersion
 from store.records import Recipe
-from store.sqlite.changes import Stamp, stamp
-from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Turn
 from hopsyncd.ingest.timetable import Timetable
-from store.sqlite.sources import listing_state, seen_items
+from store.sources import listing_state, seen_items
 
 log = structlog.get_logger(__name__)
 

@@ -39,11 +39,11 @@ from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import Turn, YieldToEdits, finished
 from hopsyncd.ingest.upgrades import Upgrades
 from hopsyncd.models.llm.budget import Usage
+from store.content import stored_passages
+from store.contract import Connection
+from store.reads import live_documents
 from store.records import Version
-from store.sqlite.content import stored_passages
-from store.sqlite.database import Connection
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import (
+from store.sources import (
     ListingState,
     is_held,
     is_read_by,

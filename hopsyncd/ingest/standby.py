@@ -19,16 +19,16 @@ from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
+from store.asked_syncs import SyncReply, ask_sync, open_asks, replies, reply
+from store.changes import Stamp, stamp
+from store.content import recipe_of
 from store.contract import Connection
 from store.exceptions import Deposed, DiskFailure, NoSuchVersion, NotADatabase, ServerLost
 from store.local_copy import SHOWN_NAME, LocalCopy
-from store.place import open_reader, open_serving
-from store.postgres.asked_syncs import SyncReply, ask_sync, open_asks, replies, reply
+from store.place import SqliteError, open_reader, open_serving
 from store.records import Recipe
-from store.sqlite.changes import Stamp, stamp
-from store.sqlite.content import recipe_of
-from store.sqlite.database import SqliteError, snapshot
-from store.sqlite.versions import head
+from store.transactions import snapshot
+from store.versions import head
 
 log = structlog.get_logger(__name__)
 

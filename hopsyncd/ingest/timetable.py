@@ -9,8 +9,8 @@ from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.ingest.source_sync import SourceSync
-from store.sqlite.database import Connection
-from store.sqlite.operational import all_jobs, note_run
+from store.contract import Connection
+from store.operational import all_jobs, note_run
 
 GC = "gc"  # the name of the job
 

@@ -32,7 +32,14 @@ from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
+from store.check import OnCheck, check, count_checks, run_checks
+from store.content import known_passages, recipe_of, sets_at, sets_by_id
+from store.contract import Connection
 from store.exceptions import PurgeRefused
+from store.gc import GcPlan, GcResult, Retention, collect, plan_gc
+from store.history import delete_tag, resolve, set_tag
+from store.purge import Purge, PurgeResult, ask_purge, purge
+from store.reads import documents_at, live_content, live_documents, matches_at
 from store.records import (
     ALIVE,
     REBUILD,
@@ -45,14 +52,7 @@ from store.records import (
     SetId,
     Version,
 )
-from store.sqlite.check import OnCheck, check, count_checks, run_checks
-from store.sqlite.content import known_passages, recipe_of, sets_at, sets_by_id
-from store.sqlite.database import Connection
-from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
-from store.sqlite.history import delete_tag, resolve, set_tag
-from store.sqlite.purge import Purge, PurgeResult, ask_purge, purge
-from store.sqlite.reads import documents_at, live_content, live_documents, matches_at
-from store.sqlite.sources import (
+from store.sources import (
     all_sources,
     hold_source,
     include_again,
@@ -63,9 +63,9 @@ from store.sqlite.sources import (
     release_pins,
     seen_items,
 )
-from store.sqlite.space import backup
-from store.sqlite.versions import head
-from store.sqlite.versions import version as require_version
+from store.space import backup
+from store.versions import head
+from store.versions import version as require_version
 
 MATCH_CHECKS = 2
 _SAMPLE = 8  # passages from which an estimate is made
@@ -81,7 +81,7 @@ _MATCHES = """
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
     """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
 
-    Matches to questions that do not exist are store.sqlite.check's to find.
+    Matches to questions that do not exist are store.check's to find.
     """
     return run_checks(connection, (_similarities, _best_matches), on_check)
 

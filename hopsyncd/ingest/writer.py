@@ -22,9 +22,9 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Stopping, YieldToEdits
 from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
+from store.check import in_words, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
-from store.sqlite.check import in_words, refuse_overwritten
-from store.sqlite.presence import refuse_gone
+from store.transactions import refuse_gone
 
 log = structlog.get_logger(__name__)
 

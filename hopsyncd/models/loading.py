@@ -27,7 +27,7 @@ from hopsyncd.models.llm_questions import LlmAsker
 from hopsyncd.models.llm_statements import form_of
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
-from store.sqlite.ledger import Ledger
+from store.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
 _CACHE_NAME = "cache"

@@ -20,7 +20,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
 from hopsyncd.retrieve.acl import Mask
 from store.records import Version
-from store.sqlite.space import release_heap
+from store.space import release_heap
 
 log = structlog.get_logger(__name__)
 

@@ -28,16 +28,17 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from hopsyncd.text.words import with_spelling
+from store.content import known_passages, recipe_of
+from store.contract import Connection
 from store.exceptions import NoSuchVersion
+from store.history import resolve
 from store.local_copy import LocalCopy
 from store.place import Database, open_reader
 from store.records import PassageId, Vectors, Version
-from store.sqlite.content import known_passages, recipe_of
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.history import resolve
-from store.sqlite.sources import source_names
-from store.sqlite.versions import version
-from store.words import with_spelling
+from store.sources import source_names
+from store.transactions import snapshot
+from store.versions import version
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
 

@@ -18,10 +18,10 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall
 from hopsyncd.retrieve.edge_traversal import EdgeStep, Fork, Offers
+from store.content import known_passages, question_texts
+from store.contract import Connection
 from store.records import Passage, PassageId, QuestionId
-from store.sqlite.content import known_passages, question_texts
-from store.sqlite.database import Connection
-from store.sqlite.database import snapshot as reading
+from store.transactions import snapshot as reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
 from hopsyncd.retrieve.query_context import Mentioned, names_in
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest, reciprocal_ranks
+from store.content import full_text, known_passages
+from store.contract import Connection
 from store.records import PassageId, Vectors
-from store.sqlite.content import full_text, known_passages
-from store.sqlite.database import Connection
-from store.sqlite.search import is_searchable, nearest, nearest_of
+from store.search import is_searchable, nearest, nearest_of
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4

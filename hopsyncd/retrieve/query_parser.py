@@ -26,9 +26,9 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import Read, having, names_in
+from hopsyncd.text.words import index_terms, spellings, terms_of_each
+from store.content import full_text
 from store.records import PassageId
-from store.sqlite.content import full_text
-from store.words import index_terms, spellings, terms_of_each
 
 _ALIASES = {
     **dict.fromkeys(("file", "folder"), "path"),

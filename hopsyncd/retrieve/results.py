@@ -24,10 +24,10 @@ from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.searcher import Found
+from store.content import known_passages, question_texts
+from store.contract import Connection
+from store.reads import Place, places_at
 from store.records import Passage, PassageId, QuestionId
-from store.sqlite.content import known_passages, question_texts
-from store.sqlite.database import Connection
-from store.sqlite.reads import Place, places_at
 
 _ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")  # that patterns take for i, s and k
 

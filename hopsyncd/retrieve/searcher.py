@@ -22,9 +22,10 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.strategies.by_hops import follow_edges, make_offers
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.content import known_passages
+from store.contract import Connection
 from store.records import Passage, PassageId
-from store.sqlite.content import known_passages
-from store.sqlite.database import Connection, snapshot
+from store.transactions import snapshot
 
 EncodedTexts = Mapping[str, NDArray[np.float32]]
 """(d,) the vector of each text, as its encoder gives it."""

@@ -32,9 +32,9 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
+from store.content import question_texts
+from store.contract import Connection
 from store.records import GRID, PassageId, QuestionId, Vectors
-from store.sqlite.content import question_texts
-from store.sqlite.database import Connection
 
 Scores = Callable[[Sequence[str]], Sequence[float]]
 

@@ -17,9 +17,9 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import without_asides
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.content import known_passages
+from store.contract import Connection
 from store.records import Passage, PassageId, Vectors, to_grid
-from store.sqlite.content import known_passages
-from store.sqlite.database import Connection
 
 _KEPT_PASSAGES = 1024
 _KEPT_VECTORS = 512  # of questions: more than may be under way, and agents ask many again

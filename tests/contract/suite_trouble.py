@@ -9,7 +9,7 @@ import pytest
 
 from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
 from hopsyncd.ingest.source_sync import SyncOutcome
-from store.sqlite.sources import ListingState
+from store.sources import ListingState
 from tests.contract.harness import Harness, Trouble
 from tests.contract.world import ADA, OSLO, ROME, World, fill, needs, nothing
 

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from store.contract import Connection
+from store.engines.postgres import heartbeat, session
+from store.engines.postgres.session import Session, open_standing_by
 from store.exceptions import ServerLost, WriterBusy
 from store.place import open_reader, open_writer
-from store.postgres import heartbeat, session
-from store.postgres.session import Session, open_standing_by
 from store.records import Change
-from store.sqlite.versions import commit, kept_versions
+from store.versions import commit, kept_versions
 from tests.fakes.edited import edited
 from tests.fakes.relay import Relay
 

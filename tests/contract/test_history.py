@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from store.exceptions import NoSuchVersion, TagRefused
+from store.history import delete_tag, diff, log, resolve, set_tag
 from store.records import Version
-from store.sqlite.history import delete_tag, diff, log, resolve, set_tag
-from store.sqlite.sources import pins_of, release_pins
+from store.sources import pins_of, release_pins
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

@@ -21,7 +21,7 @@ from hopsyncd.models.llm.call import LlmCall, ask, ask_all
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.transport import HttpClient
 from hopsyncd.models.loading import open_endpoint
-from store.sqlite.ledger import Ledger
+from store.ledger import Ledger
 from tests.fakes.endpoint import Endpoint, Response, drop, error, in_turn, say, say_json, user_text
 from tests.fakes.hostile import GOOD, KINDS, OFFERED, TEN_MB, Rows, hostile_replies
 from tests.fakes.timing import FakeTime

@@ -7,15 +7,15 @@ import pytest
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
 from store.place import open_reader, open_writer
 from store.records import Change, Seen
-from store.sqlite.database import snapshot
-from store.sqlite.sources import (
+from store.sources import (
     all_sources,
     put_left_out,
     skipped_by_kind,
     skipped_of_item,
     source_names,
 )
-from store.sqlite.versions import commit, kept_versions, put_seen
+from store.transactions import snapshot
+from store.versions import commit, kept_versions, put_seen
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
 from tests.fakes.postgres import Postgres

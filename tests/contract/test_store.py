@@ -16,6 +16,10 @@ from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.plain_search import by_vector
+from store import history, operational, reads, sources
+from store.changes import changes, stamp
+from store.check import check, opening_check
+from store.content import counters, put_content, question_texts, register_recipe
 from store.contract import Connection
 from store.copying import copy_record
 from store.exceptions import (
@@ -25,16 +29,12 @@ from store.exceptions import (
     StoreError,
     TagRefused,
 )
+from store.gc import Retention, collect, plan_gc
 from store.place import Database, open_reader, open_writer
+from store.purge import ask_purge, purge
 from store.records import Passage, Recipe, SetId, to_grid
-from store.sqlite import history, operational, reads, sources
-from store.sqlite.changes import changes, stamp
-from store.sqlite.check import check, opening_check
-from store.sqlite.content import counters, put_content, question_texts, register_recipe
-from store.sqlite.database import snapshot
-from store.sqlite.gc import Retention, collect, plan_gc
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.versions import kept_versions, version
+from store.transactions import snapshot
+from store.versions import kept_versions, version
 from tests.fakes.dump import SEARCHED, Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, edited
 from tests.fakes.follower import Follower, read_at

@@ -10,10 +10,10 @@ import pytest
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
 from connectors.settings import FileSettings
+from store.content import counters
+from store.reads import live_documents, places_at, words_at
 from store.records import PassageId, Seen, content_hash
-from store.sqlite.content import counters
-from store.sqlite.reads import live_documents, places_at, words_at
-from store.sqlite.sources import all_sources, seen_items
+from store.sources import all_sources, seen_items
 from tests.fakes.stack import Stack
 
 ROME, ADA = "Rome is in Italy.", "Ada met Babbage."

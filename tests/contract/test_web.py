@@ -9,9 +9,9 @@ import pytest
 from connectors.protocol import Cursor, CursorExpired, Gone, Item, SourceUnavailable
 from hopsyncd.formats.readers import extract
 from hopsyncd.ingest.plan import Scope
+from store.content import known_passages
+from store.reads import documents_at
 from store.records import Passage
-from store.sqlite.content import known_passages
-from store.sqlite.reads import documents_at
 from tests.contract.site import (
     Answer,
     Site,

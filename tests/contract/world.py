@@ -7,8 +7,8 @@ import pytest
 
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.ingest.source_sync import SyncOutcome
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import ListingState, item_problems, listing_state, put_listing_state
+from store.reads import live_documents
+from store.sources import ListingState, item_problems, listing_state, put_listing_state
 from tests.contract.harness import Harness, Trouble
 from tests.fakes.stack import Stack
 

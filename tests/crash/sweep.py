@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 
 from hopsyncd.ingest.removal import finish_purges
 from hopsyncd.ingest.upkeep import verify_matches
-from store.sqlite.check import check, opening_check
-from store.sqlite.database import Connection, open_writer
-from store.sqlite.purge import asked_purges
-from store.sqlite.versions import kept_versions
+from store.check import check, opening_check
+from store.contract import Connection
+from store.engines.sqlite.database import open_writer
+from store.purge import asked_purges
+from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import Work, copies_at, copy_database, kill_at, steps_of
 from tests.fakes.memory import MemoryConnector

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check, opening_check
+from store.contract import Connection
+from store.engines.sqlite.database import SqliteError, open_file, open_reader, open_writer
+from store.engines.sqlite.wal import refuse_lost_wal
 from store.exceptions import StoreError, VersionsLost
-from store.sqlite.check import check, opening_check
-from store.sqlite.database import Connection, SqliteError, open_file, open_reader, open_writer
-from store.sqlite.wal import refuse_lost_wal
 from tests.fakes.lived import lived
 
 Corruption = Callable[[Path, random.Random], None]

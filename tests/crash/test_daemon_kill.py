@@ -20,10 +20,11 @@ import pytest
 
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check, opening_check
+from store.contract import Connection
+from store.engines.sqlite.database import open_writer
 from store.records import ALIVE, content_hash
-from store.sqlite.check import check, opening_check
-from store.sqlite.database import Connection, open_writer
-from store.sqlite.versions import head
+from store.versions import head
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.kill import copy_database
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from store.sqlite.database import open_writer
-from store.sqlite.gc import Retention, collect, plan_gc
-from store.sqlite.history import set_tag
+from store.engines.sqlite.database import open_writer
+from store.gc import Retention, collect, plan_gc
+from store.history import set_tag
 from tests.crash.sweep import Sweep, sweep
 from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector

@@ -22,9 +22,10 @@ from hopsyncd.errors import SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
+from store.contract import Connection
+from store.engines.sqlite.database import FileConnection
 from store.exceptions import DatabaseGone, DiskFailure
 from store.records import Version
-from store.sqlite.database import Connection, FileConnection
 from tests.fakes.faulted_batch import Before, prepare, run
 from tests.fakes.faulty_io import build
 from tests.fakes.memory import MemoryConnector

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hopsyncd.ingest.upkeep import verify_matches
-from store.sqlite.check import check
-from store.sqlite.database import open_writer
-from store.sqlite.operational import waiting_by_reason
-from store.sqlite.versions import head
+from store.check import check
+from store.engines.sqlite.database import open_writer
+from store.operational import waiting_by_reason
+from store.versions import head
 from tests.fakes.endpoint import Endpoint, Response, say, user_text
 from tests.fakes.llm import good_reply, passages_in
 

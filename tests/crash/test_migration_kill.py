@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from store.sqlite.check import check
-from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
-from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
-from store.sqlite.search import create_vectors, put_vectors
+from store.check import check
+from store.contract import Connection
+from store.engines.sqlite.database import APPLICATION_ID, objects_of, open_file, open_writer
+from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
+from store.search import create_vectors, put_vectors
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copies_at, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector

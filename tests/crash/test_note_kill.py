@@ -3,9 +3,9 @@
 from contextlib import closing
 from pathlib import Path
 
-from store.sqlite.acknowledged import noted, state_of
-from store.sqlite.database import open_writer
-from store.sqlite.history import set_tag
+from store.engines.sqlite.acknowledged import noted, state_of
+from store.engines.sqlite.database import open_writer
+from store.history import set_tag
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, trace
 from tests.fakes.lived import lived
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import purged
-from store.sqlite.history import set_tag
+from store.history import set_tag
 from tests.crash.sweep import Graphs, Sweep, finish, killed_once_asked, sound, sweep
 from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector

@@ -7,7 +7,7 @@ import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.removal import removed
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.crash.sweep import Sweep, finish, killed_once_asked, sound, sweep
 from tests.fakes.kill import Step, trace
 from tests.fakes.memory import MemoryConnector

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.crash.sweep import Sweep, sound, sweep
 from tests.fakes.kill import Step, trace
 from tests.fakes.memory import MemoryConnector

@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.config.configuration import DATABASE_NAME
 from store.records import Change, Document, Passage, Placement
-from store.sqlite.versions import commit
+from store.versions import commit
 from tests.e2e.daemon import SMALL, Place, new_place
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

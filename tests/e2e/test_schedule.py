@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from store.sqlite.database import open_file
+from store.engines.sqlite.database import open_file
 from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 
 DAY_MS = 86_400_000

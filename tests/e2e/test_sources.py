@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.read import READER
+from store.engines.sqlite.database import open_file, open_writer
+from store.operational import put_quarantined
+from store.purge import ask_source_purge
 from store.records import content_hash
-from store.sqlite.database import open_file, open_writer
-from store.sqlite.operational import put_quarantined
-from store.sqlite.purge import ask_source_purge
-from store.sqlite.sources import source_names
+from store.sources import source_names
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.git_repository import GitRepository, needs_git
 

@@ -42,9 +42,11 @@ def test_the_wheel_holds_three_packages_with_their_data(wheel: Path) -> None:
     page = ROOT / "hopsyncd/web"
     for data in ("templates/*.html", "assets/*"):
         assert {f"hopsyncd/web/{one.relative_to(page)}" for one in page.glob(data)} <= {*names}
-    shipped = {path.name for path in (ROOT / "store/sqlite/schema").glob("*.sql")}
+    shipped = {path.name for path in (ROOT / "store/engines/sqlite/schema").glob("*.sql")}
     assert shipped
-    assert {Path(name).name for name in names if name.startswith("store/sqlite/schema/")} >= shipped
+    assert {
+        Path(name).name for name in names if name.startswith("store/engines/sqlite/schema/")
+    } >= shipped
 
 
 def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> 
     assert python("-c", "import hopsyncd; print(hopsyncd.__file__)").startswith(str(target))
     assert "Wrote" in python("-m", "hopsyncd", "init", "--folder", str(tmp_path))
     assert (home / "config.toml").read_text().startswith((ROOT / "config.toml").read_text())
-    migrated = "from pathlib import Path; from store.sqlite.database import open_writer; "
+    migrated = "from pathlib import Path; from store.engines.sqlite.database import open_writer; "
     python("-c", migrated + "open_writer(Path('new.db')).close()")
     assert (tmp_path / "new.db").stat().st_size > 0
 

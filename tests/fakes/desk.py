@@ -14,7 +14,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, TokenSink, ask
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.retry import RequestFailure
-from store.sqlite.ledger import Ledger
+from store.ledger import Ledger
 from tests.fakes.endpoint import say_json
 from tests.fakes.timing import FakeTime
 

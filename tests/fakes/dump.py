@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from hopsyncd.index.snapshot import Snapshot
-from store.sqlite.database import Connection
-from store.sqlite.versions import kept_versions, version
+from store.contract import Connection
+from store.versions import kept_versions, version
 
 ROWS = {
     "documents": """

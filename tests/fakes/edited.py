@@ -1,10 +1,10 @@
 """A store with six versions to collect, and what must hold of it after a gc."""
 
+from store.check import check
+from store.contract import Connection
+from store.gc import Retention
 from store.place import Database
-from store.sqlite.check import check
-from store.sqlite.database import Connection
-from store.sqlite.gc import Retention
-from store.sqlite.versions import kept_versions
+from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check
+from store.content import counters
+from store.contract import Connection
+from store.engines.sqlite.database import SqliteError, open_file, open_reader, open_writer
 from store.exceptions import DiskFailure, StoreError
-from store.sqlite.check import check
-from store.sqlite.content import counters
-from store.sqlite.database import (
-    Connection,
-    SqliteError,
-    open_file,
-    open_reader,
-    open_writer,
-    snapshot,
-)
-from store.sqlite.versions import head
+from store.transactions import snapshot
+from store.versions import head
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import page
 from tests.fakes.memory import MemoryConnector

@@ -8,13 +8,15 @@ from pathlib import Path
 
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check
+from store.contract import Connection
+from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreError
-from store.sqlite.check import check
-from store.sqlite.database import Connection, confirm, open_reader, open_writer, snapshot
-from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.space import backup
-from store.sqlite.versions import kept_versions
+from store.gc import Retention, collect
+from store.purge import ask_purge, purge
+from store.space import backup
+from store.transactions import confirm, snapshot
+from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
 from tests.fakes.lived import lived

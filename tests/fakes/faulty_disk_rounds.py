@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 
-from store.sqlite.sources import put_source_state
+from store.sources import put_source_state
 from tests.fakes import faulted_upkeep
 from tests.fakes.faulted_batch import LIVE, Outcome, prepare, run, run_opening
 from tests.fakes.faulty_io import FaultyIo

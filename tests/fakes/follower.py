@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from store.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
+from store.content import sets_at
+from store.contract import Connection
+from store.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names
 from store.records import Link, PassageId
-from store.sqlite.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
-from store.sqlite.content import sets_at
-from store.sqlite.database import Connection
-from store.sqlite.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names
-from store.sqlite.sources import names_json
-from store.sqlite.versions import head
+from store.sources import names_json
+from store.versions import head
 
 NOWHERE = Stamp(0, 0, "")
 OPENING = 2  # passages of a document

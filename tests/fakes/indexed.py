@@ -21,6 +21,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import Coverage, QueryContext
+from hopsyncd.text.words import term_counts
 from store.records import (
     Direction,
     Link,
@@ -31,7 +32,7 @@ from store.records import (
     SetId,
     Version,
 )
-from store.words import count_words, term_counts
+from store.word_count import count_words
 
 ANSWER = 100_000  # plus the number of an edge: the id of the incoming question it leads to
 _MENTION = 200_000

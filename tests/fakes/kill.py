@@ -13,8 +13,9 @@ from hashlib import sha256
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
-from store.sqlite.acknowledged import note_path
-from store.sqlite.database import Connection, FileConnection
+from store.contract import Connection
+from store.engines.sqlite.acknowledged import note_path
+from store.engines.sqlite.database import FileConnection
 
 Step = Callable[[str], None]
 # What is done to a file: a function of a module, which calls Step with a name wherever it may die.

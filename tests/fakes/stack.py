@@ -13,11 +13,11 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
+from store.engines.sqlite.database import FileConnection
 from store.place import Database, open_writer
 from store.records import Passage, PassageId, Version
-from store.sqlite.database import FileConnection
-from store.sqlite.sources import register_source
-from store.sqlite.versions import head
+from store.sources import register_source
+from store.versions import head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
 
 

@@ -7,7 +7,7 @@ with the code that erases these bytes. Close all connections first.
 from contextlib import closing
 from pathlib import Path
 
-from store.sqlite.database import open_file
+from store.engines.sqlite.database import open_file
 
 LEAVES, TABLES = (10, 13), (5, 13)
 

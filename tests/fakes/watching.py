@@ -15,7 +15,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.sqlite.operational import tellings_of
+from store.operational import tellings_of
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack

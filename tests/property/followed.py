@@ -9,13 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine
 from connectors.protocol import Selection
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.check import check
+from store.content import counters
 from store.place import Database
+from store.reads import live_documents
 from store.records import PassageId, content_hash
-from store.sqlite.check import check
-from store.sqlite.content import counters
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import pins_of, seen_items
-from store.sqlite.versions import head, kept_versions
+from store.sources import pins_of, seen_items
+from store.versions import head, kept_versions
 from tests.fakes.dump import Rows, graph_at, served_by
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.memory import MemoryConnector

@@ -13,7 +13,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.removal import removed
 from hopsyncd.retrieve.acl import Acl
-from store.sqlite.sources import access_rules, put_access_rules
+from store.sources import access_rules, put_access_rules
 from tests.property.test_visibility import (
     HIDDEN,
     SHARED,

@@ -15,9 +15,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.sqlite.database import Connection, open_reader, open_writer, transaction
-from store.sqlite.erasure import erase, scrub
-from store.sqlite.search import create_vectors
+from store.contract import Connection
+from store.engines.sqlite.database import open_reader, open_writer
+from store.engines.sqlite.erasure import erase, scrub
+from store.search import create_vectors
+from store.transactions import transaction
 from tests.fakes.unused_bytes import fill_gaps, left_in_unused
 
 # Most of the time would go into waiting for the disk.

@@ -16,7 +16,7 @@ from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.query_parser import understood
 from hopsyncd.retrieve.results import Answer
-from store.sqlite.reads import documents_at
+from store.reads import documents_at
 from tests.fakes.histories import Step, grown, histories, states
 from tests.fakes.indexed import snapshot_at
 from tests.property.test_visibility import HIDDEN, SEARCHES, VISIBLE, Index

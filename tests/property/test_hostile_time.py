@@ -50,9 +50,10 @@ from hopsyncd.logs import redacted
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.query_parser import understood
+from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.pages import question_of, with_code
-from store.words import index_terms, plain, searchable, spellings
+from store.word_count import searchable
 
 SMALL, LARGE = 16 << 10, 64 << 10
 GROWTH = 6.0  # four where it is linear, sixteen where it is quadratic

@@ -24,9 +24,9 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from connectors.protocol import Selection
 from hopsyncd.ingest.upkeep import purged
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import delete_tag, set_tag
-from store.sqlite.sources import include_again, release_pins
+from store.gc import Retention, collect
+from store.history import delete_tag, set_tag
+from store.sources import include_again, release_pins
 from tests.fakes.dump import graph_at, without
 from tests.property.drawn import PARAGRAPHS, PATHS, Then, documents, paths, then
 from tests.property.followed import BINARY, NOTES, RETRY, Followed

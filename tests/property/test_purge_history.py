@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.upkeep import verify_matches
-from store.sqlite.check import check
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import set_tag
-from store.sqlite.purge import ask_purge, purge
+from store.check import check
+from store.gc import Retention, collect
+from store.history import set_tag
+from store.purge import ask_purge, purge
 from tests.fakes.dump import graphs
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

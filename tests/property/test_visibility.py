@@ -25,9 +25,9 @@ from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.history import diff, log, resolve, visible_entry
 from store.records import PassageId
-from store.sqlite.history import diff, log, resolve, visible_entry
-from store.sqlite.sources import register_source, source_names
+from store.sources import register_source, source_names
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

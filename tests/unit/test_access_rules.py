@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
-from store.sqlite.database import open_file, open_writer
-from store.sqlite.migrations import apply_migrations
-from store.sqlite.sources import (
+from store.engines.sqlite.database import open_file, open_writer
+from store.engines.sqlite.migrations import apply_migrations
+from store.sources import (
     NOBODY,
     OPEN,
     AccessRule,

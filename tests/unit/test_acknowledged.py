@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from store.engines.sqlite.acknowledged import note_path, noted, state_of
+from store.engines.sqlite.database import open_reader, open_writer, writer_place
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
-from store.sqlite.acknowledged import note_path, noted, state_of
-from store.sqlite.database import open_reader, open_writer, transaction, writer_place
-from store.sqlite.history import delete_tag, set_tag
-from store.sqlite.space import backup, truncate_wal, vacuum
+from store.history import delete_tag, set_tag
+from store.space import backup, truncate_wal, vacuum
+from store.transactions import transaction
 from tests.fakes.lived import lived
 
 

@@ -15,7 +15,7 @@ from hopsyncd.ingest.plan import Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -25,6 +25,7 @@ ORDER = (
     "hopsyncd.logs",
     "hopsyncd.answers",
     "hopsyncd.config",
+    "hopsyncd.text",
     "hopsyncd.formats",
     "hopsyncd.models",
     "hopsyncd.index",
@@ -42,8 +43,8 @@ ORDER = (
 # Beyond the order: rooms that do not know each other.
 STRANGERS = {
     "connectors": ("store",),
-    "hopsyncd.formats": ("hopsyncd.config", "store.sqlite"),
-    "hopsyncd.index": ("hopsyncd", "connectors", "store.sqlite"),
+    "hopsyncd.formats": ("hopsyncd.config", "store.engines"),
+    "hopsyncd.index": ("hopsyncd", "connectors", "store.engines"),
     "hopsyncd.retrieve": ("hopsyncd.ingest", "connectors"),
     "hopsyncd.client": ("hopsyncd.ingest", "hopsyncd.retrieve", "hopsyncd.models", "store"),
     # The page knows what the client is told, so that it cannot show more than its user may see.
@@ -142,6 +143,12 @@ def test_only_the_store_speaks_sql() -> None:
     elsewhere = {ROOT / f"connectors/sqlite_{name}.py" for name in ("file", "rows")}
     for file in {*modules("hopsyncd"), *modules("connectors")} - elsewhere:
         assert not any(is_in(m, driver) for m in imports(file) for driver in drivers), file
+
+
+def test_only_the_store_imports_the_engines() -> None:
+    for name, file in MODULES.items():
+        if not is_in(name, "store"):
+            assert not [m for m in imports(file) if is_in(m, "store.engines")], name
 
 
 def test_nothing_lies_loose_at_the_top() -> None:

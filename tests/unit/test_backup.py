@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
+from store import space
+from store.check import check
+from store.engines.sqlite.database import SqliteError, open_reader, open_writer
 from store.exceptions import BackupFailed
-from store.sqlite import space
-from store.sqlite.check import check
-from store.sqlite.database import SqliteError, open_reader, open_writer
-from store.sqlite.space import backup
-from store.sqlite.versions import head
+from store.space import backup
+from store.versions import head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.pending_batch import Batch
+from store.changes import changes, stamp
 from store.exceptions import NoSuchVersion
+from store.gc import Retention, collect
+from store.history import set_tag
+from store.purge import ask_purge, purge
 from store.records import ALIVE
-from store.sqlite.changes import changes, stamp
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import set_tag
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.versions import kept_versions
+from store.versions import kept_versions
 from tests.fakes.edited import LATER_MS, edited
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.lived import lived

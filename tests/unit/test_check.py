@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check, opening_check
+from store.contract import Connection
+from store.engines.sqlite.database import memory_database, open_writer
 from store.exceptions import NotADatabase
-from store.sqlite.check import check, opening_check
-from store.sqlite.database import Connection, memory_database, open_writer
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import set_tag
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.versions import kept_versions
+from store.gc import Retention, collect
+from store.history import set_tag
+from store.purge import ask_purge, purge
+from store.versions import kept_versions
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

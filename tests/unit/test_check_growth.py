@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from hopsyncd.ingest.upkeep import checked
-from store.sqlite.check import run_checks
-from store.sqlite.check_graph import GRAPH_CHECKS
-from store.sqlite.database import Connection, fresh_database
+from store.check import run_checks
+from store.check_graph import GRAPH_CHECKS
+from store.contract import Connection
+from store.engines.sqlite.database import fresh_database
 from tests.fakes.lived import lived
 
 ALIVE = 2**63 - 1

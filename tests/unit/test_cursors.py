@@ -13,7 +13,7 @@ from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import finished
 from hopsyncd.ingest.upkeep import paused, resumed
 from store.records import Seen
-from store.sqlite.sources import (
+from store.sources import (
     ListingState,
     all_sources,
     include_again,

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from store.exceptions import NewerSchema, NotADatabase, OlderSchema, WriterBusy
-from store.sqlite.database import (
+from store.engines.sqlite.database import (
     OperationalError,
     memory_database,
     open_reader,
     open_writer,
-    snapshot,
-    transaction,
     writer_place,
 )
-from store.sqlite.migrations import SCHEMA_VERSION
-from store.sqlite.space import release_memory
+from store.engines.sqlite.migrations import SCHEMA_VERSION
+from store.exceptions import NewerSchema, NotADatabase, OlderSchema, WriterBusy
+from store.space import release_memory
+from store.transactions import snapshot, transaction
 
 
 @pytest.fixture

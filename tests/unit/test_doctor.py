@@ -18,7 +18,7 @@ from hopsyncd.doctor import examine as serving
 from hopsyncd.doctor import machine as installed
 from hopsyncd.doctor.examine import examine
 from hopsyncd.errors import ConfigError
-from store.sqlite.database import APPLICATION_ID, open_writer
+from store.engines.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source
 
 

@@ -12,9 +12,9 @@ from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.walk import seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.content import known_passages
+from store.history import resolve
 from store.records import PassageId
-from store.sqlite.content import known_passages
-from store.sqlite.history import resolve
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import asked, snapshot_at
 from tests.fakes.memory import MemoryConnector

@@ -18,13 +18,13 @@ from hopsyncd.retrieve.acl import Acl
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.content import full_text
+from store.contract import Connection
 from store.exceptions import NoSuchVersion
+from store.gc import Retention, collect
+from store.purge import ask_purge, purge
 from store.records import Version
-from store.sqlite.content import full_text
-from store.sqlite.database import Connection
-from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

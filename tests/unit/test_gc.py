@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.engines.sqlite.database import open_reader
 from store.exceptions import NoSuchVersion
+from store.gc import Retention, collect, expired, plan_gc
+from store.history import diff, log, resolve, set_tag
 from store.records import Version
-from store.sqlite.database import open_reader, snapshot
-from store.sqlite.gc import Retention, collect, expired, plan_gc
-from store.sqlite.history import diff, log, resolve, set_tag
-from store.sqlite.versions import kept_versions, version
+from store.transactions import snapshot
+from store.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs, text
 from tests.fakes.memory import MemoryConnector

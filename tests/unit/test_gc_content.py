@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from store.content import known_passages
+from store.gc import Retention, collect, plan_gc, sweep, unheld_sets
+from store.history import set_tag
 from store.records import ALIVE, Passage
-from store.sqlite.content import known_passages
-from store.sqlite.gc import Retention, collect, plan_gc, sweep, unheld_sets
-from store.sqlite.history import set_tag
-from store.sqlite.search import move_vectors, sparse_chunks
-from store.sqlite.space import file_bytes
-from store.sqlite.versions import CHANGES
+from store.search import move_vectors, sparse_chunks
+from store.space import file_bytes
+from store.versions import CHANGES
 from tests.fakes.dump import graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs
 from tests.fakes.memory import MemoryConnector
@@ -228,7 +228,9 @@ def test_the_migration_counts_what_commits_would_have_counted(stack: Stack) -> N
     before = stack.connection.execute(counted).fetchall()
     zeros = ", ".join(f"{column} = 0" for column in CHANGES.split(", "))
     stack.connection.execute(f"UPDATE version SET {zeros}")
-    script = resources.files("store.sqlite").joinpath("schema", "004_retention.sql").read_text()
+    script = (
+        resources.files("store.engines.sqlite").joinpath("schema", "004_retention.sql").read_text()
+    )
     for statement in script.split(";"):
         if "UPDATE version" in statement:
             stack.connection.execute(statement)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from connectors.protocol import Found
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import excluded_paths, seen_items
+from store.reads import live_documents
+from store.sources import excluded_paths, seen_items
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

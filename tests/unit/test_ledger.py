@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from store.engines.sqlite.database import open_file
 from store.exceptions import StoreError
-from store.sqlite.database import open_file
-from store.sqlite.ledger import Ledger, Reservation, Spent
+from store.ledger import Ledger, Reservation, Spent
 
 DAY = 20_000
 
@@ -67,7 +67,7 @@ def test_a_limit_holds_for_threads_of_two_ledgers_on_one_file(path: Path) -> Non
 def test_a_killed_process_has_counted_its_request(path: Path) -> None:
     """SIGKILL between the reservation and the reply."""
     script = (
-        "import os, signal, sys; from pathlib import Path; from store.sqlite.ledger import Ledger\n"
+        "import os, signal, sys; from pathlib import Path; from store.ledger import Ledger\n"
         f"Ledger(Path(sys.argv[1])).reserve({DAY}, 'questions', 'notes', 70)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -15,11 +15,11 @@ from hopsyncd.ingest.plan import Scope
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.check import check
+from store.content import known_passages
+from store.purge import ask_purge, purge
+from store.reads import documents_at, places_at
 from store.records import PassageId
-from store.sqlite.check import check
-from store.sqlite.content import known_passages
-from store.sqlite.purge import ask_purge, purge
-from store.sqlite.reads import documents_at, places_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -14,9 +14,9 @@ from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.questions import BuiltinMaker
+from store.gc import Retention, collect
+from store.purge import ask_purge, purge
 from store.records import Link, PassageId
-from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import ask_purge, purge
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
 from tests.fakes.indexed import advance, document, snapshot_at

@@ -13,7 +13,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import ask_all
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.retry import RequestFailure
-from store.sqlite.ledger import Ledger
+from store.ledger import Ledger
 from tests.fakes.desk import DOWN, RED, STALLED, Colour, Desk, Script, call
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm_questions import call_for
+from store.content import sets_at
 from store.records import Passage
-from store.sqlite.content import sets_at
 from tests.fakes.llm import FakeLlm, asked_maker, good_reply, passages_in
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

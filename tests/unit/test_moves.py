@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.plan import Scope
-from store.sqlite.database import Connection
+from store.contract import Connection
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

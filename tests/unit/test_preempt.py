@@ -15,11 +15,11 @@ from hopsyncd.ingest.source_thread import SourceThread, Stopping, Turn
 from hopsyncd.ingest.upkeep import purged
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
+from store.content import counters
+from store.operational import waiting_by_reason
+from store.reads import live_documents
 from store.records import content_hash
-from store.sqlite.content import counters
-from store.sqlite.operational import waiting_by_reason
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import register_source, seen_items
+from store.sources import register_source, seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.llm import FakeLlm, asked_maker
 from tests.fakes.memory import MemoryConnector

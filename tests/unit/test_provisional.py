@@ -13,12 +13,12 @@ from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
+from store.check import check
+from store.content import counters, sets_at
+from store.gc import Retention, collect
+from store.operational import end_waits, waiting_by_reason
 from store.records import Document, Passage, Placement, content_hash
-from store.sqlite.check import check
-from store.sqlite.content import counters, sets_at
-from store.sqlite.gc import Retention, collect
-from store.sqlite.operational import end_waits, waiting_by_reason
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import NAMES, page
 from tests.fakes.llm import (

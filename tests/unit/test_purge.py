@@ -9,16 +9,17 @@ from hopsyncd.api.version_log import diff_answer, restricted_diff
 from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check
+from store.content import known_passages
+from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
+from store.gc import Retention, collect
+from store.history import diff, set_tag
+from store.purge import Purge, PurgeResult, ask_purge, purge
 from store.records import Passage
-from store.sqlite.check import check
-from store.sqlite.content import known_passages
-from store.sqlite.database import open_reader, snapshot
-from store.sqlite.gc import Retention, collect
-from store.sqlite.history import diff, set_tag
-from store.sqlite.purge import Purge, PurgeResult, ask_purge, purge
-from store.sqlite.sources import excluded_paths, include_again
-from store.sqlite.versions import kept_versions, version
+from store.sources import excluded_paths, include_again
+from store.transactions import snapshot
+from store.versions import kept_versions, version
 from tests.fakes.dump import graph_at, graphs, without
 from tests.fakes.kill import copy_database
 from tests.fakes.memory import MemoryConnector
@@ -129,7 +130,7 @@ class TestTheFiles:
     def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
         self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("store.sqlite.erasure._TRIES", 1)
+        monkeypatch.setattr("store.engines.sqlite.erasure._TRIES", 1)
         reader = open_reader(tmp_path / "s.db")
         with snapshot(reader):
             graph_at(reader, 1)

@@ -8,17 +8,18 @@ import pytest
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from store.contract import Connection
+from store.engines.sqlite.database import open_writer
+from store.operational import count_quarantined, end_quarantine, put_quarantined, quarantined
 from store.records import Seen
-from store.sqlite.database import Connection, open_writer
-from store.sqlite.operational import count_quarantined, end_quarantine, put_quarantined, quarantined
-from store.sqlite.sources import (
+from store.sources import (
     ListingState,
     listing_state,
     put_listing_state,
     register_source,
     seen_items,
 )
-from store.sqlite.versions import put_seen
+from store.versions import put_seen
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
 LIMITS = Limits(light_bytes=0)

@@ -16,8 +16,9 @@ from hopsyncd.retrieve.query_context import (
     terms_by_word,
     words_of,
 )
+from hopsyncd.text.words import index_terms, plain, term_counts
 from store.records import Passage, PassageId, to_grid
-from store.words import count_words, index_terms, plain, searchable, term_counts
+from store.word_count import count_words, searchable
 from tests.fakes.indexed import GivenLikeness, advance, document, indexed, passage, snapshot_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

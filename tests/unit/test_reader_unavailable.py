@@ -18,9 +18,9 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_reade
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.units import PDF, XLSX
 from hopsyncd.ingest.read import READER
+from store.operational import end_quarantine, put_quarantined, quarantined
 from store.records import Seen, content_hash
-from store.sqlite.operational import end_quarantine, put_quarantined, quarantined
-from store.sqlite.versions import put_seen
+from store.versions import put_seen
 from tests.fakes import documents
 from tests.fakes.stack import Stack
 from tests.unit.test_sandbox import BAD

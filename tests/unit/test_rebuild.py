@@ -7,10 +7,10 @@ import pytest
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.upkeep import reencoded, verify_matches
 from hopsyncd.models.questions import BuiltinMaker
+from store.check import check
+from store.content import counters, recipe_of
+from store.engines.sqlite.database import SqliteError, open_reader
 from store.records import Version
-from store.sqlite.check import check
-from store.sqlite.content import counters, recipe_of
-from store.sqlite.database import SqliteError, open_reader
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector

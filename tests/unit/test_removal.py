@@ -15,12 +15,12 @@ from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.removal import drop_mirror, removed, removed_alone
 from hopsyncd.ingest.upkeep import verify_matches
+from store.check import check
+from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
-from store.sqlite.check import check
-from store.sqlite.database import open_reader
-from store.sqlite.purge import ask_source_purge, purge
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import register_source, seen_items
+from store.purge import ask_source_purge, purge
+from store.reads import live_documents
+from store.sources import register_source, seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker

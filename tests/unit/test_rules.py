@@ -7,7 +7,7 @@ import pytest
 
 from connectors.protocol import Problem, SourceUnavailable
 from hopsyncd.ingest.plan import Scope, Source
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

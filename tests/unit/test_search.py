@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from store.content import known_passages, sets_at
 from store.records import PassageId, to_grid
-from store.sqlite.content import known_passages, sets_at
-from store.sqlite.search import nearest
-from store.sqlite.versions import version
+from store.search import nearest
+from store.versions import version
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -8,7 +8,7 @@ import pytest
 from connectors.folder import FolderConnector
 from connectors.settings import FileSettings
 from hopsyncd.cli.top import _print_source
-from store.sqlite.sources import (
+from store.sources import (
     all_sources,
     item_problems,
     skipped_by_kind,

@@ -14,9 +14,9 @@ from hopsyncd.ingest.source_scheduler import Request, SourceScheduler, Task
 from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import SourceThread
 from hopsyncd.ingest.timetable import Clocks, Timetable
+from store.reads import live_documents
 from store.records import content_hash
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from store.content import known_passages, put_content, register_recipe, sets_at
+from store.contract import Connection
+from store.engines.sqlite.database import SqliteError, open_writer
 from store.exceptions import ContentConflict, NoSuchVersion
+from store.history import resolve
+from store.reads import live_documents, matches_at, places_at, words_at
 from store.records import (
     ALIVE,
     Change,
@@ -24,12 +29,8 @@ from store.records import (
     content_hash,
     set_id,
 )
-from store.sqlite.content import known_passages, put_content, register_recipe, sets_at
-from store.sqlite.database import Connection, SqliteError, open_writer
-from store.sqlite.history import resolve
-from store.sqlite.reads import live_documents, matches_at, places_at, words_at
-from store.sqlite.sources import register_source, seen_items
-from store.sqlite.versions import commit, head, version
+from store.sources import register_source, seen_items
+from store.versions import commit, head, version
 from tests.fakes.triplets import RECIPE, answers, asks, triplets
 
 ROME, GAUL = Passage(("Rome",), "A city of stone"), Passage((), "A land")

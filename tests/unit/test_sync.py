@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Problem
+from store.content import counters
+from store.gc import Retention, collect
+from store.reads import live_documents
 from store.records import content_hash
-from store.sqlite.content import counters
-from store.sqlite.gc import Retention, collect
-from store.sqlite.reads import live_documents
-from store.sqlite.sources import all_sources, seen_items
+from store.sources import all_sources, seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker

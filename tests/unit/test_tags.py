@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from store.exceptions import TagRefused
-from store.sqlite.history import delete_tag, resolve, set_tag
+from store.history import delete_tag, resolve, set_tag
 from tests.fakes.lived import lived
 from tests.fakes.stack import Stack
 

@@ -13,7 +13,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.sqlite.sources import register_source
+from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.ingest.upgrades import Upgrades
 from hopsyncd.models.llm.budget import Usage
-from store.sqlite.operational import waiting_by_reason
+from store.operational import waiting_by_reason
 from tests.fakes.llm import FakeLlm, asked_maker, down, library, up
 from tests.fakes.stack import Stack
 

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from hopsyncd.api.version_log import diff_answer, unified, version_about
-from store.sqlite.history import diff, resolve
+from store.history import diff, resolve
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

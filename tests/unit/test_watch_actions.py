@@ -10,9 +10,9 @@ import pytest
 from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
 from hopsyncd.errors import BadRequest
 from store.copying import copy_record
+from store.engines.sqlite.database import open_writer
 from store.exceptions import DiskFailure
-from store.sqlite.database import open_writer
-from store.sqlite.operational import all_watches
+from store.operational import all_watches
 from tests.fakes.watching import Watching
 
 FILES = {

@@ -16,9 +16,9 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.standby import NotWriter, Standby
 from hopsyncd.ingest.timetable import Chore, Clocks
 from hopsyncd.ingest.writer import SyncWorker
+from store.operational import all_jobs
+from store.reads import live_documents
 from store.records import Version, content_hash
-from store.sqlite.operational import all_jobs
-from store.sqlite.reads import live_documents
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker
 

@@ -37,7 +37,7 @@ from hopsyncd.models.llm.retry import (
     retry_after_s,
 )
 from store.exceptions import StoreError
-from store.sqlite.ledger import Ledger, Reservation
+from store.ledger import Ledger, Reservation
 
 log = structlog.get_logger(__name__)
 

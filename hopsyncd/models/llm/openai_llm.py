@@ -31,7 +31,7 @@ from hopsyncd.models.llm.exchange import (
     endpoint_host,
 )
 from store.exceptions import StoreError
-from store.sqlite.ledger import Ledger, Spent
+from store.ledger import Ledger, Spent
 
 log = structlog.get_logger(__name__)
 

@@ -29,11 +29,11 @@ from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
+from store.content import best_sets, sets_by_id
+from store.contract import Connection
 from store.exceptions import NoSuchVersion
 from store.records import PassageId, QuestionSet
-from store.sqlite.content import best_sets, sets_by_id
-from store.sqlite.database import Connection
-from store.sqlite.versions import version
+from store.versions import version
 
 
 def chain(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from hopsyncd.models.keywords import normalise
 from hopsyncd.retrieve.answering.extractive import Sentence, function_terms
-from store.words import index_terms
+from hopsyncd.text.words import index_terms
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _YES_OR_NO = re.compile(r"(?:is|are|was|were|do|does|did|has|have|had)\b", re.IGNORECASE)

@@ -25,8 +25,8 @@ from hopsyncd.models.keywords import STOP_WORDS, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.answering.reply import Evidence
 from hopsyncd.retrieve.results import Answer
+from hopsyncd.text.words import index_terms, terms_of_each
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
-from store.words import index_terms, terms_of_each
 
 _COSINE = 0.5
 _NEW = 2.0

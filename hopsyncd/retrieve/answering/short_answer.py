@@ -16,7 +16,7 @@ import numpy as np
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
-from store.words import index_terms
+from hopsyncd.text.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.
 FITS: Mapping[str, float] = {

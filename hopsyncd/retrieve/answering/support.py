@@ -29,7 +29,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     log_odds,
     probability,
 )
-from store.words import index_terms
+from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages

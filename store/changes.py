@@ -1,0 +1,239 @@
+"""The feed of changes: what an index in memory, or on another disk, needs to follow the store.
+
+A follower that holds the store as of `after` applies `changes(connection, after, until)` and holds
+it as of `until`: the ends first, then what begins. At every kept version it then has exactly the
+rows that reading the store at that version gives. Reading costs what changed.
+
+Content (texts, questions, vectors) is immutable, so the feed names it by id and it is read once,
+where it is new (`store.content`).
+
+gc deletes rows that hold at no kept version and says nothing of them: a follower may hold on to
+them, as nobody can ask for those versions. A purge or a rebuild rewrites history, which no feed
+tells: `stamp` is another then, and the follower begins at 0 again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.engines.sqlite.acknowledged import rewrites, version_digest
+from store.engines.sqlite.database import Connection
+from store.reads import read_links, read_names, read_properties
+from store.records import ALIVE, Link, PassageId
+from store.versions import version
+
+Integers = NDArray[np.int64]
+
+_AT_ONCE = 50_000  # rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassagesBegun:
+    """Passages that became vertices, as columns of equal length, in no order.
+
+    `question_set` is the set that each has while it is one.
+    """
+
+    passage: Integers
+    question_set: Integers
+    born: Integers
+    died: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchesBegun:
+    """Matches that came to be in force, as columns of equal length, in no order.
+
+    They are candidate edges: which of them a version's edges are, its cut says.
+    """
+
+    question: Integers
+    target: Integers
+    similarity: NDArray[np.float64]
+    born: Integers
+    died: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentBegun:
+    """A revision of a document; `id` is its row, which no other revision ever has.
+
+    `placements` are its passages in document order, each with the links that stand in it there.
+    `origin` and `properties` are what its source and the revision itself say of it.
+    """
+
+    id: int
+    source: str
+    path: str
+    names: tuple[str, ...]
+    placements: tuple[tuple[PassageId, tuple[Link, ...]], ...]
+    born: int
+    died: int
+    media_type: str
+    origin: Mapping[str, str]
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """What was in force at `after` and ended: its key, and the version from which it no longer is.
+
+    The key is the passage, the outgoing question of the match, or the row of the document. At most
+    one row of a key is in force at a version.
+    """
+
+    key: Integers
+    died: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """What happened to intervals after the version `after` (0: before the first), up to `until`.
+
+    What began may also have ended by then. `died` is ALIVE for what is in force at `until`.
+    """
+
+    after: int
+    until: int
+    passages_ended: Ended
+    documents_ended: Ended
+    matches_ended: Ended
+    passages_begun: PassagesBegun
+    documents_begun: tuple[DocumentBegun, ...]
+    matches_begun: MatchesBegun
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a copy of the store as of a version depends on besides the changes up to it.
+
+    `digest` tells versions of one number in different databases apart, as after a backup was
+    restored. While the store gives an equal stamp for that version, the copy is true, and
+    `changes` from there brings it up to date.
+    """
+
+    version: int
+    rewrites: int
+    digest: str
+
+
+def stamp(connection: Connection, number: int) -> Stamp:
+    """The stamp of a copy made as of that version (0: an empty one)."""
+    return Stamp(number, rewrites(connection), version_digest(connection, number))
+
+
+def changes(connection: Connection, after: int, until: int) -> Changes:
+    """What began and ended after one version, up to another. Call it inside a snapshot.
+
+    Raises NoSuchVersion unless `until`, and `after` if it is not 0, are kept versions: of others
+    some rows are gone, and with them the word of their end.
+    """
+    for number in {after, until} - {0}:
+        version(connection, number)
+    span = (after, until)
+    ended, begun = document_changes(connection, after, until)
+    return Changes(
+        after,
+        until,
+        _ended(connection, "life", "passage", span),
+        ended,
+        _ended(connection, "match", "question", span),
+        _passages(connection, span),
+        begun,
+        _matches(connection, span),
+    )
+
+
+def document_changes(
+    connection: Connection, after: int, until: int
+) -> tuple[Ended, tuple[DocumentBegun, ...]]:
+    """The documents alone of `changes`: those that ended and those that began."""
+    span = (after, until)
+    return _ended(connection, "document", "id", span), _documents(connection, span)
+
+
+Span = tuple[int, int]
+
+_BORN = "t.born > ?1 AND t.born <= ?2"
+_DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
+
+
+def _begun(table: str, span: Span) -> str:
+    """The table as `t`, to be read by birth; all of it is read faster without an index."""
+    return f"{table} AS t {f'INDEXED BY {table}_born' if span[0] else 'NOT INDEXED'}"
+
+
+def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
+    sql = (
+        f"SELECT t.{key}, t.died FROM {table} AS t INDEXED BY {table}_died"
+        " WHERE t.died > ?1 AND t.died <= ?2 AND t.born <= ?1"
+    )
+    return Ended(*_columns(connection, sql, span, (np.int64,) * 2))
+
+
+def _passages(connection: Connection, span: Span) -> PassagesBegun:
+    sql = (
+        f"SELECT t.passage, t.question_set, t.born, {_DIED}"
+        f" FROM {_begun('life', span)} WHERE {_BORN}"
+    )
+    return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 4))
+
+
+def _matches(connection: Connection, span: Span) -> MatchesBegun:
+    sql = (
+        f"SELECT t.question, t.target, t.similarity, t.born, {_DIED}"
+        f" FROM {_begun('match', span)} WHERE {_BORN}"
+    )
+    types = (np.int64, np.int64, np.float64, np.int64, np.int64)
+    return MatchesBegun(*_columns(connection, sql, span, types))
+
+
+def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
+    rows = connection.execute(
+        "SELECT t.id, p.passage, p.links"
+        f" FROM {_begun('document', span)} CROSS JOIN placement AS p ON p.document = t.id"
+        f" WHERE {_BORN} ORDER BY t.id, p.ordinal",
+        span,
+    )
+    placements = {
+        document: tuple((PassageId(passage), read_links(links)) for _, passage, links in placed)
+        for document, placed in groupby(rows, key=lambda row: row[0])
+    }
+    documents = connection.execute(
+        f"SELECT t.id, s.name, t.path, t.names, t.born, {_DIED},"
+        " t.media_type, t.origin, t.properties"
+        f" FROM {_begun('document', span)} CROSS JOIN source AS s ON s.id = t.source WHERE {_BORN}",
+        span,
+    )
+    return tuple(
+        DocumentBegun(
+            id_,
+            source,
+            path,
+            read_names(names),
+            placements.get(id_, ()),
+            born,
+            died,
+            media_type,
+            json.loads(origin),
+            read_properties(properties),
+        )
+        for id_, source, path, names, born, died, media_type, origin, properties in documents
+    )
+
+
+def _columns(
+    connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
+) -> list[NDArray[Any]]:
+    """The columns of the rows found, made by parts: as tuples they would take ten times as much."""
+    parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=one)] for one in types]
+    cursor = connection.execute(sql, span)
+    while rows := cursor.fetchmany(_AT_ONCE):
+        for part, one, column in zip(parts, types, zip(*rows, strict=True), strict=True):
+            part.append(np.array(column, dtype=one))
+    return [np.concatenate(part) for part in parts]

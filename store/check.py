@@ -1,0 +1,310 @@
+"""Checking the database against its invariants, without changing anything. Three depths:
+
+- opening_check: what a daemon that serves from the file relies on, as far as indexes and the small
+  tables tell; takes a fraction of a second.
+- check: SQLite's own structure, the schema, and the intervals at the head.
+- check(deep): every invariant in docs/FORMAT.md that the store can verify by itself. The arithmetic
+  of matches is left to hopsyncd.ingest.upkeep.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+from store.check_content import CONTENT_CHECKS, passage_vectors
+from store.check_graph import GRAPH_CHECKS
+from store.engines.sqlite.acknowledged import state_of
+from store.engines.sqlite.database import (
+    APPLICATION_ID,
+    Connection,
+    SqliteError,
+    disk_failure,
+    fresh_database,
+    objects_of,
+    open_file,
+    snapshot,
+)
+from store.engines.sqlite.migrations import SCHEMA_VERSION
+from store.engines.sqlite.presence import gone, refuse_gone
+from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
+from store.records import ALIVE, REBUILD, RESTORE, Finding
+from store.search import create_vectors
+from store.versions import head, kept_versions, version
+
+Check = Callable[[Connection], Iterator[Finding]]
+OnCheck = Callable[[str], None]  # gets the name of each check as it begins
+
+# What reading damaged rows can raise: the bytes may not be text, JSON, numbers or rows.
+UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
+
+_VECTORS = "passage_vector_"
+_INTERVALS = ("document", "life", "match")
+_LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
+
+
+def count_checks(deep: bool) -> int:
+    """The largest number of checks that `check` runs."""
+    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+
+
+def check(
+    connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
+) -> list[Finding]:
+    """Everything that is wrong; an empty list means a sound database."""
+    structure: tuple[Check, ...] = (
+        _schema,
+        _integrity if deep else _quick_integrity,
+        _references,
+    )
+    if connection.server:
+        structure = (_server_structure,)
+    found = run_checks(connection, structure, on_check)
+    checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
+    # sqlite-vec crashes the process if its tables are not as it made them.
+    is_safe = not any(one.where.startswith(_VECTORS) for one in found)
+    if deep and is_safe and not connection.server:
+        checks.append(passage_vectors)
+    return found + run_checks(connection, checks, on_check)
+
+
+def run_checks(
+    connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
+) -> list[Finding]:
+    """Run checks on one state. A check that cannot read its rows becomes a finding."""
+    found: list[Finding] = []
+    try:
+        with snapshot(connection):
+            for one in checks:
+                on_check(_name(one))
+                found.extend(_run(connection, one))
+    except SqliteError as error:
+        # On a damaged file, even ending a read transaction can fail.
+        found.append(_unreadable("file", error))
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return found
+
+
+def _run(connection: Connection, check_: Check) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        found.extend(check_(connection))
+    except UNREADABLE as error:
+        found.append(_unreadable(_name(check_), error))
+    return found
+
+
+def _name(check_: Check) -> str:
+    return check_.__name__.lstrip("_").replace("_", " ")
+
+
+def _unreadable(what: str, error: Exception) -> Finding:
+    return Finding("all rows can be read", what, str(error), RESTORE)
+
+
+def opening_check(connection: Connection) -> None:
+    """Raise NotADatabase if the file is too damaged to serve from."""
+    structure = (_server_structure,) if connection.server else (_schema, _small_tables)
+    checks = (*structure, _versions, _interval_bounds, _head_counts)
+    found = run_checks(connection, checks)
+    if found:
+        more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
+        raise NotADatabase(
+            "Cannot serve from the database",
+            f"it is damaged: {found[0].where}: {found[0].detail}{more}",
+            "`hopsyncd check --deep` lists all of it; restore a backup, or run `hopsyncd rebuild`",
+        )
+
+
+def refuse_overwritten(connection: Connection) -> None:
+    """Raise DatabaseGone unless a fresh look at the writer's files agrees with its connection.
+
+    An open connection does not notice that another program wrote into its file.
+    """
+    refuse_gone(connection)
+    if connection.opened is None:
+        return
+    database, why = connection.opened.database, None
+    try:
+        with closing(open_file(database)) as fresh:
+            if state_of(fresh) != state_of(connection):
+                why = "its content was replaced"
+    except (StoreError, *UNREADABLE) as error:
+        if failure := disk_failure(error, f"Cannot use the database {database}"):
+            raise failure from error
+        why = f"it can no longer be read: {error}"
+    if why:
+        connection.opened.overwritten = why
+        raise gone(database, why)
+
+
+def in_words(error: BaseException, connection: Connection) -> BaseException:
+    """DatabaseGone or DiskFailure where an error of SQLite means that; else the error itself.
+
+    Any read by the writer may fail so: what its connection has in memory can be given up.
+    """
+    if connection.opened is None or not isinstance(error, SqliteError):
+        return error
+    try:
+        refuse_overwritten(connection)
+    except DatabaseGone as gone_:
+        return gone_
+    except DiskFailure:
+        pass  # the first failure is the one to tell of
+    return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
+
+
+def _quick_integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _pragma(connection, "quick_check")
+
+
+def _integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _pragma(connection, "integrity_check")
+
+
+def _small_tables(connection: Connection) -> Iterator[Finding]:
+    """The tables that grow with documents; matches and content are left to the deeper checks."""
+    for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
+        yield from _pragma(connection, f"quick_check({table})")
+
+
+def _server_structure(connection: Connection) -> Iterator[Finding]:
+    for detail in connection.server.findings() if connection.server else ():
+        yield Finding("the database's structure is sound", "database", detail, RESTORE)
+
+
+def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
+    for (line,) in connection.execute(f"PRAGMA {pragma}"):
+        if line != "ok":
+            yield Finding("SQLite's structure is sound", "file", line, RESTORE)
+
+
+def _schema(connection: Connection) -> Iterator[Finding]:
+    numbers = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION}
+    for pragma, wanted in numbers.items():
+        number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+        if number != wanted:
+            yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
+    stored = objects_of(connection)
+    for name, sql in _wanted_objects(connection).items():
+        hint = REBUILD if name.startswith(_VECTORS) else RESTORE
+        if name not in stored:
+            yield Finding("the schema is whole", name, "is missing", hint)
+        elif stored[name] != sql:
+            yield Finding("the schema is whole", name, "differs from the schema", hint)
+
+
+def _wanted_objects(connection: Connection) -> dict[str, str]:
+    with closing(fresh_database()) as fresh:
+        for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
+            create_vectors(fresh, recipe, dimensions)
+        return objects_of(fresh)
+
+
+def _references(connection: Connection) -> Iterator[Finding]:
+    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        where = table if row_id is None else f"{table} {row_id}"
+        yield Finding("every reference has its row", where, f"no such {parent}", RESTORE)
+
+
+def _versions(connection: Connection) -> Iterator[Finding]:
+    numbers = kept_versions(connection)
+    for number in numbers:
+        one = version(connection, number)
+        counts = (one.documents, one.passages, one.words, one.matches, one.edge_budget)
+        if number < 1 or min(counts) < 0:
+            yield Finding(
+                "versions and their counts are positive",
+                f"version {number}",
+                f"counts {counts}",
+                RESTORE,
+            )
+    for table in () if numbers else _INTERVALS:
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+            yield Finding("intervals need versions", table, "has rows, version has none", RESTORE)
+
+
+def _intervals(connection: Connection) -> Iterator[Finding]:
+    newest = head(connection)
+    last = newest.id if newest else 0
+    # A server refuses values of other types; a damaged file may hold some.
+    typed = "" if connection.server else "typeof(born) || typeof(died) <> 'integerinteger' OR "
+    for table, key in _LIVE_KEYS.items():
+        rows = connection.execute(
+            f"SELECT {key}, born, died FROM {table}"
+            f" WHERE {typed}born < 1 OR born > ?1 OR died <= born OR (died > ?1 AND died <> ?2)",
+            [last, ALIVE],
+        )
+        for *of, born, died in rows:
+            yield Finding(
+                f"1 <= born < died, up to the head ({last})",
+                f"{table} {_shown(of)}",
+                f"born {born}, died {died}",
+                RESTORE,
+            )
+
+
+def _interval_bounds(connection: Connection) -> Iterator[Finding]:
+    """What `_intervals` checks, as far as the ends of the indexes tell."""
+    newest = head(connection)
+    last = newest.id if newest else 0
+    for table in _INTERVALS:
+        first, latest, later = connection.execute(
+            f"SELECT (SELECT min(born) FROM {table}), (SELECT max(born) FROM {table}),"
+            f" EXISTS (SELECT 1 FROM {table} WHERE died > ?1 AND died < {ALIVE})"
+            f" OR EXISTS (SELECT 1 FROM {table} WHERE died > {ALIVE})",
+            [last],
+        ).fetchone()
+        if later or not (first is None or 1 <= first <= latest <= last):
+            yield Finding(
+                f"1 <= born < died, up to the head ({last})",
+                table,
+                f"born from {first} to {latest}{', died after the head' if later else ''}",
+                RESTORE,
+            )
+
+
+def _one_live_row(connection: Connection) -> Iterator[Finding]:
+    for table, key in _LIVE_KEYS.items():
+        rows = connection.execute(
+            f"SELECT {key}, count(*) FROM {table} WHERE died = {ALIVE}"
+            f" GROUP BY {key} HAVING count(*) > 1"
+        )
+        for *of, count in rows:
+            yield Finding(
+                "each key has one row at the head",
+                f"{table} {_shown(of)}",
+                f"has {count}",
+                RESTORE,
+            )
+
+
+def _head_counts(connection: Connection) -> Iterator[Finding]:
+    newest = head(connection)
+    if newest is None:
+        return
+    stated = {
+        "document": newest.documents,
+        "life": newest.passages,
+        "match": newest.matches,
+    }
+    for table, count in stated.items():
+        live = connection.execute(f"SELECT count(*) FROM {table} WHERE died = {ALIVE}").fetchone()
+        if live[0] != count:
+            yield Finding(
+                "the head counts what is in force",
+                f"version {newest.id}",
+                f"says {count} rows of {table}, {live[0]} are in force",
+                REBUILD,
+            )
+
+
+def _shown(key: Iterable[object]) -> str:
+    return ", ".join(str(part) for part in key)
+
+
+_STRUCTURE: tuple[Check, ...] = (
+    _versions,
+    _intervals,
+    _one_live_row,
+    _head_counts,
+)

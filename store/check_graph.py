@@ -1,0 +1,259 @@
+"""Deep checks of intervals: of passages, documents and matches, with their counts and cuts.
+
+The invariants hold at every kept version. Rows between two kept versions may have been collected,
+so intervals are compared as ranges of kept versions.
+
+Worked example. Of the versions 1 to 9, only 4 and 9 are kept. A document held a passage in [3, 5),
+and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7). Both
+are in force at version 4 and not at 9, so they agree.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.engines.sqlite.database import Connection
+from store.records import REBUILD, RESTORE, Finding, Version
+from store.versions import head, kept_versions, version
+
+_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
+_WEIGHTS = {
+    "documents": "SELECT born, died, 1 FROM document",
+    "passages": "SELECT born, died, 1 FROM life",
+    "words": "SELECT l.born, l.died, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage",
+    "matches": "SELECT born, died, 1 FROM match",
+}
+_HELD = (
+    "SELECT p.passage, d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
+    " ORDER BY 1, 2"
+)
+_END_OUTSIDE = """
+    SELECT m.question, m.born, m.died, q.id, q.direction FROM match AS m
+    JOIN question AS q ON q.id = m.{end} JOIN question_set AS s ON s.id = q.question_set
+    WHERE (q.direction <> {direction} OR NOT EXISTS (
+        SELECT 1 FROM life AS l WHERE l.passage = s.passage AND l.question_set = s.id
+        AND l.born <= m.born AND m.died <= l.died))
+    AND EXISTS (SELECT 1 FROM version AS v
+                WHERE v.collected_ms IS NULL AND m.born <= v.id AND v.id < m.died)
+"""
+_OF_ITSELF = """
+    SELECT m.question, m.born, qs.passage FROM match AS m
+    JOIN question AS q ON q.id = m.question JOIN question_set AS qs ON qs.id = q.question_set
+    JOIN question AS t ON t.id = m.target JOIN question_set AS ts ON ts.id = t.question_set
+    WHERE qs.passage = ts.passage
+"""
+
+Ranges = dict[int, list[tuple[int, int]]]
+
+
+def _no_overlaps(connection: Connection) -> Iterator[Finding]:
+    for table, key in _KEYS.items():
+        rows = connection.execute(
+            f"SELECT {key}, born, before FROM (SELECT {key}, born, max(died) OVER"
+            f" (PARTITION BY {key} ORDER BY born ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+            f" AS before FROM {table}) AS t WHERE before > born"
+        )
+        for *of, born, before in rows:
+            name = ", ".join(str(part) for part in of)
+            yield Finding(
+                "each key has at most one row at any version",
+                f"{table} {name}",
+                f"one begins at {born}, before another ends at {before}",
+                RESTORE,
+            )
+
+
+def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
+    numbers = kept_versions(connection)
+    lives = _ranges(
+        numbers, connection.execute("SELECT passage, born, died FROM life ORDER BY 1, 2")
+    )
+    held = _ranges(numbers, connection.execute(_HELD))
+    for passage in sorted(lives.keys() | held.keys()):
+        if lives.get(passage) != held.get(passage):
+            yield Finding(
+                "a passage is in force exactly while a document holds it",
+                f"life {passage}",
+                f"in force in {_versions(numbers, lives.get(passage, []))},"
+                f" held in {_versions(numbers, held.get(passage, []))}",
+                RESTORE,
+            )
+
+
+def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
+    """For each passage, its merged half-open ranges of indexes into `numbers`; rows by birth."""
+    ranges: Ranges = defaultdict(list)
+    for passage, born, died in rows:
+        first, last = bisect_left(numbers, born), bisect_left(numbers, died)
+        if first >= last:
+            continue
+        known = ranges[passage]
+        if known and first <= known[-1][1]:
+            known[-1] = (known[-1][0], max(known[-1][1], last))
+        else:
+            known.append((first, last))
+    return dict(ranges)
+
+
+def _versions(numbers: list[int], ranges: list[tuple[int, int]]) -> str:
+    shown = (f"{numbers[first]} to {numbers[last - 1]}" for first, last in ranges)
+    return ("versions " + ", ".join(shown)) if ranges else "no version"
+
+
+def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
+    rows = connection.execute(
+        "SELECT l.id, l.passage, s.passage FROM life AS l"
+        " JOIN question_set AS s ON s.id = l.question_set WHERE s.passage <> l.passage"
+    )
+    for life, passage, other in rows:
+        yield Finding(
+            "a passage's interval has the questions of that passage",
+            f"life {life}",
+            f"belongs to passage {passage}, its questions to {other}",
+            RESTORE,
+        )
+    newest = head(connection)
+    strangers = connection.execute(
+        "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+        " WHERE l.born <= ?1 AND ?1 < l.died AND s.recipe <> ?2",
+        [newest.id, newest.recipe] if newest else [0, 0],
+    )
+    for life, recipe in strangers:
+        yield Finding(
+            "passages at the head have the head's recipe",
+            f"life {life}",
+            f"has recipe {recipe}",
+            RESTORE,
+        )
+
+
+def _matches_within_lives(connection: Connection) -> Iterator[Finding]:
+    for end, direction in (("question", 1), ("target", 0)):
+        rows = connection.execute(_END_OUTSIDE.format(end=end, direction=direction))
+        for question, born, died, at, of_direction in rows:
+            yield Finding(
+                "a match joins an outgoing to an incoming question while both are in force",
+                f"match {question}, {born}",
+                f"its {end} {at}, of direction {of_direction}, is not in force in [{born}, {died})",
+                REBUILD,
+            )
+    for question, born, passage in connection.execute(_OF_ITSELF):
+        yield Finding(
+            "a match leads to another passage",
+            f"match {question}, {born}",
+            f"leads from passage {passage} to itself",
+            REBUILD,
+        )
+
+
+def _counts(connection: Connection) -> Iterator[Finding]:
+    numbers = kept_versions(connection)
+    versions = [version(connection, number) for number in numbers]
+    for name, sql in _WEIGHTS.items():
+        found = _in_force(numbers, connection.execute(sql).fetchall())
+        for one, count in zip(versions, found.tolist(), strict=True):
+            if getattr(one, name) != count:
+                yield Finding(
+                    "a version counts what is in force",
+                    f"version {one.id}",
+                    f"says {getattr(one, name)} {name}, {count} are in force",
+                    REBUILD if one is versions[-1] else RESTORE,
+                )
+
+
+def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """The sum of the weights of (born, died, weight) in force, at each of the versions."""
+    steps = np.zeros(len(numbers) + 1, dtype=np.int64)
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    np.add.at(steps, np.searchsorted(numbers, columns[:, 0]), columns[:, 2])
+    np.add.at(steps, np.searchsorted(numbers, columns[:, 1]), -columns[:, 2])
+    sums: NDArray[np.int64] = np.cumsum(steps)[:-1]
+    return sums
+
+
+def _cuts(connection: Connection) -> Iterator[Finding]:
+    """One pass over the versions, which applies what changed from each to the next."""
+    rows = connection.execute(
+        "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
+    ).fetchall()
+    question, born, died = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3).T
+    similarity = np.array([row[3] for row in rows], dtype=np.float64)
+    numbers = kept_versions(connection)
+    newest = head(connection)
+    ranking = _Ranking(question, similarity)
+    begins, ends = _by_version(numbers, born), _by_version(numbers, died)
+    for at, number in enumerate(numbers):
+        ranking.change(ends[at], begins[at])
+        one = version(connection, number)
+        wrong = ranking.wrong_cut(one)
+        if wrong:
+            yield Finding(
+                "the cut admits as many matches as the edge budget",
+                f"version {number}",
+                f"{wrong}; the budget is {one.edge_budget}",
+                REBUILD if one == newest else RESTORE,
+            )
+
+
+def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """For each version, the indexes of the events that it is the first to see."""
+    order = np.argsort(events, kind="stable")
+    bounds = np.searchsorted(events[order], numbers, side="right")
+    return np.split(order, bounds)[: len(numbers)]
+
+
+class _Ranking:
+    """All matches, best first, and which of them are in force at the current version.
+
+    The first `_at` are within its cut, and `_admitted` of those are in force. Moving the cut looks
+    at a few matches; counting again would look at all.
+    """
+
+    def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
+        self._question, self._falling = question, -similarity
+        self._in_force = np.zeros(len(question), dtype=np.int32)
+        self._count = self._at = self._admitted = 0
+
+    def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
+        """Move to the next version; what begins and ends between two was never in force."""
+        for places, by in ((begun, 1), (ended, -1)):
+            self._in_force[places] += by
+            self._count += by * len(places)
+            self._admitted += by * int(np.count_nonzero(places < self._at))
+
+    def wrong_cut(self, at: Version) -> str | None:
+        """What is wrong with the version's cut, given the matches in force; None if nothing is."""
+        if at.cut is None:
+            few = at.edge_budget < self._count
+            return f"there is no cut for {self._count} matches" if few else None
+        first, last = (
+            int(np.searchsorted(self._falling, -at.cut.similarity, side=side))
+            for side in ("left", "right")
+        )
+        tied = self._question[first:last]
+        self._move(first + int(np.searchsorted(tied, at.cut.question, side="right")))
+        if self._admitted != at.edge_budget or self._admitted >= self._count:
+            return f"the cut admits {self._admitted} of {self._count} matches"
+        is_last = tied[: self._at - first] == at.cut.question
+        if self._admitted and not self._in_force[first : self._at][is_last].any():
+            return "no match in force is at the cut"
+        return None
+
+    def _move(self, at: int) -> None:
+        low, high = sorted((self._at, at))
+        passed = int(np.count_nonzero(self._in_force[low:high]))
+        self._admitted += passed if at > self._at else -passed
+        self._at = at
+
+
+GRAPH_CHECKS = (
+    _no_overlaps,
+    _lives_follow_documents,
+    _lives_have_their_questions,
+    _matches_within_lives,
+    _counts,
+    _cuts,
+)

@@ -1,0 +1,269 @@
+"""Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
+
+Content is written before the version that uses it, in its own transactions. What a crash leaves
+unused is found again by its id, so it is never computed twice.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import count, groupby
+
+import numpy as np
+
+from store.digests import QUESTION_COLUMNS, set_digest
+from store.engines.sqlite.acknowledged import INTERNAL_COUNTERS
+from store.engines.sqlite.database import Connection, transaction
+from store.exceptions import ContentConflict
+from store.records import (
+    Direction,
+    Passage,
+    PassageId,
+    Question,
+    QuestionId,
+    QuestionSet,
+    Recipe,
+    SetId,
+)
+from store.search import create_vectors
+from store.word_count import count_words
+
+_SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
+_DIRECTIONS = tuple(Direction)
+_SETS = """
+    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM question_set AS s
+    JOIN recipe AS r ON r.id = s.recipe
+    WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
+"""
+_QUESTIONS = """
+    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row FROM question AS q
+    WHERE q.question_set IN (SELECT value FROM json_each(?1))
+    ORDER BY q.question_set, q.direction, q.ordinal
+"""
+
+
+def register_recipe(connection: Connection, recipe: Recipe) -> int:
+    """The recipe's row id; a new recipe is created with its table of passage vectors."""
+    known = recipe_row(connection, recipe.name)
+    if known is not None:
+        return known
+    with transaction(connection):
+        row = connection.execute(
+            "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?) RETURNING id",
+            [recipe.name, recipe.encoder, recipe.dimensions],
+        ).fetchone()
+        create_vectors(connection, row[0], recipe.dimensions)
+    return int(row[0])
+
+
+def recipe_row(connection: Connection, name: str) -> int | None:
+    """The row id of the recipe of that name; None until something was made by it."""
+    row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
+    return int(row[0]) if row else None
+
+
+def recipe_of(connection: Connection, row_id: int) -> Recipe:
+    """The recipe with that row id, which must exist."""
+    row = connection.execute(
+        "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
+    ).fetchone()
+    return Recipe(*row)
+
+
+def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
+    """The passages of these ids that the store has."""
+    rows = connection.execute(
+        "SELECT id, heading, text FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
+
+
+def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
+    """Those of the ids whose passage the store has."""
+    rows = connection.execute(
+        "SELECT id FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {PassageId(row[0]) for row in rows}
+
+
+def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
+    """Those of the ids whose question set the store has."""
+    rows = connection.execute(
+        "SELECT id FROM question_set WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {SetId(row[0]) for row in rows}
+
+
+def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
+    """Those of the ids whose question set has vectors of the encoder, rising."""
+    rows = connection.execute(
+        "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
+        " WHERE r.encoder = ?1 AND s.id IN (SELECT value FROM json_each(?2)) ORDER BY s.id",
+        [encoder, json.dumps(ids)],
+    )
+    return [SetId(row[0]) for row in rows]
+
+
+def best_sets(
+    connection: Connection, recipe: int, passages: Iterable[PassageId]
+) -> dict[PassageId, SetId]:
+    """The set to use for each passage under a recipe (a row id), if there is one.
+
+    A provisional set is used only while there is no other.
+    """
+    rows = connection.execute(
+        "SELECT passage, id FROM question_set WHERE recipe = ?"
+        " AND passage IN (SELECT value FROM json_each(?)) ORDER BY provisional DESC",
+        [recipe, json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]): SetId(row[1]) for row in rows}
+
+
+def put_content(
+    connection: Connection,
+    recipe: int,
+    content: Sequence[tuple[Passage, QuestionSet]],
+    *,
+    copied: bool = False,
+) -> None:
+    """Store passages with their question sets in one transaction; what exists is left untouched.
+
+    What is new adds to the counters passages_generated and texts_embedded, unless it is `copied`
+    from another place. Raises ContentConflict if a passage's id already belongs to another text.
+    """
+    spent = Counter[str]()
+    with transaction(connection):
+        known = known_passages(connection, (passage.id for passage, _ in content))
+        sets = known_sets(connection, (questions.id for _, questions in content))
+        for passage, questions in content:
+            if passage.id not in known:
+                _insert_passage(connection, passage)
+                known[passage.id] = passage
+            elif known[passage.id] != passage:
+                raise ContentConflict(
+                    f"Cannot store the passage {passage.id:016x}",
+                    "another text has the same 63-bit id",
+                    "Change a word in the passage",
+                )
+            if questions.id not in sets:
+                _insert_set(connection, recipe, questions)
+                sets.add(questions.id)
+                spent.update(passages_generated=1, texts_embedded=len(questions.vectors))
+        if not copied:
+            connection.executemany(
+                "INSERT INTO counter (name, value) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
+                [*spent.items()],
+            )
+
+
+def counters(connection: Connection) -> dict[str, int]:
+    """Totals since the database was created."""
+    rows = connection.execute("SELECT name, value FROM counter")
+    totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
+    return {"passages_generated": 0, "texts_embedded": 0} | totals
+
+
+def _insert_passage(connection: Connection, passage: Passage) -> None:
+    connection.execute(
+        "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
+        [
+            passage.id,
+            json.dumps(passage.heading, ensure_ascii=False),
+            passage.text,
+            count_words(full_text(passage)),
+        ],
+    )
+
+
+def full_text(passage: Passage) -> str:
+    """The text that full-text search sees of a passage."""
+    return " ".join([*passage.heading, passage.text])
+
+
+def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:
+    vectors = questions.vectors.astype("<i2").tobytes()
+    rows = _question_rows(questions)
+    connection.execute(
+        "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            questions.id,
+            questions.passage,
+            recipe,
+            vectors,
+            set_digest(vectors, rows),
+            int(questions.provisional),
+        ],
+    )
+    connection.executemany(
+        f"INSERT INTO question ({QUESTION_COLUMNS}, question_set)"
+        f" VALUES (?, ?, ?, ?, ?, ?, {int(questions.id)})",
+        rows,
+    )
+
+
+def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
+    """The questions as QUESTION_COLUMNS, by direction and ordinal."""
+    ordinals = {direction: count() for direction in Direction}
+    rows = [
+        (
+            question.id,
+            int(question.direction),
+            next(ordinals[question.direction]),
+            question.text,
+            json.dumps(sorted(question.keywords), ensure_ascii=False),
+            question.vector_row,
+        )
+        for question in questions.questions
+    ]
+    return sorted(rows, key=lambda row: row[1:3])
+
+
+def question_texts(
+    connection: Connection, ids: Iterable[QuestionId | None]
+) -> dict[QuestionId, str]:
+    """The texts of these questions; None is skipped."""
+    rows = connection.execute(
+        "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps([id_ for id_ in ids if id_ is not None])],
+    )
+    return {QuestionId(row[0]): row[1] for row in rows}
+
+
+def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
+    """Stream the question sets in force at a version, by id."""
+    rows = connection.execute(
+        "SELECT question_set FROM life WHERE born <= ?1 AND ?1 < died", [version]
+    ).fetchall()
+    yield from sets_by_id(connection, [SetId(row[0]) for row in rows])
+
+
+def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
+    """Stream the question sets of these ids, by id; unknown ids are left out."""
+    rising = sorted(set(ids))
+    for start in range(0, len(rising), _SETS_AT_ONCE):
+        wanted = [json.dumps(rising[start : start + _SETS_AT_ONCE])]
+        questions = groupby(connection.execute(_QUESTIONS, wanted), key=lambda row: row[0])
+        pending = next(questions, None)
+        for set_row, passage, blob, provisional, dimensions in connection.execute(_SETS, wanted):
+            rows: tuple[Question, ...] = ()
+            if pending is not None and pending[0] == set_row:
+                rows = tuple(_question(row) for row in pending[1])
+                pending = next(questions, None)
+            vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
+            yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
+
+
+def _question(row: tuple[int, int, int, str, str, int]) -> Question:
+    return Question(QuestionId(row[1]), _DIRECTIONS[row[2]], row[3], _keywords(row[4]), row[5])
+
+
+@lru_cache(maxsize=1 << 12)
+def _keywords(column: str) -> frozenset[str]:
+    """One set for all questions with these keywords."""
+    return frozenset(json.loads(column))

@@ -1,0 +1,1 @@
+"""The databases that can hold the record. Only `store` imports them."""

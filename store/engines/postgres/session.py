@@ -1,0 +1,364 @@
+"""Sessions on a PostgreSQL server, which run the record's statements.
+
+The tables are in a schema of their own, `hopsyncd`. The one writer holds an advisory lock in the
+very session that it writes by: a writer that has lost the lock has lost its session too, and
+cannot write. The unique number of the next version refuses whoever would still come second.
+
+The lock is a lease. The writer uses its session at least every few seconds (`heartbeat`), and the
+server ends a writer's session that is idle for longer. Where the server waits for the rest of a
+command, which is not idle to it, those who stand for election end that session.
+
+A reader's session is opened again where the server had cut it, but not amid a snapshot.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any, cast
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Loader
+from psycopg.pq import TransactionStatus
+
+from store.contract import Connection, FoundRows, Parameters
+from store.engines.postgres.heartbeat import LEASE_S, Line
+from store.engines.postgres.translation import translated
+from store.exceptions import (
+    Deposed,
+    DiskFailure,
+    NewerSchema,
+    NotADatabase,
+    OlderSchema,
+    ServerLost,
+    StoreError,
+    WriterBusy,
+)
+from store.place import shown
+
+if TYPE_CHECKING:
+    from store.engines.sqlite.presence import Opened
+
+CHANNEL = "hopsyncd"  # on which followers are told of new versions
+_WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
+_OLDEST_SERVER = 15
+_MIGRATION_S = 10.0  # how long a new reader waits for the writer to make the tables
+# A machine that died is noticed by its server, and a server by its clients, within seconds.
+_CLIENT: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+_SETTINGS = (
+    "SET search_path = hopsyncd, pg_catalog",
+    "SET client_min_messages = warning",
+    "SET tcp_keepalives_idle = 5",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 10000",
+    # A reader that is gone does not keep locks and dead rows. A long snapshot loads an index.
+    "SET idle_in_transaction_session_timeout = '15min'",
+)
+_WRITER_NAME = "hopsyncd writer"
+_LEASE = (
+    f"SET application_name = '{_WRITER_NAME}'",
+    f"SET idle_session_timeout = '{LEASE_S}s'",
+    f"SET idle_in_transaction_session_timeout = '{LEASE_S}s'",
+)
+_END_SILENT_WRITER = (
+    "SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid"
+    " = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objid = ? AND l.database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND a.usename = current_user"  # no other user's session may be ended
+    f" AND a.application_name = '{_WRITER_NAME}' AND a.wait_event_type = 'Client'"
+    f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
+)
+_SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
+_MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
+
+
+class _Whole(Loader):
+    """Sums of whole numbers are whole."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data))
+
+
+class Session:
+    """A connection to the record on a server; see `store.contract`."""
+
+    opened: "Opened | None" = None
+
+    def __init__(self, url: str, *, is_writer: bool) -> None:
+        self._url = url
+        self._is_writer = is_writer
+        self._is_amid = False  # in a snapshot or another transaction
+        self.line = Line(url)
+        self._connection = self._connect()
+
+    @property
+    def server(self) -> "Session":
+        return self
+
+    @property
+    def in_transaction(self) -> bool:
+        with self.line.lock:  # while a heartbeat is under way the status says "active"
+            status = self._connection.info.transaction_status
+        return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
+        was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
+        if sql in ("COMMIT", "ROLLBACK"):
+            self._is_amid = False
+        try:
+            with self._told():
+                return self._run(sql, parameters)
+        except ServerLost:
+            self._is_amid = False
+            if self._is_writer or was_amid:
+                raise
+            self._disconnect()
+            self._connection = self._connect()
+            self._is_amid = sql.startswith("BEGIN")
+            with self._told():
+                return self._run(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> FoundRows:
+        rows = [self._named(sql, row) for row in parameters]
+        with self._told():
+            cursor = self._connection.cursor()
+            if statement := translated(sql):
+                cursor.executemany(statement, rows)
+            return cast(FoundRows, cursor)
+
+    def close(self) -> None:
+        self.line.end()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._connection.close()
+        self.line.disconnect()
+
+    def size_bytes(self) -> int:
+        row = self.execute("SELECT pg_database_size(current_database())").fetchone()
+        return int(row[0])
+
+    def give_back(self, whole: bool) -> None:
+        tables = self.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r'"
+            " AND relnamespace = 'hopsyncd'::regnamespace ORDER BY relname"
+        ).fetchall()
+        for (table,) in tables:
+            self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
+
+    def go_on_counting(self) -> None:
+        for table in ("source", "recipe", "document", "life", "watch", "telling"):
+            self.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
+            )
+
+    def findings(self) -> Iterator[str]:
+        known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
+        if known != SCHEMA_VERSION:
+            yield f"its schema is {known}"
+        invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
+        for (index,) in self.execute(invalid).fetchall():
+            yield f"the index {index} is not valid"
+
+    def wait(self, timeout_s: float) -> bool:
+        with self._told():
+            self._connection.execute(f"LISTEN {CHANNEL}")
+            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+
+    def elect(self) -> bool:
+        self._is_writer = True  # not to be opened again in the middle of it
+        lock = "SELECT pg_try_advisory_lock(?)"
+        self._is_writer = bool(self.execute(lock, [_WRITER_LOCK]).fetchone()[0])
+        if self._is_writer:
+            self.execute("; ".join(_LEASE))
+            self.line.beat(self._connection)
+            _migrate(self, self._url)
+        else:
+            self.execute(_END_SILENT_WRITER, [_WRITER_LOCK])
+        return self._is_writer
+
+    def _run(self, sql: str, parameters: Parameters) -> FoundRows:
+        statement, values = translated(sql), self._named(sql, parameters)
+        cursor = self._connection.cursor()
+        if isinstance(values, dict):  # of which the server could not tell the types
+            cursor = psycopg.ClientCursor(self._connection)
+        if statement:
+            cursor.execute(statement, values)
+        return cast(FoundRows, cursor)
+
+    @staticmethod
+    def _named(sql: str, parameters: Parameters) -> Any:
+        if "?1" not in sql and "?2" not in sql:
+            return parameters
+        return {f"p{at}": value for at, value in enumerate(parameters, 1)}
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        try:
+            connection = psycopg.connect(self._url, autocommit=True, **_CLIENT)
+        except psycopg.OperationalError as error:
+            raise self._lost(error) from None
+        if connection.info.server_version < _OLDEST_SERVER * 10_000:
+            connection.close()
+            raise NotADatabase(
+                f"Cannot use {shown(self._url)}",
+                f"its server is PostgreSQL {connection.info.server_version // 10_000}",
+                f"Use one of PostgreSQL {_OLDEST_SERVER} or later",
+            )
+        connection.adapters.register_loader("numeric", _Whole)
+        self.line.connect(connection)
+        try:
+            with self._told():
+                connection.execute("; ".join(_SETTINGS))
+        except BaseException:
+            connection.close()
+            self.line.disconnect()
+            raise
+        return connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise the server's errors as those of the store."""
+        try:
+            with self.line.in_use():
+                yield
+        except errors.UniqueViolation as error:
+            if error.diag.constraint_name != "version_pkey":
+                raise
+            raise Deposed(
+                f"Cannot write a version to {shown(self._url)}",
+                "another daemon has written it",
+                "This daemon goes on as a reader; nothing is lost",
+            ) from error
+        except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
+            raise DiskFailure(
+                f"Cannot use the database {shown(self._url)}",
+                str(error.diag.message_primary or error).strip(),
+                "Free some space on the server; syncs then continue by themselves",
+            ) from error
+        except (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            errors.IdleInTransactionSessionTimeout,
+        ) as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> ServerLost:
+        return ServerLost(
+            f"Cannot reach the database server of {shown(self._url)}",
+            " ".join(str(error).split()),
+            "Start it, or check [store] url, the password (PGPASSWORD, a service or passfile) and"
+            " the server's log; what was committed is kept, and work resumes by itself",
+        )
+
+
+def _schema_files() -> dict[int, str]:
+    names = [
+        file.name for file in resources.files("store.engines.postgres").joinpath("schema").iterdir()
+    ]
+    return {int(found[1]): name for name in sorted(names) if (found := _MIGRATIONS.match(name))}
+
+
+SCHEMA_VERSION = max(_schema_files())
+
+
+def open_writing(url: str) -> Connection:
+    """Become the writer, and make or migrate the tables as needed. Raises WriterBusy, ServerLost,
+    NewerSchema or NotADatabase."""
+    session = Session(url, is_writer=True)
+    with _closed_on_error(session):
+        if not session.elect():
+            raise WriterBusy(
+                f"Cannot write to {shown(url)}",
+                "another hopsyncd writes to it",
+                "Stop that one, or ask it to do this",
+            )
+    return session
+
+
+def open_standing_by(url: str) -> Connection:
+    """Become the writer, or a reader that may become it. Raises as open_writing, but WriterBusy."""
+    session = Session(url, is_writer=False)
+    with _closed_on_error(session):
+        end_s = time.monotonic() + _MIGRATION_S
+        while not session.elect() and _known_schema(session, url) < SCHEMA_VERSION:
+            if time.monotonic() > end_s:
+                raise _older(url, _known_schema(session, url))
+            time.sleep(0.1)
+    return session
+
+
+@contextmanager
+def _closed_on_error(session: Session) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        session.close()
+        raise
+
+
+def open_reading(url: str) -> Session:
+    """Open for queries only. Raises ServerLost, NewerSchema, OlderSchema or NotADatabase."""
+    session = Session(url, is_writer=False)
+    with _closed_on_error(session):
+        known = _known_schema(session, url)
+        if known < SCHEMA_VERSION:
+            raise _older(url, known)
+    return session
+
+
+def _older(url: str, known: int) -> OlderSchema:
+    return OlderSchema(
+        f"Cannot read {shown(url)}",
+        f"its schema is {known}" if known else "it has none of hopsyncd's tables",
+        "`hopsyncd serve` brings it up to date",
+    )
+
+
+def _known_schema(session: Session, url: str) -> int:
+    """The number of the schema; 0 where there is none."""
+    if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
+        return 0
+    known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
+    if known > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"Cannot open {shown(url)}",
+            f"its schema is {known}, and this hopsyncd knows schemas up to {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+        )
+    return known
+
+
+def _migrate(session: Session, url: str) -> None:
+    """Bring the schema up to date in one transaction: a kill leaves the old one or the new one."""
+    session.execute("BEGIN IMMEDIATE")
+    try:
+        session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
+        known = _known_schema(session, url)
+        if not known:
+            session.execute("CREATE SCHEMA IF NOT EXISTS hopsyncd")
+            session.execute("CREATE TABLE applied (number bigint PRIMARY KEY)")
+        for number, name in _schema_files().items():
+            if number > known:
+                script = _SCHEMA.joinpath(name).read_text()
+                session.execute(script)
+                session.execute("INSERT INTO applied VALUES (?)", [number])
+        session.execute("COMMIT")
+    except BaseException as error:
+        if session.in_transaction:
+            session.execute("ROLLBACK")
+        if isinstance(error, psycopg.Error) and not isinstance(error, StoreError):
+            raise NotADatabase(
+                f"Cannot make hopsyncd's tables in {shown(url)}",
+                " ".join(str(error).split()),
+                "Use a database in which this user may create a schema",
+            ) from error
+        raise

@@ -1,0 +1,1 @@
+"""The record in a SQLite file."""

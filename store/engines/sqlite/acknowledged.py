@@ -1,0 +1,211 @@
+"""A durable note, beside the database, of what was last acknowledged.
+
+SQLite takes a truncated, damaged, deleted or swapped log (-wal) for the trace of a crash and
+continues without what it held. The note says how far the database had come when a caller was last
+told that a change is stored. A database that is behind it is refused.
+
+Each transaction counts itself in the database. After its COMMIT, and before anyone is told, the
+count and the newest version are written to the note and synced. So the database is never behind
+the note, and a kill between the two leaves it one ahead.
+
+The note has two slots, overwritten in turn, so that a torn write leaves the other. Nothing is
+created or grows, so a full disk does not stop it. Its name does not begin with the database's: what
+deletes or moves `NAME.db-*` leaves it alone.
+"""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.exceptions import DiskFailure, NotAcknowledged, VersionsLost
+
+if TYPE_CHECKING:
+    from store.engines.sqlite.database import Connection
+
+_SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
+_COUNT_ONE = (
+    "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
+)
+# Rows of `counter` that are not totals for users: transactions, those of them that rewrote history,
+# and the highest lost version.
+INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """How far a database has come: transactions, the newest version (0: none) and its digest."""
+
+    writes: int
+    version: int
+    digest: str
+
+
+NOTHING = Acknowledged(0, 0, "")
+
+
+def note_path(database: Path) -> Path:
+    return database.with_suffix(".head")
+
+
+def noted(database: Path) -> Acknowledged | None:
+    """What the note says; None if it is missing or damaged. Raises DiskFailure."""
+    note = note_path(database)
+    try:
+        data = note.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot read {note}",
+            (error.strerror or str(error)).lower(),
+            "Check that you may read it, and look for a failing disk",
+        ) from error
+    slots = [_decoded(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
+    return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
+
+
+def state_of(connection: "Connection") -> Acknowledged:
+    """How far the database has come."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
+        return NOTHING
+    newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
+    return Acknowledged(_counted(connection, "writes"), newest, version_digest(connection, newest))
+
+
+def count_write(connection: "Connection") -> None:
+    """Count the current transaction, if it is the writer's."""
+    if connection.opened:
+        connection.execute(_COUNT_ONE, ["writes"])
+
+
+def count_rewrite(connection: "Connection") -> None:
+    """Count the current transaction as one that changes what past versions hold."""
+    connection.execute(_COUNT_ONE, ["rewrites"])
+
+
+def rewrites(connection: "Connection") -> int:
+    """How many transactions have changed what past versions hold: purges and rebuilds."""
+    return _counted(connection, "rewrites")
+
+
+def acknowledge(connection: "Connection") -> None:
+    """Note how far the writer's database has come. Raises NotAcknowledged."""
+    if connection.opened is None:
+        return
+    note = note_path(connection.opened.database)
+    state = state_of(connection)
+    try:
+        if not _overwrite(note, state):
+            _replace(note, state)
+    except OSError as error:
+        raise NotAcknowledged(
+            f"Cannot write {note}, which notes how far the database has come",
+            (error.strerror or str(error)).lower(),
+            "Nothing is acknowledged until it can be written: check for a full or failing disk, and"
+            " that you may write there",
+        ) from error
+
+
+def refuse_older(connection: "Connection", database: Path, known: Acknowledged) -> None:
+    """Raise VersionsLost if the database is behind what was acknowledged."""
+    state = state_of(connection)
+    if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
+        return
+    if state.version < known.version:
+        why = f"version {known.version} was acknowledged, but it ends at version {state.version}"
+    elif state.writes >= known.writes:
+        why = f"its version {known.version} is not the acknowledged one"
+    else:
+        why = (
+            f"it lacks changes acknowledged at version {known.version} (a tag, a purge, a pause,"
+            " a scan)"
+        )
+    raise lost(database, why)
+
+
+def lost(database: Path, why: str) -> VersionsLost:
+    """The error for a database that lacks something acknowledged."""
+    return VersionsLost(
+        f"Cannot open {database}",
+        f"something acknowledged is lost: {why}",
+        f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
+        " run `hopsyncd recover`, which continues from there and reuses no version number",
+    )
+
+
+def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
+    """Never use the numbers up to the acknowledged version again. Called inside a transaction."""
+    connection.execute(
+        "INSERT INTO counter VALUES ('lost_version', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+        [known.version],
+    )
+
+
+def lost_version(connection: "Connection") -> int:
+    """The highest version that was acknowledged and then lost; 0 if none was."""
+    return _counted(connection, "lost_version")
+
+
+def _counted(connection: "Connection", name: str) -> int:
+    row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def version_digest(connection: "Connection", number: int) -> str:
+    """Over what never changes in a version's row; empty if there is none."""
+    row = connection.execute(
+        "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
+    ).fetchone()
+    return blake2b(json.dumps(row).encode(), digest_size=16).hexdigest() if row else ""
+
+
+def _encoded(state: Acknowledged) -> bytes:
+    body = json.dumps(asdict(state), sort_keys=True).encode()
+    return blake2b(body, digest_size=16).hexdigest().encode() + b" " + body + b"\n"
+
+
+def _decoded(slot: bytes) -> Acknowledged | None:
+    line = slot.partition(b"\n")[0]
+    with suppress(ValueError, TypeError):
+        state = Acknowledged(**json.loads(line.partition(b" ")[2]))
+        if _encoded(state) == line + b"\n":
+            return state
+    return None
+
+
+def _overwrite(note: Path, state: Acknowledged) -> bool:
+    """Write the slot whose turn it is; False if there is no intact note."""
+    try:
+        descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        if os.fstat(descriptor).st_size != 2 * _SLOT_BYTES:
+            return False
+        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _replace(note: Path, state: Acknowledged) -> None:
+    part = note.with_name(f".{note.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, bytes(2 * _SLOT_BYTES), 0)
+        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    part.replace(note)
+    folder = os.open(note.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

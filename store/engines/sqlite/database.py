@@ -1,0 +1,407 @@
+"""Opening the database: the SQLite library, its extension, pragmas, schema and transactions.
+
+One process holds the writer lock (an flock on a file beside the database); readers come and go.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import sqlite_vec
+
+from store.contract import Connection, Server
+from store.engines.sqlite.acknowledged import (
+    acknowledge,
+    count_write,
+    lost,
+    note_path,
+    noted,
+    refuse_older,
+    reserve_lost,
+)
+from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
+from store.engines.sqlite.presence import Opened, note_size, opened_now, refuse_gone
+from store.engines.sqlite.wal import refuse_lost_wal
+from store.exceptions import (
+    DiskFailure,
+    NewerSchema,
+    NotADatabase,
+    OlderSchema,
+    VersionsLost,
+    WriterBusy,
+)
+
+__all__ = ["Connection"]  # which all modules of the record take from here
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite
+else:
+    # Python's own module is often built without loadable extensions.
+    try:
+        from pysqlite3 import dbapi2 as sqlite
+    except ImportError:
+        import sqlite3 as sqlite
+
+SqliteError = sqlite.Error
+OperationalError = sqlite.OperationalError
+
+APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
+_WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
+_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
+_LOG = "wal_autocheckpoint = 4096"  # 16 MiB: an import soon writes most of its pages again
+_FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
+_AGAIN = "syncs then continue by themselves; repeat any other request"
+
+
+class FileConnection(sqlite.Connection):
+    """A connection. The writer's has `opened`, and each of its commits is acknowledged on disk."""
+
+    opened: Opened | None = None
+    server: Server | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The SQLite in use. `vec` is the version of sqlite-vec, empty if it does not load."""
+
+    module: str
+    sqlite: str
+    vec: str
+    fts5: bool
+
+    @property
+    def keeps_wal_whole(self) -> bool:
+        return tuple(int(part) for part in self.sqlite.split(".")) >= _WAL_REPAIRED
+
+
+def library() -> Library:
+    """Which SQLite is in use and what it can do, as it says itself."""
+    with closing(memory_database()) as plain:
+        version = plain.execute("SELECT sqlite_version()").fetchone()[0]
+        options = {name for (name,) in plain.execute("PRAGMA compile_options")}
+    module = sqlite.__name__.partition(".")[0]
+    return Library(module, version, _vec_version(), "ENABLE_FTS5" in options)
+
+
+def _vec_version() -> str:
+    try:
+        with closing(fresh_database()) as connection:
+            return str(connection.execute("SELECT vec_version()").fetchone()[0])
+    except (SqliteError, AttributeError):
+        return ""
+
+
+def memory_database() -> FileConnection:
+    """An empty database in memory, without extensions."""
+    return sqlite.connect(":memory:", isolation_level=None, factory=FileConnection)
+
+
+def fresh_database() -> FileConnection:
+    """An empty database in memory with the current schema, to compare others with."""
+    connection = vector_functions()
+    _migrate(connection)
+    return connection
+
+
+def vector_functions() -> FileConnection:
+    """An empty database in memory that can compare vectors."""
+    connection = memory_database()
+    _load_extension(connection)
+    return connection
+
+
+def objects_of(connection: Connection) -> dict[str, str]:
+    """The SQL of every table, index and view that the database has, by name."""
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def _why_not_opened(path: Path, error: OperationalError) -> str:
+    if path.is_dir():
+        return "it is a folder"
+    return str(error) if path.exists() else "there is no such file"
+
+
+def open_file(path: Path, mode: str = "rw") -> FileConnection:
+    """Open an existing file as it is: nothing is checked, set or migrated."""
+    try:
+        connection = sqlite.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            timeout=10.0,
+            check_same_thread=False,
+            factory=FileConnection,
+        )
+    except OperationalError as error:
+        raise NotADatabase(
+            f"Cannot open {path}",
+            _why_not_opened(path, error),
+            "Check that it is a file and that you may read and write it. Restore it from a backup"
+            " if it is lost",
+        ) from error
+    _load_extension(connection)
+    return connection
+
+
+def _load_extension(connection: FileConnection) -> None:
+    connection.enable_load_extension(True)
+    sqlite_vec.load(connection)
+    connection.enable_load_extension(False)
+
+
+def _refuse_foreign(connection: Connection, path: Path) -> None:
+    """Raise unless the file is empty, or is ours with a schema that this program knows."""
+    try:
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # SQLite's message may quote a damaged schema, in bytes that do not decode.
+    except (sqlite.DatabaseError, UnicodeDecodeError) as error:
+        refused = NotADatabase(
+            f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
+        )
+        raise disk_failure(error, f"Cannot open {path}") or refused from error
+    if application_id != APPLICATION_ID and tables:
+        raise NotADatabase(
+            f"Cannot open {path}",
+            "it is another program's SQLite database",
+            "Choose another data_dir in the configuration",
+        )
+    if schema_version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"Cannot open {path}",
+            f"its schema is {schema_version}, and this hopsyncd knows schemas up to"
+            f" {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+        )
+
+
+def _refuse_older(connection: Connection, path: Path) -> None:
+    schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if 0 < schema_version < SCHEMA_VERSION:
+        raise OlderSchema(
+            f"Cannot read {path}",
+            f"an older hopsyncd wrote it, with schema {schema_version}",
+            "`hopsyncd serve` brings it up to date",
+        )
+
+
+def _migrate(connection: FileConnection) -> None:
+    """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    with transaction(connection):
+        apply_migrations(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
+    """A DiskFailure for an error that the disk caused; None for any other error."""
+    # Errors from SQLite's backup API carry no code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == _FULL or str(error) == "database or disk is full":
+        return DiskFailure(what, "the disk is full", f"Free some space; {_AGAIN}")
+    if code == _IO_ERROR or str(error) == "disk I/O error":
+        name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
+        return DiskFailure(
+            what,
+            f"the disk could not be read or written ({name})",
+            f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
+        )
+    return None
+
+
+@contextmanager
+def disk_failures(connection: Connection) -> Iterator[None]:
+    """Raise SQLite's errors about the disk as DiskFailure."""
+    try:
+        yield
+    except SqliteError as error:
+        file = connection.execute("PRAGMA database_list").fetchone()[2]
+        failure = disk_failure(error, f"Cannot use the database {file}")
+        if failure is None:
+            raise
+        raise failure from error
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One write transaction, begun IMMEDIATE because a deferred one can fail at its first write.
+
+    If it ends without an error, the caller may acknowledge what it wrote. Raises DiskFailure,
+    NotAcknowledged or DatabaseGone; after the latter two it may be committed nevertheless.
+    """
+    refuse_gone(connection)
+    with disk_failures(connection):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+            count_write(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors roll back by themselves; others do not, even on BEGIN and COMMIT.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    confirm(connection)
+
+
+def confirm(connection: Connection) -> None:
+    """Note on disk how far the writer's database has come, before anyone is told or reads it.
+
+    Raises DatabaseGone or NotAcknowledged.
+    """
+    refuse_gone(connection)
+    note_size(connection)
+    acknowledge(connection)
+
+
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """One read transaction: all reads within it see the same state. Raises DiskFailure."""
+    with disk_failures(connection):
+        try:
+            connection.execute("BEGIN")
+            yield
+        finally:
+            if connection.in_transaction:  # a disk error may have ended it
+                connection.execute("COMMIT")
+
+
+def _refuse_loss(path: Path) -> None:
+    """Raise VersionsLost if the file and its log lack something that was acknowledged.
+
+    Skipped if this process already has the database open: closing any descriptor of the log's index
+    would drop all of SQLite's locks on it in this process. The next process would then take the
+    index to be unused and truncate it while others still use it.
+    """
+    if _has_open(path.with_name(path.name + "-shm")):
+        return
+    known = noted(path)  # read before the database: a writer may be at work
+    refuse_lost_wal(path)
+    if known is None:
+        return
+    if not path.exists():
+        if known.version:
+            raise lost(path, f"version {known.version} was acknowledged, and the file is missing")
+        return
+    # Read-only: a writer would, on closing, take what it could read of a damaged log for all of it.
+    with closing(open_file(path, "ro")) as connection:
+        _refuse_foreign(connection, path)
+        refuse_older(connection, path, known)
+
+
+def lost_from(path: Path) -> str | None:
+    """Which acknowledged change the database lacks, in words; None if it lacks nothing."""
+    try:
+        _refuse_loss(path)
+    except VersionsLost as error:
+        return error.why
+    return None
+
+
+def _has_open(path: Path) -> bool:
+    """Whether this process has the file open."""
+    try:
+        wanted = path.stat()
+    except FileNotFoundError:
+        return False
+    for descriptor in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself
+            if os.path.samestat(os.fstat(int(descriptor.name)), wanted):
+                return True
+    return False
+
+
+def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
+    """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
+
+    Commits are synced to disk, so that every acknowledged change survives a power cut. If one did
+    not, raises VersionsLost; with `accept_loss`, the lost version numbers are never used again.
+    """
+    known = noted(path)
+    if not accept_loss:
+        _refuse_loss(path)
+    with _folder_of(path):
+        path.touch(0o600)
+    connection = open_file(path)
+    try:
+        _refuse_foreign(connection, path)
+        with disk_failures(connection):
+            if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only while it is empty
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise DiskFailure(
+                    f"Cannot open {path}",
+                    "its log (-wal) cannot be made",
+                    "Look for a full or failing disk, and keep the data folder on this machine",
+                )
+        for setting in (*_WRITER, _LOG):
+            connection.execute(f"PRAGMA {setting}")
+        _migrate(connection)
+        if accept_loss and known:
+            with transaction(connection):
+                reserve_lost(connection, known)
+            note_path(path).unlink()
+        connection.opened = opened_now(path)
+        confirm(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> FileConnection:
+    """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
+
+    The file is opened writable because a reader marks its position in the WAL's shared memory.
+    query_only refuses every write, and checkpoints are left to the writer.
+    """
+    _refuse_loss(path)
+    connection = open_file(path)
+    try:
+        _refuse_foreign(connection, path)
+        _refuse_older(connection, path)
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _folder_of(path: Path) -> Iterator[None]:
+    """Raise errors about the database's folder as DiskFailure."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot write to {path.parent}",
+            f"{Path(error.filename or path).name}: {(error.strerror or str(error)).lower()}",
+            "Give this user write permission there, or set daemon.data_dir or HOPSYNCD_HOME to a"
+            " folder that it can write to",
+        ) from error
+
+
+@contextmanager
+def writer_place(path: Path) -> Iterator[BinaryIO]:
+    """Hold the writer lock of the database at `path`. Raises WriterBusy."""
+    lock_path = path.with_name(path.name + ".lock")
+    with _folder_of(path):
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WriterBusy(
+                f"Cannot write to {path}",
+                "another hopsyncd process holds it",
+                "Stop that process, or use another HOPSYNCD_HOME",
+            ) from error
+        yield lock

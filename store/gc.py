@@ -1,0 +1,362 @@
+"""Retention and garbage collection: which versions expire, and what is deleted with them.
+
+First, one transaction marks the expired versions as collected; reading them raises an error from
+then on. Then the rows that are in force at no kept version are deleted in small transactions:
+matches, then documents, then passage intervals with the content that nothing else refers to. The
+database is consistent after each of them. A gc that was killed continues when it is run again.
+
+Between two neighbouring kept versions a < b, the rows in force at neither are those with a < born
+and died <= b. Rows at the head are never among them.
+
+Content that no version ever held is the paid work of an interrupted sync. gc notes when it first
+saw it unused, and deletes it `keep_days` later if a version has been committed since.
+
+A reader inside a transaction keeps what it sees (WAL), so requests in progress are not disturbed.
+gc runs on the single writer's thread.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from store.engines.sqlite.database import Connection, transaction
+from store.records import ALIVE
+from store.space import file_bytes, shrink
+from store.versions import head, kept_versions
+
+_DAY_MS = 86_400_000
+# What one transaction deletes: matches; documents, intervals or question sets with their parts.
+_MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
+
+# For the estimate: a row without its long columns, and a match with its index entry.
+_ROW_BYTES, _MATCH_BYTES = 40, 60
+
+Gap = tuple[int, int]
+_Row = tuple[int, ...]
+Between = Callable[[], None]
+
+_DEAD = "born > ?1 AND died > ?1 AND died <= ?2"
+_UNHELD = (
+    "NOT EXISTS (SELECT 1 FROM life AS l WHERE l.passage = s.passage AND l.question_set = s.id)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept besides the head and tags: the newest versions, and those of the last days.
+
+    A version's age counts from when the next one replaced it: with 30 days, every moment of the
+    last 30 can be queried. `being_read` are the versions that running requests use.
+    """
+
+    keep_versions: int
+    keep_days: float
+    being_read: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GcPlan:
+    """What gc would delete: version numbers, counts of rows, and roughly how many bytes."""
+
+    versions: tuple[int, ...]
+    documents: int
+    lives: int
+    matches: int
+    passages: int
+    question_sets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult:
+    """What gc deleted, and by how much the file shrank."""
+
+    versions: tuple[int, ...]
+    documents: int
+    lives: int
+    matches: int
+    passages: int
+    question_sets: int
+    freed_bytes: int
+
+
+def expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """The stored versions that retention no longer keeps, in rising order."""
+    rows = connection.execute(
+        "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
+        " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
+        " row_number() OVER (ORDER BY id DESC) AS place FROM version) AS v"
+        " WHERE collected_ms IS NULL AND replaced_ms IS NOT NULL"
+        " AND id NOT IN (SELECT version FROM tag) ORDER BY id"
+    )
+    oldest_ms = now_ms - retention.keep_days * _DAY_MS
+    return [
+        number
+        for number, created_ms, replaced_ms, place in rows
+        if place > retention.keep_versions
+        and max(created_ms, replaced_ms) <= oldest_ms
+        and number not in retention.being_read
+    ]
+
+
+def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
+    """What `collect` would delete, including what a killed gc left. Only reads."""
+    versions = expired(connection, retention, now_ms)
+    gaps = _gaps(set(kept_versions(connection)) - set(versions))
+    matches = _count(connection, "match", gaps)
+    documents = _count(connection, "document", gaps)
+    lives = _dead_lives(connection, gaps)
+    sets = _left_by(connection, lives) | set(_forsaken(connection, retention, now_ms))
+    passages = _emptied(connection, sets)
+    return GcPlan(
+        versions=tuple(versions),
+        documents=documents,
+        lives=len(lives),
+        matches=matches,
+        passages=len(passages),
+        question_sets=len(sets),
+        bytes=matches * _MATCH_BYTES
+        + (documents + len(lives)) * _ROW_BYTES
+        + _content_bytes(connection, sets, passages),
+    )
+
+
+def collect(
+    connection: Connection, retention: Retention, now_ms: int, between: Between = lambda: None
+) -> GcResult:
+    """Collect the expired versions and shrink the file; `between` runs after each transaction.
+
+    `between` may raise to stop early; another run continues.
+    """
+    size = file_bytes(connection)
+    unheld = unheld_sets(connection, between)
+    with transaction(connection):
+        versions = expired(connection, retention, now_ms)
+        connection.executemany(
+            "UPDATE version SET collected_ms = ? WHERE id = ?",
+            [(now_ms, number) for number in versions],
+        )
+        _note_unused(connection, unheld, now_ms)
+    between()
+    gone = sweep(connection, between)
+    gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
+    shrink(connection, between)
+    return GcResult(
+        versions=tuple(versions),
+        documents=gone["documents"],
+        lives=gone["lives"],
+        matches=gone["matches"],
+        passages=gone["passages"],
+        question_sets=gone["question_sets"],
+        freed_bytes=size - file_bytes(connection),
+    )
+
+
+def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
+    """Delete rows in force at no kept version, with their content; returns counts by table."""
+    gone: Counter[str] = Counter()
+    for table, key, at_once, delete in _STEPS:
+        # What is dead stays dead, whatever `between` commits, so the rows are looked for once.
+        dead = [
+            row
+            for gap in _gaps(kept_versions(connection))
+            for row in connection.execute(f"SELECT {key} FROM {table} WHERE {_DEAD}", gap)
+        ]
+        for start in range(0, len(dead), at_once):
+            with unchecked(connection):
+                gone.update(delete(connection, dead[start : start + at_once]))
+            between()
+    return gone
+
+
+def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
+    """As drop_sets, in transactions of their own; `between` runs after each."""
+    gone: Counter[str] = Counter()
+    for start in range(0, len(sets), _ROWS_AT_ONCE):
+        with unchecked(connection):
+            gone.update(drop_sets(connection, sets[start : start + _ROWS_AT_ONCE]))
+        between()
+    return gone
+
+
+def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
+    """Delete those of the question sets that no interval uses, and passages left without any.
+
+    Runs inside the caller's transaction.
+    """
+    held = json.dumps(list(sets))
+    doomed = connection.execute(
+        "SELECT s.id, s.passage FROM question_set AS s"
+        f" WHERE s.id IN (SELECT value FROM json_each(?)) AND {_UNHELD}",
+        [held],
+    ).fetchall()
+    ids = [(row[0],) for row in doomed]
+    connection.executemany("DELETE FROM question WHERE question_set = ?", ids)
+    connection.executemany("DELETE FROM question_set WHERE id = ?", ids)
+    for table in ("unused", "waiting"):
+        connection.executemany(f"DELETE FROM {table} WHERE question_set = ?", ids)
+    passages = connection.execute(
+        "SELECT p.id FROM passage AS p WHERE p.id IN (SELECT value FROM json_each(?))"
+        " AND NOT EXISTS (SELECT 1 FROM question_set WHERE passage = p.id)"
+        " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
+        [json.dumps([row[1] for row in doomed])],
+    ).fetchall()
+    connection.executemany("DELETE FROM passage WHERE id = ?", passages)
+    return Counter(question_sets=len(ids), passages=len(passages))
+
+
+def unheld_sets(connection: Connection, between: Between, sets_at_once: int = 50_000) -> list[int]:
+    """The question sets that no interval uses; `between` runs each time so many were seen.
+
+    What it commits may be missing here, and may use one of these.
+    """
+    unheld: list[int] = []
+    after = -1
+    while True:
+        row = connection.execute(
+            "SELECT passage FROM question_set WHERE passage > ? ORDER BY passage LIMIT 1 OFFSET ?",
+            [after, sets_at_once],
+        ).fetchone()
+        until = row[0] if row else ALIVE  # no id is larger
+        rows = connection.execute(
+            "SELECT s.id FROM question_set AS s"
+            f" WHERE s.passage > ? AND s.passage <= ? AND {_UNHELD}",
+            [after, until],
+        )
+        unheld += [row_id for (row_id,) in rows]
+        if row is None:
+            return unheld
+        after = until
+        between()
+
+
+@contextmanager
+def unchecked(connection: Connection) -> Iterator[None]:
+    """A transaction without foreign key checks.
+
+    For each deleted question they would scan all matches for one that targets it. The order of
+    deletion already rules that out.
+    """
+    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        with transaction(connection):
+            yield
+    finally:
+        connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _gaps(kept: Iterable[int]) -> list[Gap]:
+    """The neighbouring kept versions (a, b) with collected ones between them; the first a is 0.
+
+    >>> _gaps([1, 4, 5, 9])
+    [(1, 4), (5, 9)]
+    """
+    rising = sorted(kept)
+    return [(a, b) for a, b in zip([0, *rising], rising, strict=False) if b - a > 1]
+
+
+def _sweep_matches(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    connection.executemany("DELETE FROM match WHERE question = ? AND born = ?", rows)
+    return Counter(matches=len(rows))
+
+
+def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    connection.executemany("DELETE FROM placement WHERE document = ?", rows)
+    connection.executemany("DELETE FROM document WHERE id = ?", rows)
+    return Counter(documents=len(rows))
+
+
+def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    sets = []
+    for life, question_set in rows:
+        (recipe,) = connection.execute(
+            "SELECT recipe FROM question_set WHERE id = ?", [question_set]
+        ).fetchone()
+        connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+        connection.execute("DELETE FROM life WHERE id = ?", [life])
+        sets.append(question_set)
+    return Counter(lives=len(rows)) + drop_sets(connection, sets)
+
+
+_STEPS = (
+    ("match", "question, born", _MATCHES_AT_ONCE, _sweep_matches),
+    ("document", "id", _ROWS_AT_ONCE, _sweep_documents),
+    ("life", "id, question_set", _ROWS_AT_ONCE, _sweep_lives),
+)
+
+
+def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> None:
+    connection.execute(
+        "DELETE FROM unused WHERE question_set NOT IN (SELECT value FROM json_each(?))",
+        [json.dumps(unheld)],
+    )
+    connection.executemany(
+        "INSERT INTO unused VALUES (?, ?) ON CONFLICT DO NOTHING",
+        [(id_, now_ms) for id_ in unheld],
+    )
+
+
+def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """The question sets that were found unused long ago and still are."""
+    newest = head(connection)
+    rows = connection.execute(
+        "SELECT s.id FROM question_set AS s WHERE s.id IN"
+        " (SELECT question_set FROM unused WHERE since_ms <= ? AND since_ms < ?)"
+        f" AND {_UNHELD} ORDER BY s.id",
+        [now_ms - retention.keep_days * _DAY_MS, newest.created_ms if newest else 0],
+    )
+    return [row[0] for row in rows]
+
+
+def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
+    return sum(
+        connection.execute(f"SELECT count(*) FROM {table} WHERE {_DEAD}", gap).fetchone()[0]
+        for gap in gaps
+    )
+
+
+def _dead_lives(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+    """The (life, question set) of each interval in the gaps."""
+    rows: list[tuple[int, int]] = []
+    for gap in gaps:
+        rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
+    return rows
+
+
+def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[int]:
+    """The question sets of these intervals that no other interval uses."""
+    rows = connection.execute(
+        "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
+        " WHERE d.id IN (SELECT value FROM json_each(?1))"
+        " AND l.id NOT IN (SELECT value FROM json_each(?1))",
+        [json.dumps([life for life, _ in lives])],
+    )
+    return {question_set for _, question_set in lives} - {row[0] for row in rows}
+
+
+def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
+    """The passages that have no question set besides these."""
+    rows = connection.execute(
+        "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
+        " (SELECT passage FROM question_set WHERE id IN (SELECT value FROM json_each(?1)))"
+        " GROUP BY s.passage HAVING count(*) ="
+        " count(CASE WHEN s.id IN (SELECT value FROM json_each(?1)) THEN 1 END)",
+        [json.dumps(list(sets))],
+    )
+    return [row[0] for row in rows]
+
+
+def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
+    """Roughly the size of this content."""
+    row = connection.execute(
+        "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
+        " WHERE id IN (SELECT value FROM json_each(?1)))"
+        f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
+        " WHERE question_set IN (SELECT value FROM json_each(?1)))"
+        " + (SELECT coalesce(sum(length(text)), 0) FROM passage"
+        " WHERE id IN (SELECT value FROM json_each(?2)))",
+        [json.dumps(list(sets)), json.dumps(list(passages))],
+    ).fetchone()
+    return int(row[0])

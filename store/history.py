@@ -1,0 +1,400 @@
+"""History: resolving and tagging versions, the log of them, and what differs between two."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import TypeAlias
+
+from store.engines.sqlite.database import Connection, transaction
+from store.exceptions import NoSuchVersion, TagRefused
+from store.reads import SEEN_DOCUMENTS, VISIBLE_DOCUMENTS, VISIBLE_LIVES, placed_in
+from store.records import PassageId, QuestionId, Version
+from store.sources import names_json
+from store.versions import CHANGES, head, recorded, version
+
+Edge: TypeAlias = tuple[QuestionId, QuestionId]
+"""An outgoing question and the incoming question that it is matched with."""
+
+# Rows in force at the version ?1 and not at a later ?2, or an earlier one.
+_NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
+_NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
+_LEFT_OUT = "(SELECT id FROM source WHERE name IN (SELECT value FROM json_each(?2)))"
+# How many documents the version ?1 moved to another path, without those of the sources ?2.
+_RENAMES = f"""
+WITH begun AS (
+  SELECT d.source, d.content, count(*) AS documents FROM document AS d
+  WHERE d.born = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+    SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.died = ?1)
+  GROUP BY d.source, d.content
+), ended AS (
+  SELECT d.source, d.content, count(*) AS documents FROM document AS d
+  WHERE d.died = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+    SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.born = ?1)
+  GROUP BY d.source, d.content
+)
+SELECT coalesce(sum(CASE WHEN begun.documents < ended.documents THEN begun.documents
+                         ELSE ended.documents END), 0)
+FROM begun JOIN ended USING (source, content)
+"""
+# Visible documents that the version ?1 began, ended, or found in force; the names ?2 are hidden.
+_BEGUN = f"{SEEN_DOCUMENTS} AND d.born = ?1"
+_ENDED = f"{SEEN_DOCUMENTS} AND d.died = ?1"
+_BEFORE = f"{SEEN_DOCUMENTS} AND d.born < ?1 AND ?1 <= d.died"
+_REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path"
+_OUTGOING = (
+    "question AS q JOIN life AS l ON l.question_set = q.question_set"
+    f" WHERE q.direction = 1 AND l.id IN ({VISIBLE_LIVES})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A version with what it changed: documents by kind, passages added and removed.
+
+    A renamed document, whose content moved to another path of its source, counts neither as added
+    nor as removed. `collected_ms` is when the version expired (Unix time), None while it can be
+    read.
+    """
+
+    version: Version
+    tags: tuple[str, ...]
+    documents_added: int
+    documents_changed: int
+    documents_removed: int
+    passages_added: int
+    passages_removed: int
+    collected_ms: int | None
+    documents_renamed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEnds:
+    """The passages that an edge leads from and to, and the text of its outgoing question."""
+
+    source: PassageId
+    target: PassageId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChanges:
+    """How many documents of a source differ between two versions.
+
+    A document that left one path while a new path has its content has moved, and counts once.
+    """
+
+    added: int
+    changed: int
+    moved: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A document whose content moved to another path of the same source."""
+
+    source: str
+    was: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between two versions, sorted; documents are (source name, path)."""
+
+    documents_added: tuple[tuple[str, str], ...]
+    documents_removed: tuple[tuple[str, str], ...]
+    documents_changed: tuple[tuple[str, str], ...]
+    documents_renamed: tuple[Renamed, ...]
+    passages_added: tuple[PassageId, ...]
+    passages_removed: tuple[PassageId, ...]
+    edges_added: tuple[Edge, ...]
+    edges_removed: tuple[Edge, ...]
+
+
+def resolve(connection: Connection, at: str) -> Version:
+    """The version that `at` names: "head", a number, a tag, or a time in ISO 8601, tried in order.
+
+    A time names the version in force then; without an offset it is local time. Raises
+    NoSuchVersion.
+    """
+    if at == "head":
+        newest = head(connection)
+        return newest if newest else version(connection, 0)
+    if at.isascii() and at.isdecimal():
+        return version(connection, int(at))
+    tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
+    if tagged:
+        return version(connection, tagged[0])
+    return _at_time(connection, at)
+
+
+def _at_time(connection: Connection, at: str) -> Version:
+    try:
+        moment = datetime.fromisoformat(at).astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # overflow: within a day of the calendar's ends
+        raise NoSuchVersion(
+            f"Cannot read version {at!r}",
+            "it is not a number, a tag or a time",
+            "`hopsyncd log` lists versions and tags; a time looks like 2026-11-01T09:00",
+        ) from error
+    # By number, not by the clock: the clock may have been set back between two versions.
+    row = connection.execute(
+        "SELECT max(id) FROM version WHERE created_ms <= ?", [round(moment.timestamp() * 1000)]
+    ).fetchone()
+    if row[0] is None:
+        raise NoSuchVersion(
+            f"Cannot read the version of {at}",
+            "nothing had been indexed by then",
+            "`hopsyncd log` lists the versions and their times",
+        )
+    return version(connection, row[0])
+
+
+def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:
+    """Name a version. Raises NoSuchVersion, or TagRefused if the name is taken or misleading."""
+    version(connection, number)
+    if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
+        raise TagRefused(
+            f"Cannot tag version {number} as {name!r}",
+            "the name could be read as a version or a time",
+            "Choose another name",
+        )
+    if not name.isprintable():
+        raise TagRefused(
+            f"Cannot tag version {number} as {name!r}",
+            "it contains an invisible character",
+            "Choose a name without control characters",
+        )
+    with transaction(connection):
+        known = connection.execute("SELECT version FROM tag WHERE name = ?", [name]).fetchone()
+        if known and known[0] != number:
+            raise TagRefused(
+                f"Cannot tag version {number} as {name!r}",
+                f"that tag names version {known[0]}",
+                f"`hopsyncd tag --delete {name}` frees it",
+            )
+        connection.execute(
+            "INSERT INTO tag VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [name, number, now_ms]
+        )
+
+
+def _is_time(name: str) -> bool:
+    try:
+        datetime.fromisoformat(name)
+    except ValueError:
+        return False
+    return True
+
+
+def delete_tag(connection: Connection, name: str) -> None:
+    """Remove a tag. Raises TagRefused if there is no tag of that name."""
+    with transaction(connection):
+        gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
+    if not gone.rowcount:
+        raise TagRefused(
+            f"Cannot delete the tag {name!r}",
+            "there is no such tag",
+            "`hopsyncd log` shows the tags",
+        )
+
+
+def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
+    """At most `limit` versions, the newest first; with `before`, only those below that number.
+
+    Collected versions are included: what they changed was counted when they were committed.
+    """
+    rows = connection.execute(
+        f"SELECT id, {CHANGES}, collected_ms FROM version WHERE ?1 IS NULL OR id < ?1"
+        " ORDER BY id DESC LIMIT ?2",
+        [before, limit],
+    ).fetchall()
+    return [
+        with_renames(
+            connection,
+            LogEntry(recorded(connection, number), _tags(connection, number), *columns),
+        )
+        for number, *columns in rows
+    ]
+
+
+def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
+    """The entry with renames counted as renames, as far as its rows are still stored."""
+    if not (entry.documents_added and entry.documents_removed):
+        return entry
+    (renamed,) = connection.execute(
+        _RENAMES, [entry.version.id, json.dumps(sorted(hidden))]
+    ).fetchone()
+    return replace(
+        entry,
+        documents_added=entry.documents_added - renamed,
+        documents_removed=entry.documents_removed - renamed,
+        documents_renamed=renamed,
+    )
+
+
+def _tags(connection: Connection, number: int) -> tuple[str, ...]:
+    rows = connection.execute("SELECT name FROM tag WHERE version = ? ORDER BY name", [number])
+    return tuple(row[0] for row in rows)
+
+
+def diff(connection: Connection, old: Version, new: Version) -> Diff:
+    """What must be added, removed and changed to get from `old` to `new`.
+
+    Reads only the rows that are in force at one of the two and not at the other.
+    """
+    before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
+    lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
+    was, now = _edges(connection, old, new), _edges(connection, new, old)
+    added, removed = after.keys() - before.keys(), before.keys() - after.keys()
+    renamed = renames_of({key: before[key] for key in removed}, {key: after[key] for key in added})
+    return Diff(
+        documents_added=tuple(sorted(added - {(one.source, one.path) for one in renamed})),
+        documents_removed=tuple(sorted(removed - {(one.source, one.was) for one in renamed})),
+        documents_renamed=renamed,
+        documents_changed=tuple(
+            sorted(key for key in after.keys() & before.keys() if after[key] != before[key])
+        ),
+        passages_added=tuple(sorted(live - lived)),
+        passages_removed=tuple(sorted(lived - live)),
+        edges_added=in_order(now - was),
+        edges_removed=in_order(was - now),
+    )
+
+
+def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """The edges of one version by their questions, of which each has one."""
+    return tuple(sorted(edges, key=itemgetter(0)))
+
+
+def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
+    """How the documents of a source (by name) changed between two versions; 0: before the first."""
+    before, after = (
+        {path: content for (name, path), content in found.items() if name == source}
+        for found in (_documents(connection, old, new), _documents(connection, new, old))
+    )
+    gone = Counter(before[path] for path in before.keys() - after.keys())
+    come = Counter(after[path] for path in after.keys() - before.keys())
+    moved = (gone & come).total()
+    changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
+    return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
+
+
+def renames_of(
+    removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
+) -> tuple[Renamed, ...]:
+    """Pairs of equal content within a source; those with the same file name are paired first."""
+    gone = defaultdict[tuple[str, bytes], list[str]](list)
+    for (source, path), content in sorted(removed.items(), reverse=True):
+        gone[source, content].append(path)
+    found = list[Renamed]()
+    for kept_name in (True, False):
+        paired = {(one.source, one.path) for one in found}
+        for (source, path), content in sorted(added.items()):
+            olds = gone[source, content]
+            name = path.rpartition("/")[2]
+            fitting = [old for old in olds if not kept_name or old.rpartition("/")[2] == name]
+            if fitting and (source, path) not in paired:
+                olds.remove(fitting[-1])
+                found.append(Renamed(source, fitting[-1], path))
+    return tuple(sorted(found, key=lambda one: (one.source, one.path)))
+
+
+def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
+    """The ends of each edge, in the order given, but for edges that a purge has erased."""
+    asked = list(edges)
+    rows = connection.execute(
+        "SELECT q.id, s.passage, q.text FROM question AS q"
+        " JOIN question_set AS s ON s.id = q.question_set"
+        " WHERE q.id IN (SELECT value FROM json_each(?))",
+        [json.dumps([end for edge in asked for end in edge])],
+    )
+    of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
+    ends = ((of.get(question), of.get(target)) for question, target in asked)
+    return [EdgeEnds(one[0], other[0], one[1]) for one, other in ends if one and other]
+
+
+def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
+    """The content hashes of the documents in force at `at` alone, by source name and path."""
+    rows = connection.execute(
+        f"SELECT s.name, d.path, d.content FROM {_alone('document', at, other)} AS d"
+        " JOIN source AS s ON s.id = d.source",
+        [at, other],
+    )
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
+    rows = connection.execute(f"SELECT passage FROM {_alone('life', at, other)} AS l", [at, other])
+    return {PassageId(row[0]) for row in rows}
+
+
+def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
+    """The edges at `at` that are not edges at `other`: not in force there, or beyond its cut."""
+    admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
+    values = [at.id, other.id, *_cut(at)]
+    rows = connection.execute(
+        f"SELECT question, target FROM {_alone('match', at.id, other.id)} AS m WHERE {admitted}",
+        values,
+    ).fetchall()
+    if other.cut is not None and at.cut != other.cut:
+        rows += connection.execute(
+            "SELECT question, target FROM match NOT INDEXED"
+            " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
+            f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
+            [*values, *_cut(other)],
+        )
+    return set(rows)
+
+
+def _alone(table: str, at: int, other: int) -> str:
+    """The rows in force at one version and not at the other, found by what ended or began."""
+    index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
+    return f"(SELECT * FROM {table} INDEXED BY {table}_{index} WHERE {where})"
+
+
+def _cut(at: Version) -> tuple[float | None, int | None]:
+    return (at.cut.similarity, at.cut.question) if at.cut else (None, None)
+
+
+def visible_entry(
+    connection: Connection, entry: LogEntry, hidden: Collection[str], budget: Callable[[int], int]
+) -> LogEntry:
+    """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
+
+    `budget` maps a number of passages to its edge budget. Each outgoing question has one match.
+    """
+    arguments = [entry.version.id, names_json(hidden)]
+
+    def count(rows: str) -> int:
+        return int(connection.execute(f"SELECT count(*) FROM {rows}", arguments).fetchone()[0])
+
+    seen = connection.execute(
+        "SELECT name FROM source WHERE name NOT IN (SELECT value FROM json_each(?))",
+        [names_json(hidden)],
+    )
+    reason = entry.version.reason
+    passages = count(f"({VISIBLE_LIVES}) AS l")
+    before, now = placed_in(_BEFORE), placed_in(VISIBLE_DOCUMENTS)
+    visible = replace(
+        entry,
+        version=replace(
+            entry.version,
+            reason=reason if reason.split(": ")[0] in {row[0] for row in seen} else "",
+            documents=count(VISIBLE_DOCUMENTS),
+            passages=passages,
+            matches=count(_OUTGOING) if passages > 1 else 0,
+            edge_budget=budget(passages),
+            counters={},
+        ),
+        documents_renamed=0,
+        documents_added=count(f"{_BEGUN} AND NOT {_REPLACED} AND o.died = d.born)"),
+        documents_changed=count(f"{_BEGUN} AND {_REPLACED} AND o.died = d.born)"),
+        documents_removed=count(f"{_ENDED} AND NOT {_REPLACED} AND o.born = d.died)"),
+        passages_added=count(f"({now} EXCEPT {before}) AS p"),
+        passages_removed=count(f"({before} EXCEPT {now}) AS p"),
+    )
+    return with_renames(connection, visible, hidden)

@@ -1,0 +1,127 @@
+"""What a purge takes from versions, and where their cuts move for it."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.engines.sqlite.database import Connection
+from store.records import Cut, QuestionId
+
+Span = tuple[int, int]
+Integers = NDArray[np.int64]
+
+_BLOCK = 4096  # matches that are looked at together for the one at the cut
+
+
+class Losses:
+    """What a transaction takes from each kept version, along `kept`, their rising numbers.
+
+    `edges` are the matches within a version's cut, and `lost_cut` says where the match at the cut
+    itself is lost: elsewhere the cut stays.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        rows = connection.execute(
+            "SELECT id, matches, edge_budget, cut_similarity, cut_question FROM version"
+            " WHERE collected_ms IS NULL ORDER BY id"
+        ).fetchall()
+        self.kept, self.had_matches, self.had_budget = (
+            np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)
+        )
+        self.is_cut = np.array([row[4] is not None for row in rows], dtype=np.bool_)
+        self.cut_similarity = np.array([row[3] or 0.0 for row in rows], dtype=np.float64)
+        self.cut_question = np.array([row[4] or 0 for row in rows], dtype=np.int64)
+        self._cuts = {(row[4], row[3]) for row in rows}
+        self.lost_cut = np.zeros(len(rows), dtype=np.bool_)
+        self.documents, self.passages, self.words, self.matches, self.edges = np.zeros(
+            (5, len(rows)), dtype=np.int64
+        )
+
+    def within(self, span: Span) -> slice:
+        """Where the versions of a span stand."""
+        first, last = np.searchsorted(self.kept, span)
+        return slice(int(first), int(last))
+
+    def holds(self, span: Span) -> bool:
+        at = self.within(span)
+        return bool(at.start < at.stop)
+
+    def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
+        """Count a loss at the versions of the span without those of what is left; False: none."""
+        change = np.zeros(len(self.kept) + 1, dtype=np.int64)
+        at = self.within(span)
+        change[at] += each
+        for part in left:
+            change[self.within(part)] -= each
+        lost[at] += change[at]
+        return bool(change[at].any())
+
+    def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
+        """As count, for a match (question, similarity): of those, some are edges."""
+        before = self.matches.copy()
+        if self.count(self.matches, span, left) and self.is_cut.any():
+            question, similarity = match
+            lost = self.matches - before
+            admitted = (similarity > self.cut_similarity) | (
+                (similarity == self.cut_similarity) & (question <= self.cut_question)
+            )
+            self.edges += lost * (admitted & self.is_cut)
+            if match in self._cuts:
+                at = (similarity == self.cut_similarity) & (question == self.cut_question)
+                self.lost_cut |= at & self.is_cut & (lost > 0)
+
+
+class CutSearch:
+    """All matches from the best to the worst, read when a cut has to move."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._question: Integers | None = None
+
+    def _load(self) -> Integers:
+        rows = self._connection.execute(
+            "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
+        ).fetchall()
+        question, self._born, self._died = (
+            np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)
+        )
+        self._falling = np.array([-row[3] for row in rows], dtype=np.float64)
+        self._is_there = np.ones(len(rows), dtype=np.bool_)
+        self._question = question
+        return question
+
+    def last_admitted(self, number: int, cut: Cut) -> Cut:
+        """The match at the cut, or the next better one that is still in force at the version."""
+        question = self._load() if self._question is None else self._question
+        first, last = (
+            int(np.searchsorted(self._falling, -cut.similarity, side=side))
+            for side in ("left", "right")
+        )
+        end = first + int(np.searchsorted(question[first:last], cut.question, side="right"))
+        while end:
+            start = max(0, end - _BLOCK)
+            fitting = self._is_there[start:end] & (self._born[start:end] <= number)
+            fitting &= self._died[start:end] > number
+            for at in (start + np.flatnonzero(fitting)[::-1]).tolist():
+                if self._is_in_force(at, number):
+                    return Cut(-float(self._falling[at]), QuestionId(int(question[at])))
+            end = start
+        return Cut(math.inf, QuestionId(-1))
+
+    def _is_in_force(self, at: int, number: int) -> bool:
+        """Whether the purge has left the match at the version."""
+        assert self._question is not None
+        rows = self._connection.execute(
+            "SELECT born, died FROM match WHERE question = ? AND similarity = ?"
+            " AND died > ? AND born < ?",
+            [
+                int(self._question[at]),
+                -float(self._falling[at]),
+                int(self._born[at]),
+                int(self._died[at]),
+            ],
+        ).fetchall()
+        self._is_there[at] = bool(rows)
+        return any(born <= number < died for born, died in rows)

@@ -1,0 +1,299 @@
+"""What is remembered besides versions: job runs, quarantine, waits for the LLM, watched questions.
+
+None of it is versioned, and none of it changes an answer.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from store.engines.sqlite.database import Connection, transaction
+from store.records import PassageId, SetId
+
+UNTRIED = "queued"
+_MAX_QUARANTINED = 10_000
+_KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
+_MAX_TELLINGS = 100  # of a watched question
+_TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
+# CROSS, so that SQLite goes through the provisional sets and not through all lives.
+_PROVISIONAL = (
+    "question_set AS s CROSS JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
+    " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
+    " WHERE s.provisional = 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """How a job's last run ended, in Unix time; `error` is None unless it failed.
+
+    `succeeded_ms` is None until a run has succeeded.
+    """
+
+    name: str
+    ran_ms: int
+    succeeded_ms: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a question set is still provisional, and when (Unix time) to ask the LLM again."""
+
+    question_set: SetId
+    why: str
+    tries: int
+    next_ms: int
+
+
+def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) -> None:
+    """Record the end of a run; a failed one keeps the time of the last success."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO job VALUES (?, ?, ?, ?) ON CONFLICT (name)"
+            " DO UPDATE SET ran_ms = excluded.ran_ms, error = excluded.error,"
+            " succeeded_ms = coalesce(excluded.succeeded_ms, job.succeeded_ms)",
+            [name, ran_ms, ran_ms if error is None else None, error],
+        )
+
+
+def all_jobs(connection: Connection) -> dict[str, JobRow]:
+    """The last run of every job that ever ran, by name."""
+    rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
+    return {row[0]: JobRow(*row) for row in rows}
+
+
+def quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
+    """The contents in quarantine under these rules, each with the reason."""
+    rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
+    return dict(rows)
+
+
+def count_quarantined(connection: Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM quarantine").fetchone()[0])
+
+
+def put_quarantined(
+    connection: Connection, content: bytes, rules: str, why: str, now_ms: int
+) -> None:
+    """Put a content into quarantine; beyond ten thousand, the oldest leave it."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO quarantine VALUES (?, ?, ?, ?) ON CONFLICT (content) DO UPDATE"
+            " SET rules = excluded.rules, why = excluded.why, since_ms = excluded.since_ms",
+            [content, rules, why, now_ms],
+        )
+        connection.execute(
+            "DELETE FROM quarantine WHERE content NOT IN (SELECT content FROM quarantine"
+            " ORDER BY since_ms DESC, content LIMIT ?)",
+            [_MAX_QUARANTINED],
+        )
+
+
+def end_quarantine(connection: Connection, rules: str) -> bool:
+    """Release what was quarantined under other rules; all unreadable items are then tried again.
+
+    False if nothing was released.
+    """
+    with transaction(connection):
+        ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
+        if ended:
+            connection.execute(
+                "UPDATE source_state SET cursor = NULL WHERE source IN"
+                " (SELECT source FROM seen WHERE why IS NOT NULL)"
+            )
+            connection.execute("UPDATE seen SET revision = '' WHERE why IS NOT NULL")
+    return bool(ended)
+
+
+def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
+    """The waits of these sets; a set that was never tried has none."""
+    rows = connection.execute(
+        "SELECT question_set, why, tries, next_ms FROM waiting"
+        " WHERE question_set IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(sets))],
+    )
+    return {SetId(row[0]): Wait(*row) for row in rows}
+
+
+def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
+    """Record the outcome of the last attempts."""
+    with transaction(connection):
+        connection.executemany(
+            "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
+            " SET why = excluded.why, tries = excluded.tries, next_ms = excluded.next_ms",
+            [(one.question_set, one.why, one.tries, one.next_ms) for one in waits],
+        )
+
+
+def due_passages(
+    connection: Connection, version: int, recipe: int, now_ms: int, limit: int
+) -> list[PassageId]:
+    """The passages to ask the LLM about now, under a recipe (a row id), the least tried first."""
+    rows = connection.execute(
+        f"SELECT s.passage FROM {_PROVISIONAL} AND s.recipe = ?2 AND coalesce(w.next_ms, 0) <= ?3"
+        " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
+        [version, recipe, now_ms, limit],
+    )
+    return [PassageId(row[0]) for row in rows]
+
+
+def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
+    """How many passages wait at a version, by the kind of error in the last attempt."""
+    return dict(
+        connection.execute(
+            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_PROVISIONAL}"
+            " GROUP BY why ORDER BY why",
+            [version],
+        )
+    )
+
+
+def end_waits(connection: Connection) -> None:
+    """Make every waiting passage due now, since what blocked it may have been fixed."""
+    with transaction(connection):
+        connection.execute("UPDATE waiting SET next_ms = 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql.
+
+    The daemon believes only the kind of an act (`kind_of_act`): anyone may have written the rest.
+    """
+
+    id: int
+    question: str
+    act: str | None
+    created_ms: int
+    version: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A change of a watched question between two versions."""
+
+    id: int
+    watch: int
+    old: int
+    new: int
+    told_ms: int
+    before: str
+    after: str
+    delivered_ms: int | None
+    error: str | None
+
+
+def add_watch(
+    connection: Connection,
+    question: str,
+    act: str | None,
+    now_ms: int,
+    version: int,
+    state: str,
+) -> int:
+    """The number of a new watched question, whose state at the version is known."""
+    with transaction(connection):
+        added = connection.execute(
+            "INSERT INTO watch (question, act, created_ms, version, state) VALUES (?, ?, ?, ?, ?)"
+            " RETURNING id",
+            [question, act, now_ms, version, state],
+        )
+        return int(added.fetchone()[0])
+
+
+def kind_of_act(act: str | None) -> str | None:
+    """What the record holds of an act: its kind, as JSON. None if the act has no known kind.
+
+    The program or address itself is in a file of the daemon's machine, so that nobody who writes
+    to the record can have a program started, or texts sent to an address.
+    """
+    try:
+        found = json.loads(act) if act else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or len(found) != 1 or not found.keys() <= _KINDS_OF_ACTS:
+        return None
+    return json.dumps(dict.fromkeys(found, True))
+
+
+def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
+    """Put another act in the place of `old`, unless that has changed meanwhile."""
+    with transaction(connection):
+        connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
+
+
+def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> None:
+    """Take the changes of a watch that wait for delivery as failed."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE telling SET delivered_ms = ?, error = ?"
+            " WHERE watch = ? AND delivered_ms IS NULL",
+            [now_ms, why, number],
+        )
+
+
+def remove_watch(connection: Connection, number: int) -> bool:
+    """Remove a watched question with what was told of it; False if there is none."""
+    with transaction(connection):
+        connection.execute("DELETE FROM telling WHERE watch = ?", [number])
+        return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
+
+
+def all_watches(connection: Connection) -> list[Watch]:
+    """All watched questions, the oldest first."""
+    rows = connection.execute(
+        "SELECT id, question, act, created_ms, version, state FROM watch ORDER BY id"
+    )
+    return [Watch(*row) for row in rows]
+
+
+def record_change(
+    connection: Connection, number: int, old: int, new: int, state: str, now_ms: int
+) -> bool:
+    """Record another state, and that it is to be told; False if that was done, or nobody watches.
+
+    Of each question, the last hundred changes are kept.
+    """
+    with transaction(connection):
+        told = connection.execute(
+            "INSERT INTO telling (watch, old, new, told_ms, before, after)"
+            " SELECT id, ?2, ?3, ?5, state, ?4 FROM watch WHERE id = ?1 AND state <> ?4",
+            [number, old, new, state, now_ms],
+        ).rowcount
+        if told:
+            connection.execute(
+                "UPDATE watch SET version = ?, state = ? WHERE id = ?", [new, state, number]
+            )
+            connection.execute(
+                "DELETE FROM telling WHERE watch = ?1 AND id NOT IN"
+                " (SELECT id FROM telling WHERE watch = ?1 ORDER BY id DESC LIMIT ?2)",
+                [number, _MAX_TELLINGS],
+            )
+    return bool(told)
+
+
+def tellings_of(connection: Connection, number: int, limit: int) -> list[Telling]:
+    """What was told of a watched question, the newest first."""
+    rows = connection.execute(
+        f"SELECT {_TELLING} FROM telling WHERE watch = ? ORDER BY id DESC LIMIT ?", [number, limit]
+    )
+    return [Telling(*row) for row in rows]
+
+
+def undelivered(connection: Connection) -> list[Telling]:
+    """What is still to be told to a program or a webhook, the oldest first."""
+    rows = connection.execute(
+        f"SELECT {_TELLING} FROM telling WHERE delivered_ms IS NULL"
+        " AND watch IN (SELECT id FROM watch WHERE act IS NOT NULL) ORDER BY id"
+    )
+    return [Telling(*row) for row in rows]
+
+
+def note_delivery(connection: Connection, telling: int, now_ms: int, error: str | None) -> None:
+    """A telling has reached its program or webhook, or failed to."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?", [now_ms, error, telling]
+        )

@@ -1,2 +1,0 @@
--- As store/sqlite/schema/017_access.sql says.
-ALTER TABLE source_state ADD COLUMN access bytewise;

@@ -1,3 +1,0 @@
--- As store/sqlite/schema/018_skipped.sql says.
-ALTER TABLE seen ADD COLUMN skipped bytewise;
-ALTER TABLE source_state ADD COLUMN left_out bytewise;

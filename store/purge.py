@@ -1,0 +1,343 @@
+"""Purging: removing a document from every version, as if it had never been indexed.
+
+Purging is the only operation that rewrites history. Every kept version loses the document, its
+passages unless another document held them then, and all matches from or to their questions. A past
+version finds no other edges in their place. Its counts, its edge budget and its cut are adjusted,
+so that its other edges stay as they were.
+
+The rows go in small transactions, some revisions in each, and every one of them leaves all versions
+sound; what it costs is what it removes, and a little for each version that had it. Then the bytes
+are erased from the files. What was asked for is a row of `purging` until then, so that whoever
+starts after a kill goes on with it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from store.engines.sqlite.acknowledged import count_rewrite
+from store.engines.sqlite.database import Connection, transaction
+from store.engines.sqlite.erasure import erase
+from store.exceptions import PurgeRefused
+from store.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
+from store.losses import CutSearch, Losses, Span
+from store.records import ALIVE, Cut, PassageId, QuestionId
+from store.search import put_vectors
+
+_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """What a purge removed: revisions of the document, passages, and matches in past versions.
+
+    `versions` are the kept versions that had the document. `held_by` are the documents, as (source
+    name, path), that hold some of its passages in a kept version, so that text is still stored.
+    `erased` is False if a reader kept the WAL from being emptied: the purge is not at its end.
+    """
+
+    revisions: int
+    passages: int
+    matches: int
+    versions: tuple[int, ...]
+    held_by: tuple[tuple[str, str], ...]
+    erased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Revision:
+    """A row of `document`, when it was in force, and how many passages it has."""
+
+    id: int
+    span: Span
+    passages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A purge that was asked for: of a document, or of all that the source ever had."""
+
+    source: int
+    path: str = ""
+
+
+def ask_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
+    """Note that a document is to be purged: it will be, whatever happens from now on.
+
+    Its path is excluded (see `include_again`). Raises PurgeRefused if nothing is known of it.
+    """
+    _require_known(connection, source, path)
+    with transaction(connection):
+        for table in ("seen", "pin"):
+            connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", [source, path])
+        connection.execute(
+            "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
+        )
+        return _noted(connection, Purge(source, path))
+
+
+def ask_source_purge(connection: Connection, source: int) -> Purge:
+    """The same for all documents that a source ever had. It excludes no path."""
+    with transaction(connection):
+        return _noted(connection, Purge(source))
+
+
+def _noted(connection: Connection, asked: Purge) -> Purge:
+    connection.execute(
+        "INSERT INTO purging VALUES (?, ?) ON CONFLICT DO NOTHING", [asked.source, asked.path]
+    )
+    return asked
+
+
+def asked_purges(connection: Connection) -> list[Purge]:
+    """Those that have not come to their end."""
+    return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
+
+
+def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
+    """Remove the documents from all versions, content, indexes and records, and from the files.
+
+    Passages that another document holds stay in the versions where it does. All content that no
+    version ever held is deleted too, as some of it may come from an earlier text of a document.
+    `between` runs after each transaction. Raises PurgeRefused while one of them is at the head.
+    """
+    rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
+    alive = connection.execute(
+        f"SELECT path {rows} AND died = {ALIVE} LIMIT 1", [asked.source, asked.path]
+    ).fetchone()
+    if alive:
+        raise PurgeRefused(
+            f"Cannot purge {alive[0]}",
+            "it is in the newest version",
+            "Commit a version without it first",
+        )
+    revisions = connection.execute(
+        "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"
+        f" {rows} ORDER BY path, born",
+        [asked.source, asked.path],
+    )
+    found = [_Revision(row[0], (row[1], row[2]), row[3]) for row in revisions]
+    done = _purge(connection, found, between)
+    if done.erased:
+        with transaction(connection):
+            connection.execute(
+                "DELETE FROM purging WHERE source = ? AND path = ?", [asked.source, asked.path]
+            )
+    return done
+
+
+def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
+    """Remove these revisions, none of them at the head."""
+    sweep(connection, between)
+    versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
+    cuts = CutSearch(connection)
+    for part in _parts(revisions):
+        with unchecked(connection):
+            count_rewrite(connection)
+            losses = Losses(connection)
+            for revision in part:
+                losses.count(losses.documents, revision.span)
+            held = _take_documents(connection, [revision.id for revision in part])
+            shortened = _shorten_lives(connection, held, losses)
+            gone["matches"] += _cut_matches(connection, shortened, losses)
+            gone.update(drop_sets(connection, shortened))
+            _correct_versions(connection, losses, cuts)
+        versions.update(losses.kept[losses.documents > 0].tolist())
+        passages.update(held)
+        between()
+    gone.update(drop_unused(connection, unheld_sets(connection, between), between))
+    return PurgeResult(
+        revisions=len(revisions),
+        passages=gone["passages"],
+        matches=gone["matches"],
+        versions=tuple(sorted(versions)),
+        held_by=_holders(connection, passages),
+        erased=erase(connection, between),
+    )
+
+
+def _require_known(connection: Connection, source: int, path: str) -> None:
+    known = [
+        connection.execute(
+            f"SELECT 1 FROM {table} WHERE source = ? AND path = ?", [source, path]
+        ).fetchone()
+        for table in ("document", "seen", "pin", "excluded")
+    ]
+    if not any(known):
+        raise PurgeRefused(
+            f"Cannot purge {path}",
+            "no version has it and no scan saw it",
+            "Write its path as answers and `hopsyncd diff` do; gc deletes what has expired",
+        )
+
+
+def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
+    """The revisions by transaction."""
+    part: list[_Revision] = []
+    passages = 0
+    for revision in revisions:
+        part.append(revision)
+        passages += revision.passages
+        if len(part) >= _REVISIONS_AT_ONCE or passages >= _PASSAGES_AT_ONCE:
+            yield part
+            part, passages = [], 0
+    if part:
+        yield part
+
+
+def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
+    """Delete the documents' rows; returns the passages that they held."""
+    rows = connection.execute(
+        "SELECT DISTINCT passage FROM placement WHERE document IN (SELECT value FROM json_each(?))",
+        [json.dumps(documents)],
+    ).fetchall()
+    ids = [(row_id,) for row_id in documents]
+    connection.executemany("DELETE FROM placement WHERE document = ?", ids)
+    connection.executemany("DELETE FROM document WHERE id = ?", ids)
+    return [PassageId(row[0]) for row in rows]
+
+
+def _shorten_lives(
+    connection: Connection, passages: Iterable[PassageId], losses: Losses
+) -> list[int]:
+    """Cut each passage's intervals to when a remaining document holds it.
+
+    Returns the question sets of the intervals that became shorter.
+    """
+    shortened: list[int] = []
+    for passage in passages:
+        spans = _spans(connection, passage)
+        lives = connection.execute(
+            "SELECT l.id, l.born, l.died, s.id, s.recipe, p.words FROM life AS l"
+            " JOIN question_set AS s ON s.id = l.question_set JOIN passage AS p ON p.id = l.passage"
+            " WHERE l.passage = ?",
+            [passage],
+        ).fetchall()
+        for life, born, died, question_set, recipe, words in lives:
+            left = _within((born, died), spans, losses)
+            if losses.count(losses.passages, (born, died), left):
+                losses.count(losses.words, (born, died), left, words)
+                connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+                connection.execute("DELETE FROM life WHERE id = ?", [life])
+                _insert_lives(connection, passage, question_set, left)
+                shortened.append(question_set)
+    return shortened
+
+
+def _spans(connection: Connection, passage: PassageId) -> list[Span]:
+    """When documents hold the passage, as disjoint spans in rising order."""
+    rows = connection.execute(
+        "SELECT DISTINCT d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
+        " WHERE p.passage = ? ORDER BY d.born",
+        [passage],
+    )
+    spans: list[Span] = []
+    for born, died in rows:
+        if spans and born <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], died)
+        else:
+            spans.append((born, died))
+    return spans
+
+
+def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
+    """The parts of a span inside the others, without those that contain no kept version."""
+    parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
+    return [part for part in parts if losses.holds(part)]
+
+
+def _insert_lives(
+    connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
+) -> None:
+    lives = [
+        connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
+            [passage, *span, question_set],
+        ).fetchone()[0]
+        for span in spans
+    ]
+    put_vectors(connection, lives)
+
+
+def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
+    """Cut each match from or to these question sets to when both its passages are in force.
+
+    Returns how many matches the versions lost, one by one.
+    """
+    questions = connection.execute(
+        "SELECT id FROM question WHERE question_set IN (SELECT value FROM json_each(?))",
+        [json.dumps(sets)],
+    )
+    rows = connection.execute(
+        "SELECT question, born, died, target, similarity FROM match"
+        " WHERE question IN (SELECT value FROM json_each(?1)) UNION"
+        " SELECT question, born, died, target, similarity FROM match"
+        " WHERE target IN (SELECT value FROM json_each(?1))",
+        [json.dumps([row[0] for row in questions])],
+    ).fetchall()
+    lives: dict[int, list[Span]] = {}
+    for question, born, died, target, similarity in rows:
+        spans: list[Span] = [(born, died)]
+        for end in (question, target):
+            if end not in lives:
+                lives[end] = _lives_of(connection, end)
+            spans = [part for span in spans for part in _within(span, lives[end], losses)]
+        losses.count_match((question, similarity), (born, died), spans)
+        if spans == [(born, died)]:
+            continue
+        connection.execute("DELETE FROM match WHERE question = ? AND born = ?", [question, born])
+        connection.executemany(
+            "INSERT INTO match (question, born, died, target, similarity) VALUES (?, ?, ?, ?, ?)",
+            [(question, *span, target, similarity) for span in spans],
+        )
+    return int(losses.matches.sum())
+
+
+def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
+    """When the question is in force, as disjoint spans in rising order."""
+    rows = connection.execute(
+        "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
+        " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
+        " WHERE q.id = ? ORDER BY l.born",
+        [question],
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def _correct_versions(connection: Connection, losses: Losses, cuts: CutSearch) -> None:
+    """Subtract from the counts of each version what it lost, and move its cut."""
+    lost = losses.documents | losses.passages | losses.matches
+    matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
+    rows = []
+    for at in np.flatnonzero(lost).tolist():
+        number, cut = int(losses.kept[at]), None
+        if losses.is_cut[at] and budget[at] < matches[at]:
+            cut = Cut(float(losses.cut_similarity[at]), QuestionId(int(losses.cut_question[at])))
+            cut = cuts.last_admitted(number, cut) if losses.lost_cut[at] else cut
+        counts = (losses.documents[at], losses.passages[at], losses.words[at])
+        rows.append(
+            (
+                *(int(count) for count in (*counts, matches[at], budget[at])),
+                cut.similarity if cut else None,
+                cut.question if cut else None,
+                number,
+            )
+        )
+    connection.executemany(
+        "UPDATE version SET documents = documents - ?, passages = passages - ?, words = words - ?,"
+        " matches = ?, edge_budget = ?, cut_similarity = ?, cut_question = ? WHERE id = ?",
+        rows,
+    )
+
+
+def _holders(connection: Connection, passages: Iterable[PassageId]) -> tuple[tuple[str, str], ...]:
+    rows = connection.execute(
+        "SELECT DISTINCT s.name, d.path FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
+        " WHERE p.passage IN (SELECT value FROM json_each(?)) ORDER BY s.name, d.path",
+        [json.dumps(list(passages))],
+    )
+    return tuple((row[0], row[1]) for row in rows)

@@ -1,0 +1,349 @@
+"""Reading what is in force at a version: documents, placements, matches, questions."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.engines.sqlite.database import Connection
+from store.records import (
+    ALIVE,
+    Direction,
+    Document,
+    Link,
+    Match,
+    PassageId,
+    Placement,
+    QuestionId,
+)
+from store.sources import names_json, rows_under
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A placement with the name of its source and the path and type of its document.
+
+    `origin` is what the source says about the document's revision; `row` is its row in the store.
+    """
+
+    source: str
+    document: str
+    media_type: str
+    first_line: int
+    last_line: int
+    origin: dict[str, str] = field(default_factory=dict)
+    row: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A row of a list of documents; the title is the outermost heading of the first passage."""
+
+    source: str
+    path: str
+    title: str | None
+    passages: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Matches in force, as columns of equal length: ids are int64, similarity is float64."""
+
+    question: NDArray[np.int64]
+    target: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+
+    def records(self) -> list[Match]:
+        """The matches one by one."""
+        return [
+            Match(QuestionId(question), QuestionId(target), similarity)
+            for question, target, similarity in zip(
+                self.question.tolist(),
+                self.target.tolist(),
+                self.similarity.tolist(),
+                strict=True,
+            )
+        ]
+
+
+def matches_at(connection: Connection, version: int) -> Matches:
+    """The matches in force at a version, by outgoing question."""
+    rows = connection.execute(
+        "SELECT question, target, similarity FROM match NOT INDEXED"
+        " WHERE born <= ?1 AND ?1 < died ORDER BY question",
+        [version],
+    ).fetchall()
+    return Matches(
+        np.array([row[0] for row in rows], dtype=np.int64),
+        np.array([row[1] for row in rows], dtype=np.int64),
+        np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages in force at a version, in rising order, and the number of words in each."""
+    rows = connection.execute(
+        "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
+        " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
+        [version],
+    ).fetchall()
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def places_at(
+    connection: Connection,
+    version: int,
+    passages: Iterable[PassageId],
+    hidden: Collection[str] = (),
+) -> dict[PassageId, list[Place]]:
+    """Every place of each passage at a version, ordered by source, path and line.
+
+    Places in the `hidden` sources (names) are left out.
+    """
+    rows = connection.execute(
+        "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
+        " FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
+        " WHERE p.passage IN (SELECT value FROM json_each(?2))"
+        " AND s.name NOT IN (SELECT value FROM json_each(?3))"
+        " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
+        [version, json.dumps(list(passages)), names_json(hidden)],
+    )
+    places: dict[PassageId, list[Place]] = {}
+    for passage, source, document, media_type, origin, first, last, row in rows:
+        place = Place(source, document, media_type, first, last, json.loads(origin), row)
+        places.setdefault(PassageId(passage), []).append(place)
+    return places
+
+
+def live_holders(
+    connection: Connection, passages: Iterable[PassageId]
+) -> dict[PassageId, set[tuple[int, str]]]:
+    """Which documents, as (source, path), hold each passage at the head."""
+    # Left to itself SQLite looks in each document that is alive: it takes these to be few.
+    rows = connection.execute(
+        "SELECT p.passage, d.source, d.path FROM placement AS p"
+        " JOIN document AS d NOT INDEXED ON d.id = p.document"
+        f" WHERE d.died = {ALIVE} AND p.passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    holders: dict[PassageId, set[tuple[int, str]]] = {}
+    for passage, source, path in rows:
+        holders.setdefault(PassageId(passage), set()).add((source, path))
+    return holders
+
+
+def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
+    """The passages that these documents, as (source, path), hold at the head."""
+    passages: set[PassageId] = set()
+    for source, path in documents:
+        rows = connection.execute(
+            "SELECT p.passage FROM document AS d JOIN placement AS p ON p.document = d.id"
+            f" WHERE d.source = ? AND d.path = ? AND d.died = {ALIVE}",
+            [source, path],
+        )
+        passages.update(PassageId(row[0]) for row in rows)
+    return passages
+
+
+def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
+    """Those of the passages that are vertices at the head."""
+    rows = connection.execute(
+        f"SELECT passage FROM life INDEXED BY life_alive WHERE died = {ALIVE}"
+        " AND passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]) for row in rows}
+
+
+def live_documents(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, bytes]:
+    """The documents that the source has at the head, or those `under`: path to content hash."""
+    select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
+    return dict(rows_under(connection, select, source, under, alive))
+
+
+def count_live_documents(connection: Connection, source: int) -> int:
+    """How many documents the source has at the head."""
+    counted = f"SELECT count(*) FROM document WHERE source = ? AND died = {ALIVE}"
+    return int(connection.execute(counted, [source]).fetchone()[0])
+
+
+def live_content(connection: Connection, source: int, path: str) -> bytes | None:
+    """The content hash of one document at the head; None if it is not there."""
+    row = connection.execute(
+        f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
+        [source, path],
+    ).fetchone()
+    return row[0] if row else None
+
+
+def live_document(connection: Connection, source: int, path: str) -> Document | None:
+    """One document at the head, with its placements."""
+    found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
+    return found[0] if found else None
+
+
+def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
+    """The documents of a source at a version, with their placements, by path."""
+    return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
+
+
+def _documents(connection: Connection, where: str, values: Sequence[object]) -> list[Document]:
+    rows = connection.execute(
+        "SELECT id, source, path, content, media_type, names, origin, properties FROM document"
+        f" WHERE source = ?1 AND {where} ORDER BY path",
+        values,
+    ).fetchall()
+    return [
+        Document(
+            source,
+            path,
+            content,
+            media_type,
+            _placements(connection, row_id),
+            read_names(names),
+            origin,
+            read_properties(properties),
+        )
+        for row_id, source, path, content, media_type, names, origin, properties in rows
+    ]
+
+
+def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
+    rows = connection.execute(
+        "SELECT passage, first_line, last_line, links FROM placement WHERE document = ?"
+        " ORDER BY ordinal",
+        [document],
+    )
+    return tuple(Placement(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
+
+
+def documents_after(
+    connection: Connection,
+    version: int,
+    after: tuple[str, str],
+    limit: int,
+    *,
+    source: str | None = None,
+    under: str | None = None,
+    hidden: Collection[str] = (),
+) -> list[DocumentEntry]:
+    """A page of the documents at a version, by source name and path, beginning after `after`.
+
+    `source` and the folder `under` narrow the list; documents of `hidden` sources are left out.
+    """
+    rows = connection.execute(
+        "SELECT s.name, d.path,"
+        " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
+        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        " FROM source AS s CROSS JOIN document AS d ON d.source = s.id"
+        " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
+        " AND s.name NOT IN (SELECT value FROM json_each(?4))"
+        " AND (?5 IS NULL OR s.name = ?5)"
+        " AND (?6 IS NULL OR d.path = ?6 OR substr(d.path, 1, length(?6) + 1) = ?6 || '/')"
+        " ORDER BY s.name, d.path LIMIT ?7",
+        [version, *after, names_json(hidden), source, under, limit],
+    ).fetchall()
+    return [
+        DocumentEntry(name, path, next(iter(json.loads(heading or "[]")), None), passages)
+        for name, path, passages, heading in rows
+    ]
+
+
+Contents = dict[tuple[str, str], bytes]
+"""Documents by source name and path, with their content hashes."""
+
+
+def documents_touched(
+    connection: Connection, number: int, hidden: Collection[str], limit: int
+) -> tuple[Contents, Contents] | None:
+    """The documents whose revisions a version ended, and those it began; None if there are more
+    than `limit` of both, or none is stored any longer."""
+    rows = connection.execute(
+        "SELECT s.name, d.path, d.content, d.born FROM document AS d"
+        " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
+        " AND s.name NOT IN (SELECT value FROM json_each(?2)) LIMIT ?3",
+        [number, names_json(hidden), limit + 1],
+    ).fetchall()
+    if not 0 < len(rows) <= limit:
+        return None
+    ended = {(name, path): content for name, path, content, born in rows if born != number}
+    begun = {(name, path): content for name, path, content, born in rows if born == number}
+    return ended, begun
+
+
+def document_at(
+    connection: Connection, version: int, source: str, path: str
+) -> tuple[str, tuple[Placement, ...]] | None:
+    """The media type and placements of a document at a version; None if it is not there."""
+    row = connection.execute(
+        "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
+        " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
+        [version, source, path],
+    ).fetchone()
+    return (row[1], _placements(connection, row[0])) if row else None
+
+
+def questions_at(
+    connection: Connection, version: int, passage: PassageId
+) -> list[tuple[Direction, str]]:
+    """The questions of a passage at a version: incoming ones first, in the order they were made."""
+    rows = connection.execute(
+        "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
+        " ON q.question_set = l.question_set"
+        " WHERE l.passage = ?2 AND l.born <= ?1 AND ?1 < l.died ORDER BY q.direction, q.ordinal",
+        [version, passage],
+    )
+    return [(Direction(row[0]), row[1]) for row in rows]
+
+
+# ?1 is the version, ?2 a JSON array with the names of the hidden sources.
+SEEN_DOCUMENTS = (
+    "document AS d JOIN source AS s ON s.id = d.source"
+    " WHERE s.name NOT IN (SELECT value FROM json_each(?2))"
+)
+VISIBLE_DOCUMENTS = f"{SEEN_DOCUMENTS} AND d.born <= ?1 AND ?1 < d.died"
+
+
+def placed_in(documents: str) -> str:
+    """A SELECT of the passages that these documents hold."""
+    return (
+        f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
+    )
+
+
+VISIBLE_LIVES = (
+    "SELECT id FROM life WHERE born <= ?1 AND ?1 < died"
+    f" AND passage IN ({placed_in(VISIBLE_DOCUMENTS)})"
+)
+
+
+def links_text(links: Sequence[Link]) -> str:
+    """Links as the column `placement.links` stores them."""
+    return json.dumps([(link.target, link.shown) for link in links], ensure_ascii=False)
+
+
+def read_links(column: str) -> tuple[Link, ...]:
+    """What the column `placement.links` holds."""
+    return tuple(Link(target, shown) for target, shown in json.loads(column))
+
+
+def properties_text(properties: Sequence[tuple[str, str]]) -> str:
+    """Properties as the column `document.properties` stores them."""
+    return json.dumps(properties, ensure_ascii=False)
+
+
+def read_properties(column: str) -> tuple[tuple[str, str], ...]:
+    """What the column `document.properties` holds."""
+    return tuple((name, value) for name, value in json.loads(column))
+
+
+def read_names(column: str) -> tuple[str, ...]:
+    """What the column `document.names` holds."""
+    return tuple(json.loads(column))

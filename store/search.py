@@ -1,0 +1,170 @@
+"""Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+
+from store.engines.sqlite.database import Connection, transaction, vector_functions
+from store.reads import VISIBLE_LIVES
+from store.records import PassageId, Vectors, Version
+from store.sources import names_json
+
+# Ties in distance are broken by id, so a few more passages are fetched than asked for.
+_SPARE = 16
+_DISTANCE = "SELECT vec_distance_cosine(?, ?)"
+_MAX_K = 4096  # sqlite-vec's own limit
+_CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
+
+
+def nearest(
+    connection: Connection, at: Version, query: Vectors, k: int, hidden: Collection[str] = ()
+) -> list[tuple[PassageId, float]]:
+    """The k passages in force with the largest cosine to the query, best first, ties by id.
+
+    Passages that only `hidden` sources (names) hold are skipped. A vector of zeros is near nothing:
+    it finds nothing and is never found.
+    """
+    if not query.any():
+        return []
+    seen = f" AND life IN ({VISIBLE_LIVES})" if hidden else ""
+    rows = connection.execute(
+        f"SELECT passage, distance FROM passage_vector_{at.recipe}"
+        f" WHERE embedding MATCH ?3 AND k = ?4 AND born <= ?1 AND died > ?1{seen}",
+        [at.id, names_json(hidden), query.astype("<f4").tobytes(), min(k + _SPARE, _MAX_K)],
+    ).fetchall()
+    scored = [(PassageId(row[0]), 1.0 - float(row[1])) for row in rows]
+    return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
+
+
+def nearest_of(
+    query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
+) -> list[tuple[PassageId, float]]:
+    """As `nearest`, to the bit, of these passages with their (n, d) vectors."""
+    if not query.any():
+        return []
+    wanted = query.astype(np.float32)
+    lengths = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
+    dots = np.concatenate(
+        [part.astype(np.float32) @ wanted for part in _blocks(vectors)], dtype=np.float64
+    )
+    cosines = np.divide(dots, lengths, out=np.full(len(dots), -np.inf), where=lengths > 0)
+    depth = min(k + _SPARE, _MAX_K, int(np.count_nonzero(lengths)))
+    close = np.argsort(-cosines, kind="stable")[:depth].tolist()
+    blob = _blob(query)
+    with closing(vector_functions()) as memory:
+        scored = [
+            (
+                PassageId(int(passages[at])),
+                1.0 - float(memory.execute(_DISTANCE, [_blob(vectors[at]), blob]).fetchone()[0]),
+            )
+            for at in close
+        ]
+    return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
+
+
+def _blocks(vectors: Vectors) -> Iterator[Vectors]:
+    for start in range(0, max(len(vectors), 1), _CHUNK_ROWS):
+        yield vectors[start : start + _CHUNK_ROWS]
+
+
+def _blob(vector: Vectors) -> bytes:
+    return vector.astype("<f4").tobytes()
+
+
+def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
+    """Create the table of a recipe's passage vectors; a server's record has none."""
+    if connection.server:
+        return
+    connection.execute(
+        f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
+        f" embedding float[{int(dimensions)}] distance_metric=cosine,"
+        " born INTEGER, died INTEGER, +passage INTEGER)"
+    )
+
+
+def is_searchable(connection: Connection, recipe: int) -> bool:
+    """Whether there is a table of the recipe's passage vectors: a server's record has none."""
+    table = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    return (
+        connection.server is None
+        and connection.execute(table, [f"passage_vector_{recipe}"]).fetchone() is not None
+    )
+
+
+def put_vectors(connection: Connection, lives: Sequence[int]) -> None:
+    """Insert the vectors of rows of `life`, taken from their question sets.
+
+    A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
+    """
+    if connection.server:
+        return
+    for start in range(0, len(lives), _CHUNK_ROWS):
+        rows: dict[int, list[tuple[object, ...]]] = {}
+        for recipe, vector, *columns in connection.execute(
+            "SELECT s.recipe, substr(s.vectors, 1, 2 * r.dimensions), l.id, l.born, l.died,"
+            " l.passage FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            " JOIN recipe AS r ON r.id = s.recipe"
+            " WHERE l.id IN (SELECT value FROM json_each(?)) ORDER BY l.id",
+            [json.dumps(lives[start : start + _CHUNK_ROWS])],
+        ):
+            if any(vector):
+                whole = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
+                rows.setdefault(recipe, []).append((whole, *columns))
+        for recipe, some in rows.items():
+            connection.executemany(
+                f"INSERT INTO passage_vector_{recipe} (embedding, life, born, died, passage)"
+                " VALUES (?, ?, ?, ?, ?)",
+                some,
+            )
+
+
+def recipes(connection: Connection) -> list[int]:
+    """The row ids of all recipes, each of which has a table of vectors."""
+    return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
+
+
+def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
+    """The lives whose vectors should move, by chunk: of each chunk that is less than full, but the
+    last, where more than a quarter is free.
+
+    sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
+    """
+    table = f"passage_vector_{recipe}"
+    sparse = connection.execute(
+        f"SELECT chunk_id FROM {table}_rowids GROUP BY chunk_id HAVING count(*) < ?"
+        f" AND chunk_id < (SELECT max(chunk_id) FROM {table}_chunks)",
+        [_CHUNK_ROWS * 3 // 4],
+    ).fetchall()
+    lives = f"SELECT rowid FROM {table}_rowids WHERE chunk_id = ?"
+    return [[row[0] for row in connection.execute(lives, chunk)] for chunk in sparse]
+
+
+def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
+    """Write the vectors of these lives again, behind all others, in one transaction."""
+    with transaction(connection):
+        connection.executemany(
+            f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [(life,) for life in lives]
+        )
+        put_vectors(connection, lives)
+
+
+def renew_vectors(connection: Connection, recipe: int) -> None:
+    """Rewrite the table in one transaction, so that nothing of a deleted row is left in it.
+
+    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
+    with.
+    """
+    with transaction(connection):
+        dimensions = connection.execute(
+            "SELECT dimensions FROM recipe WHERE id = ?", [recipe]
+        ).fetchone()[0]
+        connection.execute(f"DROP TABLE passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+        lives = connection.execute(
+            "SELECT l.id FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            " WHERE s.recipe = ? ORDER BY l.id",
+            [recipe],
+        ).fetchall()
+        put_vectors(connection, [life for (life,) in lives])

@@ -1,0 +1,377 @@
+"""Sources and what their last scans saw. None of it is versioned."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from store.engines.sqlite.database import Connection, transaction
+from store.records import ALIVE, Seen
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source with its state; `scanned_ms` is Unix time, None before the first complete scan.
+
+    `problem` and `hint` are None while the source is healthy. `left_out` counts the files whose
+    type no pattern includes, by suffix, as JSON.
+    """
+
+    id: int
+    name: str
+    kind: str
+    location: str
+    scanned_ms: int | None
+    problem: str | None
+    hint: str | None
+    documents: int
+    problems: int
+    pinned: int
+    left_out: str = "{}"
+
+
+AccessRule = tuple[tuple[str, ...], ...]
+"""Who may see a source: whoever matches an entry of each clause. Without clauses: all members."""
+
+OPEN: AccessRule = ()
+"""The rule of a source that all members may see."""
+
+NOBODY: AccessRule = ((),)
+"""The rule of a source that only admins may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListingState:
+    """Where the next listing of a source begins.
+
+    `cursor` is opaque to all but the connector; `listed_ms` (Unix time) is when everything was last
+    listed, None before that.
+    """
+
+    cursor: str | None
+    listed_ms: int | None
+
+
+def register_source(
+    connection: Connection, name: str, kind: str, location: str, settings: str = ""
+) -> int:
+    """The id of the source of that name; creates the source, or updates its location.
+
+    At a new location everything is read again, as revisions are comparable only within one. If
+    `settings` (any text that stands for them) have changed, the next listing begins afresh.
+    """
+    with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source IN"
+            " (SELECT id FROM source WHERE name = ? AND (kind, location) <> (?, ?))",
+            [name, kind, location],
+        )
+        connection.execute(
+            "INSERT INTO source (name, kind, location) VALUES (?, ?, ?) ON CONFLICT (name)"
+            " DO UPDATE SET kind = excluded.kind, location = excluded.location",
+            [name, kind, location],
+        )
+        row = connection.execute("SELECT id FROM source WHERE name = ?", [name]).fetchone()
+        connection.execute(
+            "INSERT INTO source_state (source) VALUES (?) ON CONFLICT DO NOTHING", [row[0]]
+        )
+        connection.execute(
+            "UPDATE source_state SET cursor = NULL, listed_ms = NULL, settings = ?2"
+            " WHERE source = ?1 AND settings <> ?2",
+            [row[0], settings],
+        )
+    return int(row[0])
+
+
+def listing_state(connection: Connection, source: int) -> ListingState:
+    row = connection.execute(
+        "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
+    ).fetchone()
+    return ListingState(*row) if row else ListingState(None, None)
+
+
+def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
+    """Record a listing, once everything it named is indexed."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
+            [state.cursor, state.listed_ms, source],
+        )
+
+
+def forget_cursor(connection: Connection, source: int) -> None:
+    """Make the next listing name everything. Called inside a transaction."""
+    connection.execute(
+        "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
+    )
+
+
+def is_read_by(connection: Connection, source: int, rules: str) -> bool:
+    """Whether these rules read all documents of the source; true if it has none."""
+    row = connection.execute(
+        "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
+        f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
+        [source, rules],
+    ).fetchone()
+    return row is None
+
+
+def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
+    """Note the rules by which sources get their first documents.
+
+    Called before the documents are inserted, inside that transaction.
+    """
+    connection.executemany(
+        "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
+        f" (SELECT 1 FROM document WHERE source = ?1 AND died = {ALIVE})",
+        [(source, rules) for source in sources],
+    )
+
+
+def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
+    """Record that these rules read all documents of the source except the `unread`.
+
+    The unread ones are fetched as soon as the source has them again.
+    """
+    with transaction(connection):
+        connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
+        connection.executemany(
+            "UPDATE seen SET revision = '' WHERE source = ? AND path = ?",
+            [(source, path) for path in unread],
+        )
+        if unread:
+            forget_cursor(connection, source)
+
+
+def forget_source(connection: Connection, source: int) -> None:
+    """Treat the source as never scanned; its documents stay."""
+    with transaction(connection):
+        for table in ("seen", "pin"):
+            connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = NULL, problem = NULL, hint = NULL,"
+            " cursor = NULL, listed_ms = NULL, settings = '', held_ms = NULL WHERE source = ?",
+            [source],
+        )
+
+
+def put_source_state(
+    connection: Connection,
+    source: int,
+    scanned_ms: int | None,
+    problem: str | None,
+    hint: str | None,
+) -> None:
+    """Record how a scan ended; with `scanned_ms` None, the time of the last complete one stays."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
+            " WHERE source = ?",
+            [scanned_ms, problem, hint, source],
+        )
+
+
+def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
+    """Pause the source on a user's behalf since `held_ms`; None resumes it."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
+        )
+
+
+def is_held(connection: Connection, source: int) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
+    ).fetchone()
+    return row is not None
+
+
+def source_names(connection: Connection) -> dict[int, str]:
+    """The name of every source ever configured, by id."""
+    return dict(connection.execute("SELECT id, name FROM source"))
+
+
+def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
+    """The recorded access rule of every source, by name; None where no rule is known."""
+    rows = connection.execute(
+        "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
+    )
+    return {name: None if rule is None else _access_rule(rule) for name, rule in rows}
+
+
+def _access_rule(text: str) -> AccessRule:
+    """The rule in a recorded text. A text that is not a rule closes the source."""
+    try:
+        clauses = json.loads(text)
+    except (ValueError, RecursionError):
+        return NOBODY
+    valid = isinstance(clauses, list) and all(
+        isinstance(clause, list) and all(isinstance(entry, str) for entry in clause)
+        for clause in clauses
+    )
+    return tuple(tuple(clause) for clause in clauses) if valid else NOBODY
+
+
+def narrowed(rule: AccessRule, further: AccessRule) -> AccessRule:
+    """The rule of those who match both."""
+    return tuple(dict.fromkeys([*rule, *further]))
+
+
+def left_rule(known: AccessRule | None) -> AccessRule:
+    """The rule of a source that leaves the configuration: closed to all, unless it is open."""
+    if known is None:
+        return NOBODY
+    return OPEN if known == OPEN else narrowed(known, NOBODY)
+
+
+def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) -> None:
+    """Record the access rules of these sources, all or none of them."""
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE source_state SET access = ? WHERE source ="
+            " (SELECT id FROM source WHERE name = ?)",
+            [(json.dumps(rule), name) for name, rule in rules.items()],
+        )
+
+
+def all_sources(connection: Connection) -> list[SourceRow]:
+    """Every source ever configured, with counts of its documents and of items with problems."""
+    rows = connection.execute(
+        "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
+        f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
+        " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL),"
+        " (SELECT count(*) FROM pin WHERE source = s.id), coalesce(t.left_out, '{}')"
+        " FROM source AS s JOIN source_state AS t ON t.source = s.id ORDER BY s.name"
+    )
+    return [SourceRow(*row) for row in rows]
+
+
+def rows_under(
+    connection: Connection,
+    select: str,
+    source: int,
+    under: Collection[str] | None,
+    where: str = "",
+) -> Iterator[Any]:
+    """The rows of a source that have a `path`: all of them, or those at or below the paths `under`.
+
+    `select` begins the statement, up to its FROM and one table. It costs what it finds.
+    """
+    if under is None or "" in under:
+        yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
+        return
+    begin, _, table = select.rpartition(" FROM ")
+    joined = f"{begin} FROM json_each(?2) AS part CROSS JOIN {table} AS t ON t.source = ?1{where}"
+    parts = [source, json.dumps(sorted(under))]
+    yield from connection.execute(f"{joined} WHERE t.path = part.value", parts)
+    below = "t.path > part.value || '/' AND t.path < part.value || '0'"  # 0 comes after /
+    yield from connection.execute(f"{joined} WHERE {below}", parts)
+
+
+def seen_items(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, Seen]:
+    """What the last scan saw of each item of the source, or of those `under`, by path."""
+    select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
+    return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
+
+
+def knows_item(connection: Connection, source: int, path: str) -> bool:
+    """Whether the source has or had an item of that path."""
+    return any(
+        connection.execute(
+            f"SELECT 1 FROM {table} WHERE source = ? AND path = ? LIMIT 1", [source, path]
+        ).fetchone()
+        for table in ("document", "seen", "excluded")
+    )
+
+
+def pins_of(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, bytes | None]:
+    """The documents that are held at a restored state, by path, with what their files hold."""
+    return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
+
+
+def release_pins(connection: Connection, source: int) -> int:
+    """Unpin all documents of the source; the next scan reads their files. Returns how many."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
+            " (SELECT path FROM pin WHERE source = ?1)",
+            [source],
+        )
+        forget_cursor(connection, source)
+        return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
+
+
+def item_problems(
+    connection: Connection, limit: int, hidden: Collection[str] = ()
+) -> list[tuple[str, str, str, str]]:
+    """At most `limit` items that cannot be used now, as (source name, path, why, hint).
+
+    Items of `hidden` sources (names) are left out.
+    """
+    rows = connection.execute(
+        "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
+        " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
+        " AND s.name NOT IN (SELECT value FROM json_each(?2)) ORDER BY s.name, i.path LIMIT ?1",
+        [limit, names_json(hidden)],
+    )
+    return [tuple(row) for row in rows]
+
+
+def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
+    """What the reader of an item left out on purpose, by kind."""
+    row = connection.execute(
+        "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
+        " WHERE s.name = ? AND i.path = ?",
+        [source, path],
+    ).fetchone()
+    return {str(kind): int(count) for kind, count in json.loads((row and row[0]) or "{}").items()}
+
+
+def skipped_by_kind(
+    connection: Connection, hidden: Collection[str] = ()
+) -> list[tuple[str, int, int]]:
+    """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
+    rows = connection.execute(
+        "SELECT j.key, sum(CAST(j.value AS BIGINT)), count(*) FROM seen AS i"
+        " JOIN source AS s ON s.id = i.source, json_each(i.skipped) AS j"
+        " WHERE i.skipped IS NOT NULL"
+        " AND s.name NOT IN (SELECT value FROM json_each(?)) GROUP BY j.key ORDER BY j.key",
+        [names_json(hidden)],
+    )
+    return [(str(kind), int(parts), int(documents)) for kind, parts, documents in rows]
+
+
+def put_left_out(connection: Connection, source: int, counts: Mapping[str, int]) -> None:
+    """Record how many files a complete listing passed over, by suffix."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET left_out = ? WHERE source = ?",
+            [json.dumps(dict(counts), sort_keys=True), source],
+        )
+
+
+def excluded_paths(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> set[str]:
+    """The items that scans pass over because they were purged."""
+    select = "SELECT t.path FROM excluded"
+    return {row[0] for row in rows_under(connection, select, source, under)}
+
+
+def include_again(connection: Connection, source: int, path: str) -> bool:
+    """Let the next scan index a purged item like any other; False if it was not excluded."""
+    with transaction(connection):
+        gone = connection.execute(
+            "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
+        )
+        forget_cursor(connection, source)
+    return bool(gone.rowcount)
+
+
+def names_json(hidden: Collection[str]) -> str:
+    """The hidden names as one SQL argument."""
+    return json.dumps(sorted(hidden))

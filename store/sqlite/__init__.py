@@ -1,1 +1,0 @@
-"""The embedded engine: schema, commits, as-of reads, collection, checks."""

@@ -1,0 +1,332 @@
+"""Versions: reading one, and committing the next.
+
+write_version() is the commit point: nothing else creates a version. It runs inside one transaction,
+so a version exists whole or not at all.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from store.content import full_text
+from store.digests import PLACE_COLUMNS, document_digest
+from store.engines.sqlite.acknowledged import count_rewrite, lost_version
+from store.engines.sqlite.database import Connection, transaction
+from store.exceptions import NoSuchVersion
+from store.reads import links_text, properties_text
+from store.records import (
+    ALIVE,
+    Change,
+    Cut,
+    Document,
+    Match,
+    Passage,
+    PassageId,
+    QuestionId,
+    Seen,
+    Version,
+)
+from store.search import create_vectors, put_vectors
+from store.sources import begin_rules
+from store.word_count import count_words
+
+_COLUMNS = (
+    "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
+    "cut_similarity, cut_question, counters"
+)
+CHANGES = "documents_added, documents_changed, documents_removed, passages_added, passages_removed"
+
+
+def head(connection: Connection) -> Version | None:
+    """The newest version; None in a store that has none yet."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM version ORDER BY id DESC LIMIT 1").fetchone()
+    return _version(row) if row else None
+
+
+def version(connection: Connection, number: int) -> Version:
+    """The version of that number. Raises NoSuchVersion, also if it has expired."""
+    row = connection.execute(
+        f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?",
+        [min(number, ALIVE)],  # SQLite refuses larger integers
+    ).fetchone()
+    if row and row[0] is None:
+        return _version(row[1:])
+    if row:
+        raise _expired(connection, number, row[0])
+    newest = head(connection)
+    if newest and 0 < number < newest.id:
+        why = "it was lost, as `hopsyncd recover` reported"
+    else:
+        why = f"the newest is {newest.id}" if newest else "nothing has been indexed yet"
+    raise NoSuchVersion(
+        f"Cannot read version {number}",
+        why,
+        "`hopsyncd status` names the newest version",
+    )
+
+
+def recorded(connection: Connection, number: int) -> Version:
+    """A version from the log, kept or collected."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
+    return _version(row)
+
+
+def kept_versions(connection: Connection) -> list[int]:
+    """The numbers of the versions that can be read, in rising order."""
+    rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
+    return [row[0] for row in rows]
+
+
+def _expired(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
+    day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
+    return NoSuchVersion(
+        f"Cannot read version {number}",
+        f"it expired and was collected on {day}; kept are {ranges(kept_versions(connection))}",
+        "[retention] in the configuration sets what is kept; a tag keeps its version",
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Rising numbers, in words.
+
+    >>> ranges([1, 3, 4, 5, 9])
+    '1, 3 to 5 and 9'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = [" to ".join(map(str, run)) for run in runs]
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def _version(row: Sequence[Any]) -> Version:
+    *plain, cut_similarity, cut_question, counters = row
+    cut = None if cut_question is None else Cut(cut_similarity, QuestionId(cut_question))
+    fields = dict(zip(_COLUMNS.split(", "), plain, strict=False))
+    return Version(**fields, cut=cut, counters=json.loads(counters))
+
+
+def commit(connection: Connection, change: Change, created_ms: int) -> Version:
+    """Write the next version: every interval the change opens or closes, and the version row."""
+    with transaction(connection):
+        return write_version(connection, change, created_ms)
+
+
+def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
+    """Commit the change as the next version, and derive again all that is derived from content.
+
+    Word counts and passage vectors are rebuilt in the same transaction, so readers see all of the
+    old or all of the new. The new version's counts are counted, not carried over.
+    """
+    with transaction(connection):
+        count_rewrite(connection)
+        _recount_words(connection)
+        _rebuild_vectors(connection)
+        number = write_version(connection, change, created_ms).id
+        connection.execute(
+            "UPDATE version SET"
+            f" documents = (SELECT count(*) FROM document WHERE died = {ALIVE}),"
+            f" passages = (SELECT count(*) FROM life WHERE died = {ALIVE}),"
+            " words = (SELECT coalesce(sum(p.words), 0) FROM life AS l"
+            f"   JOIN passage AS p ON p.id = l.passage WHERE l.died = {ALIVE})"
+            " WHERE id = ?",
+            [number],
+        )
+        return version(connection, number)
+
+
+def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
+    """As commit(), inside the caller's transaction."""
+    before = head(connection)
+    number = max(before.id if before else 0, lost_version(connection)) + 1
+    _put_seen(connection, change.seen, change.unseen)
+    new_keys = [(new.source, new.path) for new in change.documents_new]
+    gone = sorted(set(change.documents_gone) - set(new_keys))
+    begin_rules(connection, {new.source for new in change.documents_new}, change.rules)
+    removed = _close_documents(connection, number, gone)
+    changed = _close_documents(connection, number, new_keys)
+    connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])
+    connection.executemany(
+        "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
+    )
+    for document in change.documents_new:
+        _insert_document(connection, number, document)
+    words = _words_of(connection, (passage for passage, _ in change.passages_begun))
+    words -= _words_of(connection, change.passages_ended)
+    _change_lives(connection, number, change)
+    _change_matches(connection, number, change.matches_ended, change.matches_begun)
+    after = Version(
+        id=number,
+        created_ms=created_ms,
+        reason=change.reason,
+        recipe=change.recipe,
+        rules=change.rules,
+        documents=(before.documents if before else 0) + len(new_keys) - changed - removed,
+        passages=(before.passages if before else 0)
+        + len(change.passages_begun)
+        - len(change.passages_ended),
+        words=(before.words if before else 0) + words,
+        matches=change.matches,
+        edge_budget=change.edge_budget,
+        cut=change.cut,
+        counters=change.counters,
+    )
+    begun, ended = {passage for passage, _ in change.passages_begun}, set(change.passages_ended)
+    passages = len(begun - ended), len(ended - begun)
+    _insert_version(connection, after, (len(new_keys) - changed, changed, removed, *passages))
+    return after
+
+
+def _insert_version(connection: Connection, new: Version, changes: Sequence[int]) -> None:
+    """`changes` are the columns of CHANGES."""
+    connection.execute(
+        f"INSERT INTO version ({_COLUMNS}, {CHANGES}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        [
+            new.id,
+            new.created_ms,
+            new.reason,
+            new.recipe,
+            new.rules,
+            new.documents,
+            new.passages,
+            new.words,
+            new.matches,
+            new.edge_budget,
+            new.cut.similarity if new.cut else None,
+            new.cut.question if new.cut else None,
+            json.dumps(new.counters, sort_keys=True),
+            *changes,
+        ],
+    )
+
+
+def put_seen(
+    connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
+) -> None:
+    """Record what a scan saw when it makes no version: touched files and problems."""
+    with transaction(connection):
+        _put_seen(connection, seen, unseen)
+
+
+def _put_seen(
+    connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
+) -> None:
+    """Also ends the pins of files that have changed since the restore, or are gone."""
+    connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
+    connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
+    connection.executemany(
+        "DELETE FROM pin WHERE source = ? AND path = ? AND disk IS DISTINCT FROM ?",
+        [(s.source, s.path, s.content) for s in seen if s.content is not None],
+    )
+    connection.executemany(
+        "INSERT INTO seen (source, path, revision, content, why, hint, skipped)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (source, path) DO UPDATE SET revision = excluded.revision,"
+        " content = excluded.content, why = excluded.why, hint = excluded.hint,"
+        " skipped = coalesce(excluded.skipped, seen.skipped)",
+        [(s.source, s.path, s.revision, s.content, s.why, s.hint, s.skipped) for s in seen],
+    )
+
+
+def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[int, str]]) -> int:
+    cursor = connection.executemany(
+        f"UPDATE document SET died = {number} WHERE source = ? AND path = ? AND died = {ALIVE}",
+        keys,
+    )
+    return max(cursor.rowcount, 0)
+
+
+def _insert_document(connection: Connection, number: int, document: Document) -> None:
+    names = json.dumps(document.names, ensure_ascii=False)
+    own = (
+        document.source,
+        document.path,
+        document.content,
+        document.media_type,
+        names,
+        document.origin,
+        properties_text(document.properties),
+    )
+    places = [
+        (place.passage, place.first_line, place.last_line, links_text(place.links))
+        for place in document.placements
+    ]
+    (row_id,) = connection.execute(
+        "INSERT INTO document"
+        " (source, path, content, media_type, names, origin, properties, born, died, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        [*own, number, ALIVE, document_digest(*own, places)],
+    ).fetchone()
+    connection.executemany(
+        f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        [(row_id, ordinal, *place) for ordinal, place in enumerate(places)],
+    )
+
+
+def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
+    row = connection.execute(
+        "SELECT coalesce(sum(words), 0) FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    ).fetchone()
+    return int(row[0])
+
+
+def _change_lives(connection: Connection, number: int, change: Change) -> None:
+    # In the order of their rows: vectors that are beside each other are written together.
+    ended = connection.execute(
+        "SELECT l.id, s.recipe FROM life AS l INDEXED BY life_alive"
+        " JOIN question_set AS s ON s.id = l.question_set"
+        f" WHERE l.died = {ALIVE} AND l.passage IN (SELECT value FROM json_each(?)) ORDER BY l.id",
+        [json.dumps(change.passages_ended)],
+    ).fetchall()
+    assert len(ended) == len(change.passages_ended), "each is in force"
+    connection.executemany(
+        f"UPDATE life SET died = {number} WHERE id = ?", [(life,) for life, _ in ended]
+    )
+    for recipe in {recipe for _, recipe in ended}:
+        connection.executemany(
+            f"UPDATE passage_vector_{recipe} SET died = {number} WHERE life = ?",
+            [(life,) for life, of in ended if of == recipe],
+        )
+    connection.executemany(
+        f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
+        change.passages_begun,
+    )
+    begun = connection.execute("SELECT id FROM life WHERE born = ?", [number]).fetchall()
+    put_vectors(connection, [life for (life,) in begun])
+
+
+def _change_matches(
+    connection: Connection, number: int, ended: Iterable[QuestionId], begun: Iterable[Match]
+) -> None:
+    connection.executemany(
+        f"UPDATE match SET died = {number} WHERE question = ? AND died = {ALIVE}",
+        [(question,) for question in sorted(ended)],
+    )
+    connection.executemany(
+        "INSERT INTO match (question, born, died, target, similarity)"
+        f" VALUES (?, {number}, {ALIVE}, ?, ?)",
+        sorted((match.question, match.target, match.similarity) for match in begun),
+    )
+
+
+def _recount_words(connection: Connection) -> None:
+    rows = connection.execute("SELECT id, heading, text, words FROM passage ORDER BY id")
+    for row_id, heading, text, words in rows.fetchall():
+        counted = count_words(full_text(Passage(tuple(json.loads(heading)), text)))
+        if counted != words:
+            connection.execute("UPDATE passage SET words = ? WHERE id = ?", [counted, row_id])
+
+
+def _rebuild_vectors(connection: Connection) -> None:
+    if connection.server:
+        return
+    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
+    put_vectors(connection, [life for (life,) in lives])
