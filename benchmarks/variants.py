@@ -35,7 +35,7 @@ from hopsyncd.retrieve.ranking import (
     reached,
     with_plain,
 )
-from hopsyncd.retrieve.transitions import pull_of
+from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.text.words import index_terms
@@ -110,7 +110,7 @@ class Step:
 
         def worth(out: Integers, into: Integers, similarity: Floats) -> Floats:
             if self.pull:
-                return pull_of(inquiry, out, similarity, DEFAULT.sharpness)
+                return compute_pull(inquiry, out, similarity, DEFAULT.sharpness)
             return inquiry.of_edges(out, into)
 
         offers = Offers(graph, worth, self.both_ways)
@@ -147,7 +147,7 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     joins = (counts.mention_counts > 1) & (counts.in_questions > 0)
     apart = Apart(graph.index, graph.version, replace(counts, joins_documents=joins))
     walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.document_of_row)
+    return by_ours(inquiry, walked.scores, k, graph.statistics.visible.document_of_row)
 
 
 Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
@@ -163,7 +163,7 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
         each = np.bincount(start, minlength=len(mass))
         more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
         walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
-        return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.document_of_row)
+        return by_ours(inquiry, walked.scores, k, graph.statistics.visible.document_of_row)
 
     return rank
 
@@ -234,14 +234,14 @@ def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.passage_ids)
+    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.passage_ids)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what stands together in one sentence."""
     graph = inquiry.snapshot
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    importance = reached(inquiry, walked.arrived)
+    importance = reached(inquiry, walked.scores)
     found = most_helpful(
         importance,
         graph.passage_ids,
@@ -258,7 +258,7 @@ def helpfulness_alone(inquiry: QueryContext, k: int) -> list[Ranked]:
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     return by_ours(
         inquiry,
-        walked.arrived,
+        walked.scores,
         k,
         inquiry.snapshot.statistics.visible.document_of_row,
         is_fused=False,
@@ -277,12 +277,12 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     whole = np.repeat(inquiry.likeness.every[columns.vector_start], lengths)
     alike = GivenLikeness(inquiry.snapshot, whole)
     walked = walk(inquiry, seeds(replace(inquiry, likeness=alike)), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.document_of_row)
+    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Our walk, and the paper's helpfulness."""
-    return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).arrived, k)
+    return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).scores, k)
 
 
 def by_ours(

@@ -91,10 +91,10 @@ class Footprint:
     ) -> Self:
         """What the walk went through, and what came close to it."""
         snapshot = context.snapshot
-        first = largest(walked.arrived, snapshot.passage_ids, _DEPTH)
-        arrived = walked.arrived
-        names, at = np.unique(walked.leaving.name, return_inverse=True)
-        flow = np.bincount(at, walked.left, minlength=len(names))
+        first = largest(walked.scores, snapshot.passage_ids, _DEPTH)
+        arrived = walked.scores
+        names, at = np.unique(walked.outgoing_names.name, return_inverse=True)
+        flow = np.bincount(at, walked.outgoing_flow, minlength=len(names))
         like = context.near.like
         best = float(like.max())
         whole = float(np.exp(like - best).sum())
@@ -157,7 +157,7 @@ class _Order:
         self.snapshot = context.snapshot
         self._context = context
         self._plain = plain_order(context)
-        self.worth = importance_of(context, reached(context, walked.arrived))
+        self.worth = importance_of(context, reached(context, walked.scores))
 
     def helpful(self, worth: Floats) -> list[Helpful]:
         ids, home = self.snapshot.passage_ids, self.snapshot.statistics.visible.document_of_row

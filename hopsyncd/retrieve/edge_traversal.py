@@ -19,7 +19,7 @@ from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
-from hopsyncd.retrieve.transitions import pull_of
+from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
@@ -212,7 +212,7 @@ def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
     return Offers(
         context.snapshot,
-        lambda out, _, similarity: pull_of(context, out, similarity, settings.sharpness),
+        lambda out, _, similarity: compute_pull(context, out, similarity, settings.sharpness),
         True,
     )
 

@@ -8,7 +8,7 @@ from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
-from hopsyncd.retrieve.transitions import MASS
+from hopsyncd.retrieve.transitions import SCORE_UNIT
 from hopsyncd.retrieve.walk import Walked, seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
@@ -48,47 +48,55 @@ class PathExplainer:
 
     def _edge_into(self, entry: int) -> Step:
         edges = self._walked.edges
-        best = _most(edges.end == entry, self._walked.flow, edges.number, self._asked)
+        best = _most(edges.end == entry, self._walked.edge_flow, edges.number, self._asked)
         if best is None:
             return _NONE
-        return float(self._walked.flow[best]), int(edges.start[best]), ("edge", best)
+        return float(self._walked.edge_flow[best]), int(edges.start[best]), ("edge", best)
 
     def _name_into(self, entry: int) -> Step:
-        arriving, leaving = self._walked.arriving, self._walked.leaving
-        best = _most(arriving.entry == entry, self._walked.reached, arriving.name, self._keys)
+        arriving, leaving = self._walked.incoming_mentions, self._walked.outgoing_names
+        best = _most(
+            arriving.passage_row == entry, self._walked.incoming_flow, arriving.name, self._keys
+        )
         if best is None:
             return _NONE
-        others = (leaving.name == arriving.name[best]) & (leaving.home != arriving.home[best])
-        sender = _most(others, self._walked.left, leaving.entry, self._ids)
+        others = (leaving.name == arriving.name[best]) & (
+            leaving.document_key != arriving.document_key[best]
+        )
+        sender = _most(others, self._walked.outgoing_flow, leaving.passage_row, self._ids)
         if sender is None:
             return _NONE
-        left = self._walked.left[others]
-        sent = sum_exactly(left, np.zeros(len(left), dtype=np.int64), 1, MASS)[0]
-        mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, MASS)
-        return float(mass), int(leaving.entry[sender]), ("name", best)
+        left = self._walked.outgoing_flow[others]
+        sent = sum_exactly(left, np.zeros(len(left), dtype=np.int64), 1, SCORE_UNIT)[0]
+        mass = (
+            self._walked.incoming_flow[best]
+            * self._walked.outgoing_flow[sender]
+            / max(sent, SCORE_UNIT)
+        )
+        return float(mass), int(leaving.passage_row[sender]), ("name", best)
 
     def _link_into(self, entry: int) -> Step:
         links = self._walked.links
-        best = _most(links.end == entry, self._walked.by_link, links.start, self._ids)
+        best = _most(links.end == entry, self._walked.link_flow, links.start, self._ids)
         if best is None:
             return _NONE
-        return float(self._walked.by_link[best]), int(links.start[best]), ("link", best)
+        return float(self._walked.link_flow[best]), int(links.start[best]), ("link", best)
 
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
-        share = mass / float(self._walked.arrived[after])
+        share = mass / float(self._walked.scores[after])
         kind, number = way
         if kind == "edge":
             edges = self._walked.edges
-            asked: Literal["from", "to"] = "to" if edges.back[number] else "from"
+            asked: Literal["from", "to"] = "to" if edges.is_backward[number] else "from"
             question = int(index.outgoing.id[edges.number[number]])
             return Hop(*ends, asked, QuestionId(question), None, share)
         if kind == "link":
             links = self._walked.links
-            along: Literal["link", "backlink"] = "backlink" if links.back[number] else "link"
+            along: Literal["link", "backlink"] = "backlink" if links.is_backward[number] else "link"
             return Hop(*ends, along, None, index.link_texts[int(links.number[number])], share)
-        name = index.name_texts[int(self._walked.arriving.name[number])]
+        name = index.name_texts[int(self._walked.incoming_mentions.name[number])]
         return Hop(*ends, "both", None, name, share)
 
 
@@ -125,7 +133,7 @@ def walked_hop(
     start = seeds(context)
     walked = walk(context, start, settings)
     trail = PathExplainer(snapshot, walked, start)
-    chosen = helpful(context, reached(context, walked.arrived), k)
+    chosen = helpful(context, reached(context, walked.scores), k)
     ids = snapshot.passage_ids
     ranked = [
         Ranked(PassageId(int(ids[entry])), score, trail.to(entry, settings.hops))

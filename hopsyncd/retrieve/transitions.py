@@ -1,6 +1,7 @@
-"""The ways out of passages that one query could take, each with its part of what leaves there.
+"""The transitions of the walk: where the score of a passage goes, and which share of it.
 
-Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is worth.
+There are three kinds: along edges, through names and along links. `hopsyncd.retrieve.walk` says
+what each is worth.
 """
 
 from dataclasses import dataclass, fields
@@ -28,46 +29,48 @@ from hopsyncd.retrieve.query_context import QueryContext, weighed
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
-MASS = 2.0**-46  # and sums of mass in these
+SCORE_UNIT = 2.0**-46  # and sums of scores in these
 _COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ways:
-    """w ways between entries, with the share of what leaves the start that each takes.
+class Transitions:
+    """w transitions between passages, each with its share of the score that leaves its start.
 
-    number: the outgoing question of an edge, or the row of a link. back: whether it leads back.
+    number: the outgoing question of an edge, or the row of a link. is_backward: whether it is
+    walked against its direction.
     """
 
     start: Integers
     end: Integers
     share: Floats
     number: Integers
-    back: NDArray[np.bool_]
+    is_backward: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NameShares:
-    """Entries with names: the share of each in what leaves the entry, or in what the name has.
+class NameTransitions:
+    """Passages with names: the share of each in the score that leaves the passage, or in the score
+    that the name has.
 
-    home: the document of each entry.
+    document_key: the document of each passage.
     """
 
-    entry: Integers
+    passage_row: Integers
     name: Integers
     share: Floats
-    home: Integers
+    document_key: Integers
 
 
 _NONE = np.empty(0, dtype=np.int64)
-NO_WAYS = Ways(_NONE, _NONE, np.empty(0), _NONE, np.empty(0, dtype=np.bool_))
-NO_NAMES = NameShares(_NONE, _NONE, np.empty(0), _NONE)
+NO_TRANSITIONS = Transitions(_NONE, _NONE, np.empty(0), _NONE, np.empty(0, dtype=np.bool_))
+NO_NAMES = NameTransitions(_NONE, _NONE, np.empty(0), _NONE)
 
-Shared = TypeVar("Shared", Ways, NameShares)
+Shared = TypeVar("Shared", Transitions, NameTransitions)
 
 
-def joined(first: Shared, second: Shared, part: Floats | float) -> Shared:
+def concatenate_transitions(first: Shared, second: Shared, part: Floats | float) -> Shared:
     """All of the first, then all of the second with shares of that part."""
     both = [
         np.concatenate([getattr(one, field.name) for one in (first, second)])
@@ -78,7 +81,9 @@ def joined(first: Shared, second: Shared, part: Floats | float) -> Shared:
     return whole
 
 
-def pull_of(context: QueryContext, out: Integers, similarity: Floats, sharpness: float) -> Floats:
+def compute_pull(
+    context: QueryContext, out: Integers, similarity: Floats, sharpness: float
+) -> Floats:
     """(e,) how strongly each edge draws, whichever way it is walked, before what is new.
 
     Never negative: where the budget admits every match, some have a similarity below 0.
@@ -107,7 +112,9 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     return rarity
 
 
-def edge_ways(context: QueryContext, entries: Integers, place: Integers, by: WalkSettings) -> Ways:
+def find_edge_transitions(
+    context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
+) -> Transitions:
     """All edges out of the entries, both ways, to other documents; shares sum to 1 by start.
 
     `place` says where each entry stands among them.
@@ -117,21 +124,23 @@ def edge_ways(context: QueryContext, entries: Integers, place: Integers, by: Wal
     apart = np.flatnonzero(snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end))
     start, end, out = edges.start[apart], edges.end[apart], edges.source_question[apart]
     back = edges.is_backward[apart]
-    weight = pull_of(context, out, edges.similarity[apart], by.sharpness)
+    weight = compute_pull(context, out, edges.similarity[apart], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
     weight *= np.exp(by.gain * context.coverage.added(start, end))
-    return Ways(start, end, _shares(weight, place[start]), out, back)
+    return Transitions(start, end, _shares(weight, place[start]), out, back)
 
 
-def link_ways(context: QueryContext, entries: Integers, place: Integers, by: WalkSettings) -> Ways:
-    """The ways by links out of the entries, as of `edge_ways`.
+def find_link_transitions(
+    context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
+) -> Transitions:
+    """The ways by links out of the entries, as `find_edge_transitions` gives them.
 
     From each entry to the best passages of every document that it links to; and from each that is
     one of the best of its own document to all that link to that.
     """
     snapshot = context.snapshot
     if not snapshot.has_links:
-        return NO_WAYS
+        return NO_TRANSITIONS
     visible = snapshot.statistics.visible
     homes, own = visible.document_count, visible.document_numbers[entries]
     inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(homes, own)))
@@ -139,7 +148,7 @@ def link_ways(context: QueryContext, entries: Integers, place: Integers, by: Wal
     onwards = _once(snapshot, leaving.start, leaving.end, leaving.link_row)
     back = _once(snapshot, arriving_links.end, arriving_links.start, arriving_links.link_row)
     if not len(onwards.link) and not len(back.link):
-        return NO_WAYS
+        return NO_TRANSITIONS
     linked = np.flatnonzero(mark_rows(homes, onwards.home, back.home))
     best, of = _best_of(context, linked, by.linked)
     count = np.bincount(of, minlength=len(linked))
@@ -155,7 +164,7 @@ def link_ways(context: QueryContext, entries: Integers, place: Integers, by: Wal
     end = np.concatenate([best[at], back.entry[into]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
     weight *= np.exp(by.gain * context.coverage.added(start, end))
-    return Ways(
+    return Transitions(
         start,
         end,
         _shares(weight, place[start]),
@@ -198,7 +207,7 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
     return entries[best], of[best]
 
 
-def leaving(context: QueryContext, entries: Integers) -> NameShares:
+def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
     """The names by which the entries are left, those that join documents, by their rarity; a name
     that is some passage's topic counts double. Shares sum to 1.
     """
@@ -209,10 +218,10 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
     weight = np.log1p(counts.passages / np.maximum(counts.mention_counts[name], 1))
     weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
     entry = entries[of]
-    return NameShares(entry, name, _shares(weight, of), snapshot.document_keys(entry))
+    return NameTransitions(entry, name, _shares(weight, of), snapshot.document_keys(entry))
 
 
-def mentions_of(context: QueryContext, name: int) -> Mentions:
+def find_mentions(context: QueryContext, name: int) -> Mentions:
     """The mentions of a name; of one that most passages may have, those nearest to the question."""
     snapshot = context.snapshot
     if snapshot.statistics.mention_counts[name] <= NEAR:
@@ -228,12 +237,12 @@ def mentions_of(context: QueryContext, name: int) -> Mentions:
     )
 
 
-def arriving(
+def find_incoming_mentions(
     context: QueryContext,
     names: Integers,
-    brought: NameShares,
+    brought: NameTransitions,
     by: WalkSettings,
-) -> tuple[NameShares, Integers]:
+) -> tuple[NameTransitions, Integers]:
     """The mentions of each name that are most like the query, what part each gets, and the number
     of its name; both the names and the numbers rise.
 
@@ -249,7 +258,7 @@ def arriving(
     has = context.coverage.held(entry)
     new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
-    return NameShares(entry, names[of], _shares(weight, of), snapshot.document_keys(entry)), of
+    return NameTransitions(entry, names[of], _shares(weight, of), snapshot.document_keys(entry)), of
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
@@ -300,17 +309,18 @@ def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]
     return like
 
 
-def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:
+def _known(context: QueryContext, names: Integers, brought: NameTransitions) -> Floats:
     """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
     at = invert_positions(names, len(context.snapshot.statistics.joins_documents))[brought.name]
     there = np.flatnonzero(at >= 0)
     if not len(there):
         return np.zeros((len(context.coverage.share), len(names)))
-    at, part, entry = at[there], brought.share[there], brought.entry[there]
-    total = sum_exactly(part, at, len(names), MASS)
+    at, part, entry = at[there], brought.share[there], brought.passage_row[there]
+    total = sum_exactly(part, at, len(names), SCORE_UNIT)
     has = context.coverage.held(entry)
     lines = [
-        sum_exactly(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
+        sum_exactly(part * line, at, len(names), SCORE_UNIT) / np.maximum(total, SCORE_UNIT)
+        for line in has
     ]
     return np.array(lines).reshape(len(has), len(names))
 

@@ -7,7 +7,7 @@ import pytest
 
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import NEAR, OF_LIKENESS, OF_WORDS, Likeness, NearPassages, fit
-from hopsyncd.retrieve.transitions import mentions_of
+from hopsyncd.retrieve.transitions import find_mentions
 from store.records import Vectors, to_grid
 from tests.fakes.indexed import advance, asked, document, indexed, snapshot_at
 from tests.fakes.triplets import triplets
@@ -95,7 +95,7 @@ def test_a_text_fits_as_well_as_the_sentence_most_like_it() -> None:
 def test_of_a_name_that_most_have_the_mentions_nearest_to_the_question_count(count: int) -> None:
     served = _some(count, sentences=2)
     context = replace(asked(served), likeness=Likeness(served, _question()))
-    found = mentions_of(context, served.find_name("rome"))
+    found = find_mentions(context, served.find_name("rome"))
     every = served.find_mentions(np.array([served.find_name("rome")]))
     if count == NEAR:
         assert found.vector_row.tolist() == every.vector_row.tolist()

@@ -50,63 +50,68 @@ def walked(
 
 def by_entry(found: Walked) -> dict[int, float]:
     """What names brought to each passage."""
-    return dict(zip(found.arriving.entry.tolist(), found.reached.tolist(), strict=True))
+    return dict(
+        zip(found.incoming_mentions.passage_row.tolist(), found.incoming_flow.tolist(), strict=True)
+    )
 
 
 def test_the_example_of_the_module() -> None:
-    assert walked(star(), A, hops=1).arrived.tolist() == pytest.approx([1, 0.375, 0.125])
-    assert walked(star(), A, hops=2).arrived.tolist() == pytest.approx([1.25, 0.375, 0.125])
+    assert walked(star(), A, hops=1).scores.tolist() == pytest.approx([1, 0.375, 0.125])
+    assert walked(star(), A, hops=2).scores.tolist() == pytest.approx([1.25, 0.375, 0.125])
 
 
 def test_no_hops_leave_the_seeds_as_they_are() -> None:
-    assert walked(star(), A, hops=0).arrived.tolist() == pytest.approx([1, 0, 0])
+    assert walked(star(), A, hops=0).scores.tolist() == pytest.approx([1, 0, 0])
 
 
 def test_mass_is_only_lost_to_damping() -> None:
-    assert walked(star(), A, hops=4).arrived.sum() == pytest.approx(
+    assert walked(star(), A, hops=4).scores.sum() == pytest.approx(
         1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16
     )
 
 
 def test_edges_are_walked_both_ways_and_the_flow_tells_them_apart() -> None:
     found = walked(star(), B)
-    assert found.arrived.tolist() == pytest.approx([0.5, 1, 0])
+    assert found.scores.tolist() == pytest.approx([0.5, 1, 0])
     assert (found.edges.start.tolist(), found.edges.end.tolist()) == ([B], [A])
-    assert (found.edges.back.tolist(), found.flow.tolist()) == ([True], pytest.approx([0.5]))
+    assert (found.edges.is_backward.tolist(), found.edge_flow.tolist()) == (
+        [True],
+        pytest.approx([0.5]),
+    )
 
 
 def test_all_that_arrives_came_along_an_edge_or_by_a_name() -> None:
     found = walked(star(named=[(A, "rome"), (C, "rome")]), A, hops=3)
-    into = np.bincount(found.edges.end, found.flow, 3)
-    into += np.bincount(found.arriving.entry, found.reached, 3)
-    assert 0 < found.reached.sum() < found.left.sum()
-    assert found.arrived == pytest.approx(into + np.array([1, 0, 0]))
+    into = np.bincount(found.edges.end, found.edge_flow, 3)
+    into += np.bincount(found.incoming_mentions.passage_row, found.incoming_flow, 3)
+    assert 0 < found.incoming_flow.sum() < found.outgoing_flow.sum()
+    assert found.scores == pytest.approx(into + np.array([1, 0, 0]))
 
 
 def test_a_link_takes_its_part_of_what_leaves_either_end_and_of_no_other() -> None:
     part = WalkSettings().by_links
     graph = star(linked=[(A, C)])
     found = walked(graph, A)
-    assert found.by_link.tolist() == pytest.approx([0.5 * part])
-    assert found.links.back.tolist() == [False]
-    assert found.arrived.tolist() == pytest.approx(
+    assert found.link_flow.tolist() == pytest.approx([0.5 * part])
+    assert found.links.is_backward.tolist() == [False]
+    assert found.scores.tolist() == pytest.approx(
         [1, 0.375 * (1 - part), 0.125 * (1 - part) + 0.5 * part]
     )
     back = walked(graph, C)
-    assert (back.links.back.tolist(), back.by_link.tolist()) == (
+    assert (back.links.is_backward.tolist(), back.link_flow.tolist()) == (
         [True],
         pytest.approx([0.5 * part]),
     )
-    assert walked(graph, B).arrived.tolist() == walked(star(), B).arrived.tolist()
-    assert walked(graph, A, hops=4).arrived.sum() == pytest.approx(
+    assert walked(graph, B).scores.tolist() == walked(star(), B).scores.tolist()
+    assert walked(graph, A, hops=4).scores.sum() == pytest.approx(
         1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16
     )
 
 
 def test_of_many_links_the_one_to_what_is_like_the_query_draws_most() -> None:
     graph = star(linked=[(A, B), (A, C)])
-    even = walked(graph, A).by_link
-    led = walked(graph, A, toward=whole_row(graph, C)).by_link
+    even = walked(graph, A).link_flow
+    led = walked(graph, A, toward=whole_row(graph, C)).link_flow
     assert even[0] == even[1]
     assert led[1] > 2 * led[0]
 
@@ -114,32 +119,32 @@ def test_of_many_links_the_one_to_what_is_like_the_query_draws_most() -> None:
 def test_the_walk_prefers_the_edge_whose_context_is_like_the_query() -> None:
     graph = star()
     plain, led = walked(graph, A), walked(graph, A, toward=whole_row(graph, A) + 2)
-    assert led.arrived[C] > plain.arrived[C]
-    assert led.arrived[C] > led.arrived[B]
+    assert led.scores[C] > plain.scores[C]
+    assert led.scores[C] > led.scores[B]
 
 
 def test_an_edge_of_negative_similarity_carries_nothing() -> None:
     found = walked(star([(A, B, 0.75), (A, C, -0.25)]), A)
-    assert found.arrived.tolist() == pytest.approx([1, 0.5, 0])
+    assert found.scores.tolist() == pytest.approx([1, 0.5, 0])
     unlike = walked(star([(A, B, -0.75), (A, C, -0.25)]), A)
-    assert unlike.arrived.tolist() == pytest.approx([1, 0, 0])
+    assert unlike.scores.tolist() == pytest.approx([1, 0, 0])
 
 
 def test_where_all_ways_are_weak_as_much_leaves_as_where_they_are_strong() -> None:
     found = walked(star([(A, B, 3e-7), (A, C, 1e-7)]), A)
-    assert found.arrived.tolist() == pytest.approx([1, 0.375, 0.125])
+    assert found.scores.tolist() == pytest.approx([1, 0.375, 0.125])
 
 
 def test_edges_can_be_walked_forwards_only() -> None:
     directed = WalkSettings(damping=0.5, backwards=0.0)
-    assert walked(star(), B, settings=directed).arrived.tolist() == pytest.approx([0, 1, 0])
-    assert walked(star(), A, settings=directed).arrived.tolist() == pytest.approx([1, 0.375, 0.125])
+    assert walked(star(), B, settings=directed).scores.tolist() == pytest.approx([0, 1, 0])
+    assert walked(star(), A, settings=directed).scores.tolist() == pytest.approx([1, 0.375, 0.125])
 
 
 def test_rarer_names_pull_more() -> None:
     common = [(B, "rome"), (C, "rome")]
     even, rare = (
-        walked(star(named=common, keywords=keywords), A).arrived
+        walked(star(named=common, keywords=keywords), A).scores
         for keywords in (["rome", "rome"], ["rome", "gaul"])
     )
     assert even[C] / even[B] == pytest.approx(1 / 3)
@@ -147,30 +152,30 @@ def test_rarer_names_pull_more() -> None:
 
 
 def test_the_walk_prefers_passages_with_words_of_the_query_that_are_new() -> None:
-    plain = walked(star(), A).arrived
-    assert walked(star(), A, has=[False, False, True]).arrived[C] > plain[C]
-    assert walked(star(), A, has=[True, False, True]).arrived.tolist() == plain.tolist()
+    plain = walked(star(), A).scores
+    assert walked(star(), A, has=[False, False, True]).scores[C] > plain[C]
+    assert walked(star(), A, has=[True, False, True]).scores.tolist() == plain.tolist()
 
 
 def test_a_name_that_two_passages_mention_is_a_way_between_them() -> None:
     """No edge leads from B to C."""
-    assert walked(star(), B).arrived[C] == 0
-    assert walked(star(named=[(B, "rome"), (C, "rome")]), B).arrived[C] > 0
-    assert walked(star(named=[(B, "rome"), (C, "gaul")]), B).arrived[C] == 0
+    assert walked(star(), B).scores[C] == 0
+    assert walked(star(named=[(B, "rome"), (C, "rome")]), B).scores[C] > 0
+    assert walked(star(named=[(B, "rome"), (C, "gaul")]), B).scores[C] == 0
 
 
 def test_a_name_that_has_passages_of_its_own_is_worth_two_that_are_only_mentioned() -> None:
     graph = star([], named=[(A, "rome"), (A, "gaul"), (B, "rome"), (C, "gaul")])
-    even = walked(graph, A).arrived
+    even = walked(graph, A).scores
     assert even[B] == pytest.approx(even[C])
     topical = np.arange(len(graph.index.name_numbers)) == graph.find_name("gaul")
     graph = replace(graph, statistics=replace(graph.statistics, is_topic=topical))
-    arrived = walked(graph, A).arrived
+    arrived = walked(graph, A).scores
     assert arrived[C] == pytest.approx(2 * arrived[B])
 
 
 def test_a_graph_without_edges_keeps_its_seeds() -> None:
-    assert walked(star([]), A, hops=4).arrived.tolist() == pytest.approx([1, 0, 0])
+    assert walked(star([]), A, hops=4).scores.tolist() == pytest.approx([1, 0, 0])
 
 
 def test_what_a_name_would_bring_back_to_its_own_document_is_lost() -> None:
@@ -185,13 +190,13 @@ def test_what_a_name_would_bring_back_to_its_own_document_is_lost() -> None:
 def test_a_name_of_one_document_alone_is_no_way() -> None:
     named = [(A, "rome"), (B, "rome"), (B, "gaul"), (C, "gaul")]
     graph = star(named=named, paths=["a.md", "a.md", "c.md"])
-    assert walked(graph, A).leaving.entry.tolist() == []
-    assert [graph.index.name_texts[one] for one in walked(graph, B).leaving.name] == ["gaul"]
+    assert walked(graph, A).outgoing_names.passage_row.tolist() == []
+    assert [graph.index.name_texts[one] for one in walked(graph, B).outgoing_names.name] == ["gaul"]
 
 
 def test_no_edge_or_link_is_a_way_within_a_document() -> None:
     paths = ["a.md", "a.md", "c.md"]
-    assert walked(star(paths=paths), A).arrived.tolist() == pytest.approx([1, 0, 0.5])
+    assert walked(star(paths=paths), A).scores.tolist() == pytest.approx([1, 0, 0.5])
     linked = walked(star(paths=paths, linked=[(A, B), (B, A), (A, C)]), A)
     assert linked.links.end.tolist() == [C]
 
@@ -201,16 +206,16 @@ def test_a_link_leads_to_the_passages_of_its_document_that_answer_best() -> None
     graph = drawn(7, linked=[(0, 1), (0, 1)], paths=["a.md", *["b.md"] * 6])
     led = walked(graph, 0, toward=whole_row(graph, 5))
     assert led.links.end.tolist() == [5, 1, 2]
-    assert led.by_link[0] > 10 * led.by_link[1] > 0
-    assert walked(graph, 6, toward=whole_row(graph, 6)).arrived[0] > 0
-    assert walked(graph, 6, toward=whole_row(graph, 5)).arrived[0] == 0
+    assert led.link_flow[0] > 10 * led.link_flow[1] > 0
+    assert walked(graph, 6, toward=whole_row(graph, 6)).scores[0] > 0
+    assert walked(graph, 6, toward=whole_row(graph, 5)).scores[0] == 0
 
 
 def test_only_the_heaviest_passages_send_their_mass_on() -> None:
     graph = drawn(4, [(0, 2, 0.5), (1, 3, 0.5)])
     seeds = np.array([0.4, 0.6, 0.0, 0.0])
     both, one = (
-        walk(asked(graph), seeds, WalkSettings(hops=1, damping=0.5, heaviest=heaviest)).arrived
+        walk(asked(graph), seeds, WalkSettings(hops=1, damping=0.5, heaviest=heaviest)).scores
         for heaviest in (2, 1)
     )
     assert both.tolist() == pytest.approx([0.4, 0.6, 0.2, 0.3])
@@ -230,7 +235,7 @@ def test_too_small_a_share_of_the_mass_goes_no_further() -> None:
     seeds = np.array([0.9, 0.1, 0.0, 0.0])
     for graph in (edges, named):
         all_, most = (
-            walk(asked(graph), seeds, WalkSettings(hops=1, least_share=share)).arrived
+            walk(asked(graph), seeds, WalkSettings(hops=1, least_share=share)).scores
             for share in (0.0, 0.15)
         )
         assert all_[3] > 0
@@ -246,9 +251,9 @@ def test_a_name_reaches_only_the_mentions_that_are_most_like_the_query(count: in
     seeds = np.zeros(count)
     seeds[A] = 1.0
     found = walk(asked(graph, toward), seeds, WalkSettings(hops=1, mentions=3))
-    assert sorted(found.arriving.entry.tolist()) == [5, 9, 12]
+    assert sorted(found.incoming_mentions.passage_row.tolist()) == [5, 9, 12]
     assert sorted(by_entry(found), key=lambda at: -by_entry(found)[at]) == [12, 9, 5]
-    assert found.arrived[1] == 0
+    assert found.scores[1] == 0
 
 
 def test_the_order_of_the_entries_changes_no_bit() -> None:
@@ -260,6 +265,6 @@ def test_the_order_of_the_entries_changes_no_bit() -> None:
         [(5 - at, name) for at, name in named],
     )
     seeds = np.array([0.5, 0.25, 0.125, 0.0625, 0.0625, 0.0])
-    found = walk(asked(drawn(6, edges, named)), seeds, WalkSettings()).arrived
-    other = walk(asked(turned), seeds[::-1].copy(), WalkSettings()).arrived
+    found = walk(asked(drawn(6, edges, named)), seeds, WalkSettings()).scores
+    other = walk(asked(turned), seeds[::-1].copy(), WalkSettings()).scores
     assert found.tolist() == other[::-1].tolist()
