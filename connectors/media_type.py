@@ -28,6 +28,7 @@ _DOCUMENTS: dict[str, str] = {
     ".epub": "application/epub+zip",
     ".eml": "message/rfc822",
     ".mbox": MBOX,
+    ".msg": "application/vnd.ms-outlook",
     ".ipynb": "application/x-ipynb+json",
     ".canvas": CANVAS,
 }

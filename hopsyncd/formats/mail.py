@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.message import Message
 from email.parser import BytesParser
+from functools import partial
 
 from connectors.mail.mbox import messages_of
 from connectors.mail.message import field_text, readable, sent_ms
+from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, link_to_name, skipped_block, skipped_of
@@ -53,8 +55,13 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     An attachment that cannot be read is passed over and counted. Raises DocumentUnreadable for a
     message whose parts are nested too deeply.
     """
+    return message_blocks(lambda: BytesParser().parsebytes(data), extract)
+
+
+def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
+    """As `mail_blocks`, for the message that `parse` returns."""
     reader = _MailReader(extract, None)
-    return _renumbered([*_blocks(data, reader), *reader.skipped_blocks()])
+    return _renumbered([*_blocks(parse, reader), *reader.skipped_blocks()])
 
 
 def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
@@ -67,7 +74,10 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     reader = _MailReader(extract, KnownLines())
     for number, message in enumerate(messages_of(data), 1):
         # A message without a subject must not stand under the one before.
-        section = (Block("heading", "", 1, 1, level=1), *_blocks(message, reader))
+        section = (
+            Block("heading", "", 1, 1, level=1),
+            *_blocks(partial(BytesParser().parsebytes, message), reader),
+        )
         for block in section:
             # The ids that the head names would join the document with itself.
             told = replace(block, names=(), links=(), properties=()) if block.names else block
@@ -81,9 +91,9 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     return (*blocks, *reader.skipped_blocks())
 
 
-def _blocks(data: bytes, reader: "_MailReader") -> list[Block]:
+def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
     try:
-        message = BytesParser().parsebytes(data)
+        message = parse()
         return [*_with_ids(message, _head(message)), *reader.content(message)]
     except RecursionError as error:
         raise DocumentUnreadable(
@@ -289,8 +299,15 @@ def _attachment_of(part: Message) -> _Attachment:
     name = readable(part.get_filename() or "")
     kind = part.get_content_type()
     if kind in _UNTOLD:
-        kind = mimetypes.guess_type(name)[0] or kind
+        kind = type_of_name(name)
     return _Attachment(name, kind, _bytes_of(part), part.get_content_charset("") or "")
+
+
+def type_of_name(name: str) -> str:
+    """The media type of an attachment that tells none, by its name."""
+    if is_document_name(name) or is_text_name(name):
+        return media_type(name)
+    return mimetypes.guess_type(name)[0] or _UNTOLD[0]
 
 
 def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
@@ -305,8 +322,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
         found = _UU_BEGIN.match(lines[at])
         end, data = _uuencoded(lines, at + 1) if found else (at, None)
         if found and data is not None:
-            kind = mimetypes.guess_type(found[1])[0] or _UNTOLD[0]
-            files.append(_Attachment(found[1], kind, data))
+            files.append(_Attachment(found[1], type_of_name(found[1]), data))
             at = end
         else:
             kept.append(lines[at])

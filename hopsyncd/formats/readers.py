@@ -16,6 +16,7 @@ from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.mail import CALENDAR, MAIL, mail_blocks, mbox_blocks
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.odt import odt_blocks
+from hopsyncd.formats.outlook import outlook_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.pptx import pptx_blocks
@@ -30,6 +31,7 @@ from hopsyncd.formats.units import (
     MBOX,
     ODS,
     ODT,
+    OUTLOOK,
     PDF,
     PPTX,
     RTF,
@@ -78,6 +80,10 @@ def _mbox_blocks(data: bytes) -> tuple[Block, ...]:
     return mbox_blocks(data, extract)
 
 
+def _outlook_blocks(data: bytes) -> tuple[Block, ...]:
+    return outlook_blocks(data, extract)
+
+
 _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     PDF: pdf_blocks,
     DOCX: docx_blocks,
@@ -90,6 +96,7 @@ _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     EPUB: epub_blocks,
     MAIL: _mail_blocks,
     MBOX: _mbox_blocks,
+    OUTLOOK: _outlook_blocks,
 }
 
 

@@ -188,6 +188,7 @@ EPUB = "application/epub+zip"
 IPYNB = "application/x-ipynb+json"
 CANVAS = "application/x-canvas+json"
 MBOX = "application/mbox"
+OUTLOOK = "application/vnd.ms-outlook"
 PDF = "application/pdf"
 RTF = "application/rtf"
 

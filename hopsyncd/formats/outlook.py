@@ -1,0 +1,257 @@
+"""Outlook messages (`.msg`), read as the mail that they were.
+
+A `.msg` file is a compound file (MS-CFB) of properties (MS-OXMSG). Here it becomes a MIME message,
+so that its parts, attachments and forwarded messages are read as those of any other mail.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from email.message import Message
+from email.parser import BytesParser, HeaderParser
+from email.utils import format_datetime
+from typing import Any
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats import library
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.mail import MAIL, Extract, message_blocks, type_of_name
+from hopsyncd.formats.rtf import rtf_blocks
+
+_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_HEADER_BYTES, _EMBEDDED_HEADER_BYTES, _PART_HEADER_BYTES = 32, 24, 8
+
+# Property numbers of MS-OXPROPS.
+_SUBJECT, _HEADERS, _BODY, _HTML, _RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
+_MESSAGE_CODEPAGE, _INTERNET_CODEPAGE = 0x3FFD, 0x3FDE
+_SENDER_NAME, _SENDER_ADDRESSES = 0x0C1A, (0x5D01, 0x0C1F, 0x5D02, 0x0065)
+_SENT_FOR_NAME = 0x0042
+_DISPLAY_NAME, _ADDRESSES, _RECIPIENT_TYPE = 0x3001, (0x39FE, 0x3003), 0x0C15
+_SENT, _DELIVERED = 0x0039, 0x0E06
+_IDS = {"Message-ID": 0x1035, "In-Reply-To": 0x1042, "References": 0x1039}
+_FILE_NAMES, _FILE_TYPE, _FILE_DATA = (0x3707, 0x3704, 0x3001), 0x370E, 0x3701
+_EMBEDDED = f"__substg1.0_{_FILE_DATA:04X}000D"
+_TEXT_TYPE, _TEXT8_TYPE, _BINARY_TYPE = 0x001F, 0x001E, 0x0102
+_TO, _CC = 1, 2
+
+# What every compressed text may refer back to (MS-OXRTFCP, 2.1.3.1.4).
+_RTF_DICTIONARY = (
+    rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript "
+    rb"\fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0"
+    b"\r\n"
+    rb"\par \pard\plain\f0\fs20\b\i\u\tab\tx"
+)
+_RTF_HEAD_BYTES = 16
+_WINDOW = 4096
+
+
+def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
+    """Read an Outlook message; `extract` reads its HTML and the attachments that are documents.
+
+    Raises DocumentUnreadable for a file that is no compound file with a message in it.
+    """
+    if not data.startswith(_MAGIC):
+        raise _not_a_message("it does not begin like one")
+    with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+        root = library("oxmsg.storage").Storage.from_ole(file)
+    if not any(stream.name == "__properties_version1.0" for stream in root.streams):
+        raise _not_a_message("it has no properties of a message")
+    return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
+
+
+def _not_a_message(why: str) -> DocumentUnreadable:
+    return DocumentUnreadable(
+        "the document",
+        f"it is not an Outlook message: {why}",
+        "Save it again in Outlook, or leave it out by an ignore pattern",
+    )
+
+
+class _Properties:
+    """The properties of a message, of a recipient or of an attachment."""
+
+    def __init__(self, storage: Any, header_bytes: int, codec: str = "") -> None:
+        self._streams: dict[str, bytes] = {one.name: one.bytes_ for one in storage.streams}
+        self._fixed = library("oxmsg.properties").Properties(storage, header_bytes)
+        self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
+
+    def codec_of(self, number: int) -> str:
+        """The codec of a property that is a code page; empty if it is absent or unknown."""
+        page = self.number(number)
+        with suppress(Exception):  # the library has two errors of its own for unknown pages
+            return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
+        return ""
+
+    def text(self, *numbers: int) -> str:
+        """The first of these text properties that is not empty."""
+        for number in numbers:
+            wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
+            narrow = self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
+            text = wide.decode("utf-16-le", "replace") or _decode(narrow, self.codec)
+            if text.strip("\0 \r\n"):
+                return text.replace("\0", "").replace("\r\n", "\n")
+        return ""
+
+    def line(self, *numbers: int) -> str:
+        """A text property in one line, without what may stand before a subject."""
+        text = self.text(*numbers)
+        return " ".join((text[2:] if text.startswith("\x01") else text).split())
+
+    def data(self, number: int) -> bytes:
+        return self._streams.get(f"__substg1.0_{number:04X}{_BINARY_TYPE:04X}", b"")
+
+    def number(self, number: int) -> int | None:
+        value = self._value(self._fixed.int_prop_value, number)
+        return value if isinstance(value, int) else None
+
+    def date(self, number: int) -> datetime | None:
+        value = self._value(self._fixed.date_prop_value, number)
+        return value if isinstance(value, datetime) else None
+
+    def _value(self, read: Callable[[int], object], number: int) -> object:
+        with suppress(Exception):  # a damaged property costs itself, not the message
+            return read(number)
+        return None
+
+
+def _message(storage: Any, header_bytes: int) -> Message:
+    """The MIME message that the storage of a message has been made from."""
+    properties = _Properties(storage, header_bytes)
+    message = _head(storage, properties)
+    message["Content-Type"] = "multipart/mixed"
+    message.set_payload([*_bodies(properties), *_attachments(storage, properties.codec)])
+    return message
+
+
+def _head(storage: Any, properties: _Properties) -> Message:
+    """The header fields: those of the mail as it came, else those that Outlook stored."""
+    came = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
+    people = _recipients(storage, properties.codec)
+    sent = properties.date(_SENT) or properties.date(_DELIVERED)
+    sender = _address(
+        properties.line(_SENDER_NAME, _SENT_FOR_NAME), properties.line(*_SENDER_ADDRESSES)
+    )
+    stored = {
+        "From": sender,
+        "To": ", ".join(people[_TO]),
+        "Cc": ", ".join(people[_CC]),
+        "Date": format_datetime(sent) if sent else "",
+        **{name: properties.line(number) for name, number in _IDS.items()},
+    }
+    head = Message()
+    head["Subject"] = properties.line(_SUBJECT) or str(came["Subject"] or "")
+    for name, value in stored.items():
+        text = " ".join(str(came[name] or value).split())
+        if text:
+            head[name] = text
+    return head
+
+
+def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
+    people: dict[int, list[str]] = {_TO: [], _CC: []}
+    for one in storage.iter_recipient_storages():
+        properties = _Properties(one, _PART_HEADER_BYTES, codec)
+        kind = (properties.number(_RECIPIENT_TYPE) or _TO) & 0xF
+        address = _address(properties.line(_DISPLAY_NAME), properties.line(*_ADDRESSES))
+        if kind in people and address:
+            people[kind].append(address)
+    return people
+
+
+def _address(name: str, address: str) -> str:
+    """A name with an address of the internet; the internal names of Exchange are left out."""
+    if "@" not in address:
+        return name
+    return f'"{name}" <{address}>' if name and name != address else address
+
+
+def _bodies(properties: _Properties) -> Iterator[Message]:
+    """The text of a message: both versions where there are two."""
+    codec = properties.codec_of(_INTERNET_CODEPAGE)
+    html, html_codec = properties.data(_HTML), codec
+    if not html and properties.text(_HTML):
+        html, html_codec = properties.text(_HTML).encode("utf-8", "replace"), "utf-8"
+    plain = properties.text(_BODY)
+    if not plain.strip() and not html.strip():
+        rtf = decompress_rtf(properties.data(_RTF))
+        if rtf.lstrip().startswith(b"{\\rtf"):
+            plain = "\n\n".join(block.text for block in rtf_blocks(rtf))
+    bodies: list[Message] = []
+    if plain.strip():
+        bodies.append(_part("text/plain", plain.encode("utf-8", "replace"), charset="utf-8"))
+    if html.strip():
+        bodies.append(_part("text/html", html, charset=html_codec))
+    if len(bodies) == 2:
+        both = Message()
+        both["Content-Type"] = "multipart/alternative"
+        both.set_payload([*bodies])
+        yield both
+    else:
+        yield from bodies
+
+
+def _attachments(storage: Any, codec: str) -> Iterator[Message]:
+    for one in storage.iter_attachment_storages():
+        embedded = next((below for below in one.storages if below.name == _EMBEDDED), None)
+        if embedded is not None:
+            part = Message()
+            part["Content-Type"] = MAIL
+            part.set_payload([_message(embedded, _EMBEDDED_HEADER_BYTES)])
+            yield part
+            continue
+        properties = _Properties(one, _PART_HEADER_BYTES, codec)
+        name, data = properties.line(*_FILE_NAMES), properties.data(_FILE_DATA)
+        kind = properties.line(_FILE_TYPE).lower()
+        if kind.startswith("multipart/"):  # a signed message is stored as it came
+            yield BytesParser().parsebytes(data)
+        elif data:
+            part = _part(kind if kind.count("/") == 1 else type_of_name(name), data)
+            part.add_header("Content-Disposition", "attachment", filename=name or "Attachment")
+            yield part
+
+
+def _part(kind: str, data: bytes, charset: str = "") -> Message:
+    part = Message()
+    part["Content-Type"] = f'{kind}; charset="{charset}"' if charset else kind
+    part.set_payload(data.decode("ascii", "surrogateescape"))
+    return part
+
+
+def _decode(data: bytes, codec: str) -> str:
+    with suppress(LookupError):
+        return data.decode(codec, "replace")
+    return data.decode("cp1252", "replace")
+
+
+def decompress_rtf(data: bytes) -> bytes:
+    """The RTF text of a property (MS-OXRTFCP); as much of it as is there, if it is damaged.
+
+    >>> decompress_rtf(b"\\x0d\\0\\0\\0\\x01\\0\\0\\0MELA\\0\\0\\0\\0{")
+    b'{'
+    """
+    size = int.from_bytes(data[4:8], "little")
+    kind, packed = data[8:12], data[_RTF_HEAD_BYTES:]
+    if kind == b"MELA":
+        return packed[:size]
+    if kind != b"LZFu":
+        return b""
+    text = bytearray(_RTF_DICTIONARY)
+    end, at = len(text) + size, 0
+    while at < len(packed) and len(text) < end:
+        flags, at = packed[at], at + 1
+        for bit in range(8):
+            if not flags >> bit & 1:
+                text += packed[at : at + 1]
+                at += 1
+                continue
+            reference = int.from_bytes(packed[at : at + 2], "big")
+            at += 2
+            start, length = reference >> 4, (reference & 0xF) + 2
+            # The window is written round and round: the place counts from its last turn.
+            back = (len(text) - start) % _WINDOW
+            if back == 0 or back > len(text):
+                return bytes(text[len(_RTF_DICTIONARY) : end])
+            for _ in range(length):
+                text.append(text[-back])
+    return bytes(text[len(_RTF_DICTIONARY) : end])

@@ -1,0 +1,175 @@
+"""Outlook messages: the same as the mail that they were."""
+
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+
+from connectors.media_type import is_document_name, media_type
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.outlook import decompress_rtf
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.formats.units import OUTLOOK
+from tests.fakes.outlook_message import compound_file, embedded, message
+
+SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
+SENDER, SENDER_ADDRESS, SENT, INTERNET_ID, ANSWERED = 0x0C1A, 0x5D01, 0x0039, 0x1035, 0x1042
+NAME, ADDRESS, KIND = 0x3001, 0x39FE, 0x0C15
+FILE, FILE_TYPE, FILE_DATA = 0x3707, 0x370E, 0x3701
+PAGE, HTML_PAGE = 0x3FFD, 0x3FDE
+
+MAST: dict[int, Any] = {
+    SUBJECT: "Mast stepping - moved",
+    SENDER: "Åstrid Lunde",
+    SENDER_ADDRESS: "astrid@fjord.example",
+    SENT: datetime(2026, 3, 3, 8, 12, tzinfo=UTC),
+}
+CREW: list[dict[int, Any]] = [
+    {NAME: "Rune Vik", ADDRESS: "rune@fjord.example", KIND: 1},
+    {NAME: "Olve", ADDRESS: "/O=FJORD/CN=OLVE", KIND: 2},
+    {NAME: "Hidden", ADDRESS: "hidden@fjord.example", KIND: 3},
+]
+HEAD = (
+    "From Åstrid Lunde <astrid@fjord.example> to Rune Vik <rune@fjord.example>, cc Olve,"
+    " date Tue, 03 Mar 2026 08:12:00 +0000"
+)
+
+
+def shown(blocks: tuple[Block, ...]) -> list[tuple[int, str]]:
+    return [(block.level, block.text) for block in blocks if block.text]
+
+
+def read(*parts: Any, codec: str = "") -> tuple[Block, ...]:
+    return extract(compound_file(message(*parts, codec=codec)), OUTLOOK)
+
+
+def test_a_message_has_its_head_its_properties_and_its_text() -> None:
+    ids = {INTERNET_ID: "<mast-2@fjord.example>", ANSWERED: "<mast-1@fjord.example>"}
+    text = {BODY: "The crane comes on Thursday.\r\n\r\nBring gloves.\r\n"}
+    blocks = read({**MAST, **ids, **text}, CREW)
+    assert shown(blocks) == [
+        (1, "Mast stepping - moved"),
+        (0, HEAD),
+        (0, "The crane comes on Thursday."),
+        (0, "Bring gloves."),
+    ]
+    assert blocks[0].names == ("mast-2@fjord.example",)
+    assert dict(blocks[0].properties)["author"] == "Åstrid Lunde <astrid@fjord.example>"
+    assert dict(blocks[0].properties)["modified"].startswith("2026-03-03T08:12")
+    assert [link.target for _, link in blocks[0].links] == ["mast-1@fjord.example"]
+
+
+def test_the_header_fields_of_the_mail_as_it_came_come_first() -> None:
+    came = (
+        "Received: from x\r\nFrom: =?utf-8?q?=C3=85strid?= <a@fjord.example>\r\n"
+        "To: crew@fjord.example\r\nDate: Tue, 3 Mar 2026 09:12:00 +0100\r\n"
+        "Message-ID: <mast-2@fjord.example>\r\n\r\n"
+    )
+    blocks = read({**MAST, HEADERS: came, BODY: "Text."}, CREW)
+    line = "From Åstrid <a@fjord.example> to crew@fjord.example, cc Olve, date Tue, 3 Mar 2026 "
+    assert blocks[1].text == f"{line}09:12:00 +0100"
+    assert blocks[0].names == ("mast-2@fjord.example",)
+
+
+def test_quotes_are_left_out_and_counted_as_in_other_mail() -> None:
+    blocks = read({**MAST, BODY: "Yes.\r\n\r\nOn 3 May 2026, Bob wrote:\r\n> Shall we?\r\n"})
+    assert shown(blocks)[2:] == [(0, "Yes.")]
+    assert skipped_of(blocks) == {"quotes": 1}
+
+
+def test_the_html_text_is_read_where_the_plain_one_is_a_stub_or_absent() -> None:
+    html = "<p>The crane comes on <b>Thursday</b>, smørbrød at ten.</p>"
+    for charset, page in (("utf-8", 65001), ("cp1252", 1252)):
+        blocks = read({**MAST, HTML: html.encode(charset), HTML_PAGE: page})
+        assert shown(blocks)[-1][1] == "The crane comes on Thursday, smørbrød at ten."
+    stub = {BODY: "Your mail program cannot show HTML.", HTML: (html * 20).encode()}
+    assert "crane" in shown(read({**MAST, **stub}))[-1][1]
+
+
+def test_text_of_old_outlook_is_in_its_code_page() -> None:
+    said = {SUBJECT: "Подъём мачты", BODY: "Кран придёт в четверг.", PAGE: 1251}
+    texts = [text for _, text in shown(read(said, codec="cp1251"))]
+    assert texts == ["Подъём мачты", "Кран придёт в четверг."]
+
+
+def test_attachments_are_read_under_their_names_and_others_are_counted() -> None:
+    attachments = [
+        {FILE: "prices.csv", FILE_DATA: b"Berth,Price\nNorth,310\n"},
+        {FILE: "plan.html", FILE_TYPE: "text/html", FILE_DATA: b"<h1>Plan</h1><p>Step it.</p>"},
+        {FILE: "logo.png", FILE_TYPE: "image/png", FILE_DATA: b"\x89PNG" + bytes(5000)},
+        {FILE: "plan.bin", FILE_DATA: b"\0\1"},
+    ]
+    blocks = read({**MAST, BODY: "See below."}, (), attachments)
+    assert shown(blocks)[2:] == [
+        (0, "See below."),
+        (2, "prices.csv"),
+        (0, "Berth: North | Price: 310"),
+        (2, "plan.html"),
+        (3, "Plan"),
+        (0, "Step it."),
+    ]
+    assert skipped_of(blocks) == {"pictures": 1, "attachments": 1}
+
+
+def test_a_message_in_a_message_stands_under_its_own_subject_and_sender() -> None:
+    inner = message({**MAST, BODY: "The crane comes on Thursday."}, CREW)
+    outer = {SUBJECT: "FW: mast", SENDER: "Bob", BODY: "See below."}
+    blocks = read(outer, (), [{NAME: "Mast stepping", FILE_DATA: embedded(inner)}])
+    assert shown(blocks) == [
+        (1, "FW: mast"),
+        (0, "From Bob"),
+        (0, "See below."),
+        (2, "Mast stepping - moved"),
+        (0, HEAD),
+        (0, "The crane comes on Thursday."),
+    ]
+
+
+def test_a_signed_message_is_read_from_the_mail_that_is_stored_in_it() -> None:
+    mail = EmailMessage()
+    mail.set_content("The crane comes on Thursday.")
+    mail.add_attachment(b"signature", "application", "pkcs7-signature", filename="smime.p7s")
+    signed = {FILE: "smime.p7m", FILE_TYPE: "multipart/signed", FILE_DATA: bytes(mail)}
+    blocks = read({**MAST, 0x001A: "IPM.Note.SMIME.MultipartSigned"}, (), [signed])
+    assert shown(blocks)[-1][1] == "The crane comes on Thursday."
+
+
+# The example of MS-OXRTFCP, 3.2.
+COMPRESSED = bytes.fromhex(
+    "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a80"
+    "0fa0"
+)
+PLAIN_RTF = b"{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n"
+
+
+def test_a_message_that_has_only_rich_text_is_read() -> None:
+    assert decompress_rtf(COMPRESSED) == PLAIN_RTF
+    assert shown(read({**MAST, RTF: COMPRESSED}))[-1][1] == "hello world"
+
+
+@pytest.mark.parametrize("length", range(0, len(COMPRESSED), 5))
+def test_damaged_rich_text_costs_only_itself(length: int) -> None:
+    blocks = read({**MAST, RTF: COMPRESSED[:length] + b"\xff\xff"})
+    assert shown(blocks)[0] == (1, "Mast stepping - moved")
+
+
+def test_a_file_that_is_no_message_is_refused_with_a_reason() -> None:
+    whole = compound_file(message(MAST))
+    for data in (b"Subject: x\n\nText.", whole[:600], compound_file({"Workbook": b"text"})):
+        with pytest.raises(DocumentUnreadable):
+            extract(data, OUTLOOK)
+    for length in range(1600, len(whole), 512):  # damaged: refused or read, but nothing else
+        with suppress(DocumentUnreadable):
+            extract(whole[:length], OUTLOOK)
+
+
+def test_messages_are_documents_and_are_read_by_the_confined_worker() -> None:
+    assert media_type("mast.msg") == OUTLOOK
+    assert is_document_name("Mast.MSG")
+    data = compound_file(message({**MAST, BODY: "The crane comes."}, CREW))
+    with closing(ExtractionProcess()) as worker:
+        assert shown(worker.extract(data, OUTLOOK))[-1][1] == "The crane comes."
