@@ -42,6 +42,8 @@ _INLINE = frozenset(
     "a abbr b code em font i img label math small span strong sub sup svg u".split()
 )
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+# libxml2 drops what follows these, such as the footer that a mailing list adds; browsers show it.
+_END_OF_PAGE = re.compile(r"</(?:body|html)[ \t]*>", re.IGNORECASE)
 _MAX_HANDLE_CHARACTERS = 40
 _MAX_BUTTON_WORDS = 3
 _MAX_LABEL_CHARACTERS = 8
@@ -88,7 +90,7 @@ def _parsed(text: str) -> Element | None:
     parser = etree.HTMLParser(encoding="utf-8", remove_pis=True, no_network=True, huge_tree=True)
     if not text.strip():
         return None
-    return etree.fromstring(text.encode("utf-8", "replace"), parser)
+    return etree.fromstring(_END_OF_PAGE.sub(" ", text).encode("utf-8", "replace"), parser)
 
 
 def _is_cut_off(root: Element) -> bool:

@@ -46,6 +46,7 @@ _REPORT = "message/delivery-status"
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 _MAX_ANSWERED = 100
 _QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
+_TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)  # no program shows it
 _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
@@ -215,7 +216,7 @@ class _MailReader:
 
     def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
         if kind == "text/html":
-            own, quotes = own_html(text, forwards=forwards)
+            own, quotes = own_html(_TITLE.sub("", text), forwards=forwards)
             self._skipped["quotes"] += quotes
             yield from _with_forwarded_heads(_lowered(self._read(own, kind), 1))
             return

@@ -295,3 +295,13 @@ def test_deep_pages_lose_nothing() -> None:
     page = "<div><b>" * 5000 + "<p>deep" + "<i><p>deeper" * 3000 + "<p>last"
     found = texts(page)
     assert (found[0], found[1], found[-1], len(found)) == ("deep", "deeper", "last", 3002)
+
+
+@pytest.mark.parametrize(
+    "after", ["<p>Sent by the list.</p>", "Sent by the list.", "<br>Sent by <b>the list."]
+)
+def test_text_after_the_end_of_a_page_is_read(after: str) -> None:
+    read = blocks(f"<html><body><table><tr><td>Rows</table></BODY ></html>\n{after}")
+    assert [" ".join(block.text.split()) for block in read] == ["Rows", "Sent by the list."]
+    two = "<html><body><p>One.</body></html><html><head><title>T</title></head><body><p>Two."
+    assert [block.text for block in blocks(two)][-2:] == ["One.", "Two."]

@@ -215,3 +215,9 @@ def test_a_file_that_is_no_mbox_file_is_refused() -> None:
     with pytest.raises(DocumentUnreadable, match="no message begins in it"):
         extract(b"Dear all,\nnothing.\n", MBOX)
     assert extract(b"", MBOX) == ()
+
+
+def test_the_title_of_html_is_no_text_of_a_mail() -> None:
+    message = mail()
+    message.set_content("<title>Untitled document</title><p>Ships came.", subtype="html")
+    assert body(message) == ["Ships came."]
