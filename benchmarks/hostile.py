@@ -216,6 +216,9 @@ INPUTS: Mapping[str, Input] = {
     "HTML, open tags": file("a.html", repeated("<div><a b='", 1 << 20)),
     "text, one word": file("a.txt", "a" * (1 << 20)),
     "text, marks": file("a.txt", repeated("e\u0301", 1 << 20)),
+    "text, short paragraphs": file("a.txt", repeated("a\n\n", 700_000)),
+    "HTML, short paragraphs": file("a.html", repeated("<p>a", 1 << 20)),
+    "CSV, short rows": file("a.csv", "a,b\n" + repeated("x,y\n", 900_000)),
     "heading of parentheses": file("a.md", f"# {repeated('(', 1 << 20)}\n\nb\n"),
 }
 

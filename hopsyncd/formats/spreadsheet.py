@@ -31,6 +31,7 @@ _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v><
 _OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
 _MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
 _GENERAL = ("General", "@", "")
+_MAX_FORMAT_CHARACTERS = 255  # as in Excel
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,8 @@ def _shown(value: object, number_format: str) -> str:
         text = _plain(value)
         return f"{text} ({value:.6G})" if len(text) > _MAX_SHOWN_DIGITS else text
     if isinstance(value, datetime | date) and _OF_THE_COMPUTER.search(number_format):
+        return _plain(value)
+    if len(number_format) > _MAX_FORMAT_CHARACTERS:
         return _plain(value)
     if isinstance(value, timedelta):
         value = value / timedelta(days=1)

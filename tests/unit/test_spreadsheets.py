@@ -52,6 +52,7 @@ def rows(blocks: tuple[Block, ...]) -> list[str]:
         (True, "General", "TRUE"),
         (7, ";;;", "7"),
         (7, '0 "bad', "7 bad"),
+        (7.5, '0 "' + "a" * 300 + '"', "7.5"),  # longer than any program writes
     ],
 )
 def test_numbers_stand_as_the_sheet_shows_them(
