@@ -20,8 +20,8 @@ words and names anyway, and score that circles among them only repeats the seeds
 The walk is local, so that a query costs what it touches. In each round only the `heaviest` passages
 send, a name reaches only the `mentions` most like the query, and a link only the `linked` best
 passages of its document. Nothing below `least_share` of what the seeds send first is sent by a
-passage, or passes through a name that nothing has passed yet. docs/retrieval.md says what each part
-gains, and that the limits lose nothing.
+passage, or passes through a name that nothing has passed yet. docs/how-it-works.md explains the
+walk, and docs/benchmarks.md measures each part.
 
 Every round damps the score. Worked example without names: score 1 at A, edges A-B (weight 3) and
 A-C (weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's
