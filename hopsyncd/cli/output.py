@@ -16,7 +16,7 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
-from hopsyncd.client.response import Answer, Call, counted, title_of
+from hopsyncd.client.response import Answer, Call, counted, mail_subject, title_of
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
@@ -186,8 +186,7 @@ def place_text(passage: Mapping[str, Any]) -> str:
     A mail is named by its subject: people know no message ids.
     """
     name = f"{passage['source']}: {printable(passage['document'])}"
-    subject = next(iter(passage.get("heading") or ()), "")
-    if (passage.get("origin") or {}).get("message_id") and subject:
+    if subject := mail_subject(passage):
         place = f"{passage['source']}: {printable(subject)}"
     elif passage["lines"]:
         first, last = passage["lines"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
@@ -314,6 +314,32 @@ def title_of(passage: Mapping[str, Any]) -> str:
     'Ada > Youth'
     """
     return " > ".join(passage["heading"]) or str(passage["document"])
+
+
+def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
+    """What people call the document of a passage: a mail by subject and sender, others by path.
+
+    `heading` is that of the passage, where `passage` is only a place of it.
+
+    >>> document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
+    'ada.md'
+    >>> origin = {"author": "Ann Lee <ann@x.org>", "message_id": "1@x.org"}
+    >>> document_name({"heading": ["Dinner"], "document": "1@x.org", "origin": origin})
+    'Dinner (Ann Lee)'
+    """
+    subject = mail_subject(passage, heading)
+    author = str((passage.get("origin") or {}).get("author") or "")
+    sender = author.partition("<")[0].strip(' "') or author.strip("<> ")
+    if subject and sender and sender not in subject:
+        return f"{subject} ({sender})"
+    return subject or str(passage["document"])
+
+
+def mail_subject(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
+    """The subject of the mail that a passage is from; empty for other documents."""
+    above = passage.get("heading") if heading is None else heading
+    is_mail = bool((passage.get("origin") or {}).get("message_id"))
+    return str(above[0]) if is_mail and above else ""
 
 
 def counted(number: int, noun: str) -> str:

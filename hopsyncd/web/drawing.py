@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hopsyncd.client.response import title_of
+from hopsyncd.client.response import document_name, title_of
 
 _BOX_WIDTH, _BOX_HEIGHT = 190, 52
 _GAP_X, _GAP_Y, _MARGIN = 90, 18, 8
@@ -140,7 +140,15 @@ def _beyond(edge: Mapping[str, Any], centre: str) -> str:
 
 
 def _end(passage: Mapping[str, Any]) -> _End:
-    return _End(passage["id"], title_of(passage), passage["document"] or "")
+    return _End(passage["id"], title_of(passage), _document(passage))
+
+
+def _document(passage: Mapping[str, Any]) -> str:
+    """The name of the document without its folders."""
+    if passage["document"] is None:
+        return ""
+    name = document_name(passage)
+    return name.rpartition("/")[2] if name == passage["document"] else name
 
 
 def _picture(
@@ -161,7 +169,7 @@ def _picture(
                 end.id,
                 _cut(end.title.rpartition(" > ")[2]),
                 end.title,
-                _cut(end.document.rpartition("/")[2]),
+                _cut(end.document),
                 _MARGIN + at * (_BOX_WIDTH + _GAP_X),
                 top + row * (_BOX_HEIGHT + _GAP_Y),
                 ranks.get(end.id),

@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.client.response import counted, title_of
+from hopsyncd.client.response import counted, document_name, title_of
 from hopsyncd.config.values import STRATEGIES
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.printable import printable
@@ -134,6 +134,7 @@ class Pages:
             arrows=_ARROWS,
             counted=counted,
             title_of=title_of,
+            document_name=document_name,
             strategies=STRATEGIES,
         )
         self._templates.filters.update(time=local_time, query=query_string, code=with_code)

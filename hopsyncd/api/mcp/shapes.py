@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hopsyncd.client.response import ARROWS, title_of
+from hopsyncd.client.response import ARROWS, document_name, mail_subject, title_of
 from hopsyncd.formats.units import sentences
 
 NOTICE = (
@@ -23,7 +23,10 @@ _LEAST_QUOTE_TOKENS = 40  # a shorter quote says nothing: better drop a passage
 
 
 def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
-    """A passage to cite: its place, its id, its text under `quote`, and who wrote it when."""
+    """A passage to cite: its place, its id, its text under `quote`, and who wrote it when.
+
+    A mail also has a `title`, its subject and sender.
+    """
     brief = {
         "id": passage["id"],
         "source": passage["source"],
@@ -32,6 +35,8 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
         "heading": heading_line(passage),
         "quote": passage["text"],
     }
+    if mail_subject(passage):  # people know no message ids
+        brief["title"] = document_name(passage)[:_TITLE_CHARACTERS]
     if origin := _short(passage["origin"] or {}):
         brief["origin"] = origin
     if others := passage["also_in"][:_PLACES]:
