@@ -48,7 +48,7 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     """
     folder, _, base = name.rpartition("/")
     relations = f"{folder}/_rels/{base}.rels".lstrip("/")
-    if relations not in archive.namelist():
+    if relations not in archive.NameToInfo:
         return {}
     return {
         one.get("Id", ""): (
@@ -57,6 +57,40 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
         )
         for one in tree_of(archive, relations)
     }
+
+
+def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
+    """The addresses outside the file that a member refers to, by the ids of the relations."""
+    folder, _, base = name.rpartition("/")
+    relations = f"{folder}/_rels/{base}.rels".lstrip("/")
+    if relations not in archive.NameToInfo:
+        return {}
+    return {
+        one.get("Id", ""): one.get("Target", "")
+        for one in tree_of(archive, relations)
+        if one.get("TargetMode") == "External"
+    }
+
+
+def attribute(element: ElementTree.Element, name: str) -> str:
+    """The value of an attribute, whatever its namespace; empty without it."""
+    for key, value in element.items():
+        if key.rpartition("}")[2] == name:
+            return value
+    return ""
+
+
+def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
+    """The first element below this one by the names along the path, whatever their namespaces."""
+    for name in path:
+        end = "}" + name
+        for one in element:
+            if one.tag.endswith(end) or one.tag == name:
+                element = one
+                break
+        else:
+            return None
+    return element
 
 
 def local_name(element: ElementTree.Element) -> str:

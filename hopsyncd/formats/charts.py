@@ -1,5 +1,6 @@
 """The texts and values of charts, which Word, Excel and PowerPoint keep in the same form."""
 
+import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
@@ -7,6 +8,7 @@ from hopsyncd.formats.archive import local_name
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
+_LONG_FRACTION = re.compile(r"-?\d+\.\d{14,20}\Z")
 _MAX_POINTS = 200  # of one series; the rows of a larger one lie in the sheet
 
 
@@ -54,5 +56,10 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
         for point in series.iterfind(f"{{*}}{name}//{{*}}pt"):
             value = _text(point)
             if value and (at := point.get("idx", "")).isdecimal():
-                points[int(at)] = value
+                points[int(at)] = _LONG_FRACTION.sub(_shortened, value)
     return points
+
+
+def _shortened(number: re.Match[str]) -> str:
+    """A number as it was typed: files have 4.4000000000000004 for 4.4."""
+    return f"{float(number[0]):.15g}"

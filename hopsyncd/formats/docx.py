@@ -1,167 +1,416 @@
-"""DOCX: headings, paragraphs, list items, tables and notes."""
+"""DOCX: headings, paragraphs, lists with their numbers, tables, notes, charts and diagrams."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from xml.etree.ElementTree import Element
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from xml.etree.ElementTree import Element, ParseError
 from zipfile import ZipFile
 
-from hopsyncd.formats.archive import local_name, opened, outermost, targets_of, tree_of
-from hopsyncd.formats.blocks import Block, Kind, with_title
-from hopsyncd.formats.fields import table_texts
+from hopsyncd.formats.archive import (
+    attribute,
+    child_of,
+    link_targets_of,
+    local_name,
+    opened,
+    targets_of,
+    tree_of,
+)
+from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
+from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.decode import decode
+from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.office_math import math_text
+from hopsyncd.formats.office_text import (
+    Line,
+    ListLeads,
+    diagram_texts,
+    picture_text,
+    said_of_itself,
+    symbol_of,
+    with_metadata,
+)
+from hopsyncd.formats.tables import table_blocks
+from hopsyncd.formats.word_styles import (
+    TITLE,
+    Numbering,
+    Style,
+    Styles,
+    is_on,
+    join_label,
+    mark_of,
+    number_of,
+    outline_of,
+)
+from hopsyncd.formats.word_tables import WordTable
 
-_HEADING_NAME = re.compile(r"heading ([1-9])")  # files in all languages name styles in English
-_SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-# Text that was deleted or moved away, a second form for older programs, and text boxes.
-_NOT_IN_LINE = ("del", "moveFrom", "Fallback", "txbxContent")
-_TITLE = -1  # the level of the document's title, above all headings
-_MOST_BASES = 10  # how far a style is followed to the styles it is based on
-
-
-@dataclass(frozen=True, slots=True)
-class _Style:
-    level: int  # of a heading; _TITLE for the title, 0 for others
-    is_list: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a document's paragraphs refer to."""
-
-    styles: Mapping[str, _Style]
-    notes: Mapping[tuple[str, str], Element]  # by kind and id
+_SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
+# Text that was deleted or moved away, properties, and how a base text is pronounced.
+_LEFT_OUT = frozenset(
+    "del moveFrom pPr rPr tblPr trPr tcPr sectPr sdtPr delText instrText rt sdtEndPr".split()
+)
+_NOTES = {"footnoteReference": "footnote", "endnoteReference": "endnote",
+          "commentReference": "comment"}  # fmt: skip
+_FORMULAS = ("oMath", "oMathPara")
+_BESIDE = frozenset((*_NOTES, "txbxContent", "chart", "relIds", "docPr"))
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:(?:page|seite|p\.?)\W*)?\d+(?:\W*(?:of|von|/)?\W*\d+)?\W*\Z", re.I
+)
 
 
 def docx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a document; the lines of its blocks count paragraphs, headings and table rows alike.
 
-    Its title is the level-1 heading, and all headings stand below it.
+    Its title is the level-1 heading, and all headings stand below it. Page headers and footers
+    come at the end, each text once.
     """
     archive = opened(data)
-    main = next(name for kind, name in targets_of(archive, "").values() if kind == "officeDocument")
-    others = dict(targets_of(archive, main).values())
-    parts = _Parts(_styles(archive, others), _notes(archive, others))
-    body = tree_of(archive, main).find("{*}body")
-    told = [] if body is None else [*enumerate(_told(body, parts), 1)]
-    title = next(((text, number) for number, (_, text, level) in told if level == _TITLE), ("", 1))
-    blocks = (
-        Block(kind, text, number, number, 1 if level == _TITLE else level)
-        for number, (kind, text, level) in told
-    )
-    return with_title(tuple(blocks), *title)
+    package = targets_of(archive, "")
+    main = next(name for kind, name in package.values() if kind == "officeDocument")
+    return _Reader(archive, main).blocks(dict(package.values()).get("core-properties", ""))
 
 
-def _styles(archive: ZipFile, others: Mapping[str, str]) -> dict[str, _Style]:
-    if "styles" not in others:
-        return {}
-    found = {_value(style, "styleId"): style for style in tree_of(archive, others["styles"])}
-    return {name: _style(name, found) for name in found}
+class _Reader:
+    """Reads one document. `number` is the number of the last paragraph or row."""
+
+    def __init__(self, archive: ZipFile, main: str) -> None:
+        self.number = 0
+        self._archive, self._main = archive, main
+        self._skipped: Counter[str] = Counter()
+        self._parts = targets_of(archive, main)
+        self._links = link_targets_of(archive, main)
+        self._first_of = dict(reversed(self._parts.values()))
+        self._styles = Styles(self._tree("styles"))
+        self._numbering = Numbering(self._tree("numbering"), self._styles)
+        self._notes = {
+            (kind, attribute(note, "id")): note
+            for kind in ("footnote", "endnote", "comment")
+            for note in self._tree(f"{kind}s") or ()
+        }
+        self._leads = ListLeads()
+        self._caption: tuple[str, ...] = ()
+        self._title = ("", 1)
+        self._fields: list[bool] = []  # the open fields; whether each is in its instruction
+
+    def blocks(self, core: str) -> tuple[Block, ...]:
+        body = child_of(tree_of(self._archive, self._main), "body")
+        blocks = () if body is None else tuple(self._content(body))
+        blocks = with_title(blocks, *self._title)
+        margins = tuple(self._margins(blocks))
+        if margins:
+            blocks += (Block("heading", "", self.number, self.number, level=1), *margins)
+        if core in self._archive.NameToInfo:
+            blocks = with_metadata(blocks, *said_of_itself(tree_of(self._archive, core)))
+        return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
+
+    def _tree(self, kind: str) -> Element | None:
+        """The part of a kind that the document refers to."""
+        name = self._first_of.get(kind, "")
+        return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
+
+    def _content(self, parent: Element) -> Iterator[Block]:
+        """Read paragraphs and tables, in reading order."""
+        for child in _shown(parent):
+            match local_name(child):
+                case "p":
+                    yield from self._paragraph(child)
+                case "tbl":
+                    yield from self._table(child)
+                case "oMathPara" | "oMath":
+                    yield from self._block_of(math_text(child))
+                case "altChunk":
+                    yield from self._other_document(child)
+                case name if name not in _LEFT_OUT:
+                    yield from self._content(child)
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+    def _block_of(self, text: str) -> Iterator[Block]:
+        if text := text.strip():
+            yield Block("paragraph", text, line := self._next(), line)
+
+    def _other_document(self, chunk: Element) -> Iterator[Block]:
+        """HTML that Word takes in when it opens the document."""
+        _, name = self._parts.get(attribute(chunk, "id"), ("", ""))
+        if name.endswith((".html", ".htm", ".xhtml")) and name in self._archive.NameToInfo:
+            line = self._next()
+            for block in html_blocks(decode(self._archive.read(name), kind="text/html")):
+                yield _at_line(block, line)
+
+    def _paragraph(self, paragraph: Element) -> Iterator[Block]:
+        properties = child_of(paragraph, "pPr")
+        named = "" if properties is None else _value_of(properties, "pStyle")
+        style = self._styles[named]
+        self._fields = [False] * len(self._fields)  # an instruction ends with its paragraph
+        line, beside = Line(), list[Element]()
+        self._inline(paragraph, line, beside, "", "")
+        text, links = line.taken()
+        level = outline_of(paragraph) or style.level
+        label, depth = self._label(paragraph, named, style) if text else ("", None)
+        if text:
+            caption, self._caption = self._caption, ()
+            yield from self._text(text, links, level, label, depth)
+            if style.is_caption and not caption:
+                self._caption = (" ".join(text.split()),)
+        for element in beside:
+            yield from self._beside(element)
+
+    def _text(
+        self, text: str, links: Links, level: int, label: str, depth: int | None
+    ) -> Iterator[Block]:
+        line = self._next()
+        if label:
+            joined = join_label(label, text)
+            links = tuple((at + len(joined) - len(text), link) for at, link in links)
+            text = joined
+        if level:
+            text = " ".join(text.split())
+            self._leads.end()
+            if level == TITLE and not self._title[0]:
+                self._title = (text, line)
+            yield Block("heading", text, line, line, max(level, 1), links=links)
+        elif depth is not None:
+            item = Block("list_item", text, line, line, links=links)
+            yield self._leads.add_item(item, depth)
+        else:
+            self._leads.end(text)
+            yield Block("paragraph", text, line, line, links=links)
+
+    def _label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
+        """A paragraph's automatic number, and its level in a list; None outside lists."""
+        number, depth = number_of(paragraph)
+        if not number and not style.number:
+            return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
+        if number in ("0", "-1"):
+            return "", None  # the list of the style does not count here
+        if depth is None:
+            depth = style.depth
+        number = number or style.number
+        if depth is None:
+            depth = self._numbering.depth_of(number, named)
+        return self._numbering.next_label(number, depth), depth
+
+    def _inline(
+        self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
+    ) -> None:
+        """Add the text of an element to a line, and collect what stands beside the text."""
+        for child in _shown(parent):
+            name = local_name(child)
+            if name == "t":
+                if not any(self._fields):
+                    line.add(_in_font(child.text or "", font), mark)
+            elif name in _SPELLED:
+                line.add(_SPELLED[name])
+            elif name == "r":
+                self._run(child, line, beside, mark)
+            elif name in _LEFT_OUT:
+                pass
+            elif name in _BESIDE:
+                beside.append(child)
+            elif name == "sym":
+                code = attribute(child, "char")
+                line.add(symbol_of(_hexadecimal(code), attribute(child, "font")), mark)
+            elif name == "fldChar":
+                self._field(child, line)
+            elif name in _FORMULAS:
+                line.add(math_text(child))
+            else:
+                start = line.begin() if name == "hyperlink" else 0
+                self._inline(child, line, beside, mark, font)
+                if name == "hyperlink" and (to := self._links.get(attribute(child, "id"))):
+                    line.mark_link(to, start)
+                line.add("\n" if name == "p" else "")
+
+    def _run(self, run: Element, line: Line, beside: list[Element], mark: str) -> None:
+        properties = child_of(run, "rPr")
+        font = ""
+        if properties is not None:
+            style = self._styles[_value_of(properties, "rStyle")]
+            mark = mark_of(properties) or style.mark or mark
+            fonts = child_of(properties, "rFonts")
+            font = "" if fonts is None else attribute(fonts, "ascii")
+        self._inline(run, line, beside, mark, font)
+
+    def _field(self, field: Element, line: Line) -> None:
+        """Enter or leave a field: its instruction is not shown, its result is."""
+        match attribute(field, "fldCharType"):
+            case "begin":
+                self._fields.append(True)
+                line.add(_form_value(field))
+            case "separate" if self._fields:
+                self._fields[-1] = False
+            case "end" if self._fields:
+                self._fields.pop()
+
+    def _beside(self, element: Element) -> Iterator[Block]:
+        """What stands beside a text: notes, text boxes, charts, diagrams and pictures."""
+        name = local_name(element)
+        if name in _NOTES:
+            yield from self._note(_NOTES[name], attribute(element, "id"))
+        elif name == "txbxContent":
+            yield from self._content(element)
+        elif name == "docPr":
+            if text := picture_text(attribute(element, "descr")):
+                yield Block("figure", text, line := self._next(), line)
+        else:
+            key = "dm" if name == "relIds" else "id"
+            _, part = self._parts.pop(attribute(element, key), ("", ""))
+            if part not in self._archive.NameToInfo:
+                return
+            line = self._next()
+            tree = tree_of(self._archive, part)
+            if name == "chart":
+                yield from chart_blocks(tree, line)
+            else:
+                yield from (Block("list_item", text, line, line) for text in diagram_texts(tree))
+
+    def _note(self, kind: str, name: str) -> Iterator[Block]:
+        """A note, at its first reference only."""
+        note = self._notes.pop((kind, name), None)
+        if note is None:
+            return
+        text, links, beside = self._flat(note)
+        author = attribute(note, "author") if kind == "comment" else ""
+        if text:
+            prefix = f"{author}: " if author else ""
+            links = tuple((at + len(prefix), link) for at, link in links)
+            yield Block("note", prefix + text, line := self._next(), line, links=links)
+        for element in beside:
+            yield from self._beside(element)
+
+    def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
+        """All text of a note or a cell, its links, and what stands beside it."""
+        line, beside = Line(), list[Element]()
+        self._flatten(parent, line, beside)
+        return *line.taken(), beside
+
+    def _flatten(self, parent: Element, line: Line, beside: list[Element]) -> None:
+        for child in _shown(parent):
+            name = local_name(child)
+            if name == "p":
+                self._fields = [False] * len(self._fields)
+                named = _value_of(child, "pPr", "pStyle")
+                label, _ = self._label(child, named, self._styles[named])
+                line.add(f"{label} " if label else "")
+                self._inline(child, line, beside, "", "")
+                line.add("\n")
+            elif name == "tbl":
+                table = WordTable(child)
+                if table.is_grid:
+                    beside.append(child)
+                    continue
+                for row in table.rows:
+                    for at, cell in enumerate(row):
+                        line.add(", " if at else "")
+                        self._flatten(cell.element, line, beside)
+            elif name in _FORMULAS:
+                line.add(math_text(child))
+            elif name not in _LEFT_OUT:
+                self._flatten(child, line, beside)
+
+    def _table(self, element: Element, leads: tuple[str, ...] = ()) -> Iterator[Block]:
+        table = WordTable(element)
+        only = table.only_cell
+        if only is not None:  # a frame around text
+            yield from self._content(only)
+            return
+        leads += tuple(filter(None, (self._leads.introduction, *self._caption)))
+        self._leads.end()
+        self._caption = ()
+        beside: list[tuple[int, tuple[str, ...], Element]] = []
+
+        def read(cell: Element) -> tuple[str, Links]:
+            text, links, found = self._flat(cell)
+            first = (text.split("\n")[0],) if text and not beside else ()
+            beside.extend((self.number, first, one) for one in found)
+            return text, links
+
+        built = table.build(read, self._next)
+        after = iter(beside)
+        waiting = next(after, None)
+        for block in table_blocks(built, leads):
+            while waiting and block.kind == "table" and waiting[0] < block.first_line:
+                yield from self._in_table(waiting[2], block.first_line)
+                waiting = next(after, None)
+            yield block
+        while waiting:
+            yield from self._in_table(waiting[2], self.number)
+            waiting = next(after, None)
+
+    def _in_table(self, element: Element, line: int) -> Iterator[Block]:
+        if local_name(element) == "tbl":
+            yield from self._table(element)
+        else:
+            yield from self._beside(element)
+
+    def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
+        """The texts of page headers and footers that stand nowhere else."""
+        known = {" ".join(block.text.split()) for block in blocks}
+        for kind, part in list(self._parts.values()):
+            if kind not in ("header", "footer") or part not in self._archive.NameToInfo:
+                continue
+            try:
+                tree = tree_of(self._archive, part)
+            except ParseError:
+                continue
+            for block in self._content(tree):
+                text = " ".join(block.text.split())
+                if text in known or _PAGE_NUMBER.match(text):
+                    self._skipped["page headers and footers that repeat"] += 1
+                else:
+                    known.add(text)
+                    yield block if block.kind == "table" else _as_note(block)
 
 
-def _style(name: str, found: Mapping[str, Element]) -> _Style:
-    """What a style says, or else a style that it is based on."""
-    for _ in range(_MOST_BASES):
-        if name not in found:
-            break
-        style = found[name]
-        named = _value_of(style, "name").casefold()
-        if heading := _HEADING_NAME.fullmatch(named):
-            return _Style(min(int(heading[1]), 6), False)
-        if named == "title":
-            return _Style(_TITLE, False)
-        if level := _outline(style):
-            return _Style(level, False)
-        if style.find("{*}pPr/{*}numPr") is not None:
-            return _Style(0, True)
-        name = _value_of(style, "basedOn")
-    return _Style(0, False)
+def _as_note(block: Block) -> Block:
+    return Block("note", block.text, block.first_line, block.last_line, links=block.links)
 
 
-def _notes(archive: ZipFile, others: Mapping[str, str]) -> dict[tuple[str, str], Element]:
-    return {
-        (kind, _value(note, "id")): note
-        for kind in ("footnote", "endnote")
-        if f"{kind}s" in others
-        for note in tree_of(archive, others[f"{kind}s"])
-    }
+def _at_line(block: Block, line: int) -> Block:
+    return Block(block.kind, block.text, line, line, block.level, block.links, block.names,
+                 block.leads, block.properties)  # fmt: skip
 
 
-def _told(parent: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
-    """Yield kind, text and level of all that has text, in reading order."""
+def _shown(parent: Element) -> Iterator[Element]:
+    """The children; of content in alternative forms, only the first that has something."""
     for child in parent:
-        match local_name(child):
-            case "p":
-                yield from _paragraph(child, parts)
-            case "tbl":
-                yield from _rows(child)
-            case "del" | "moveFrom" | "sectPr":
-                pass
-            case _:
-                yield from _told(child, parts)
+        if local_name(child) != "AlternateContent":
+            yield child
+            continue
+        forms = [one for one in child if local_name(one) in ("Choice", "Fallback") and len(one)]
+        yield from forms[0] if forms else ()
 
 
-def _paragraph(paragraph: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
-    text = "".join(_text(paragraph)).strip()
-    style = parts.styles.get(_value_of(paragraph, "pPr/{*}pStyle"), _Style(0, False))
-    level = _outline(paragraph) or style.level
-    if text and level:
-        yield "heading", " ".join(text.split()), level
-    elif text:
-        is_item = style.is_list or paragraph.find("{*}pPr/{*}numPr") is not None
-        yield "list_item" if is_item else "paragraph", text, 0
-    yield from _beside(paragraph, parts)
+def _in_font(text: str, font: str) -> str:
+    """Text as its font shows it: in symbol fonts, letters stand for signs."""
+    if not font or font.casefold() not in ("symbol", "wingdings"):
+        return text
+    return "".join(symbol_of(ord(c), font) or c for c in text)
 
 
-def _beside(element: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
-    """What belongs to a paragraph beside its own text: its notes, and text boxes anchored in it."""
-    for child in element:
-        match local_name(child):
-            case "txbxContent":
-                yield from _told(child, parts)
-            case "footnoteReference" | "endnoteReference" as reference:
-                key = reference.removesuffix("Reference"), _value(child, "id")
-                if key in parts.notes and (note := "".join(_text(parts.notes[key])).strip()):
-                    yield "paragraph", note, 0
-            case "del" | "moveFrom" | "Fallback":
-                pass
-            case _:
-                yield from _beside(child, parts)
+def _hexadecimal(text: str) -> int:
+    return int(text, 16) if re.fullmatch("[0-9A-Fa-f]{1,5}", text) else 0
 
 
-def _rows(table: Element) -> Iterator[tuple[Kind, str, int]]:
-    rows = [
-        [" ".join("".join(_text(cell)).split()) for cell in outermost(row, "tc")]
-        for row in outermost(table, "tr")
-    ]
-    for row, text in zip(rows, table_texts(rows), strict=True):
-        if any(row):
-            yield "table", text, 0
+def _form_value(field: Element) -> str:
+    """The state of a form's check box, or what is chosen in its list."""
+    form = child_of(field, "ffData")
+    if form is None:
+        return ""
+    box = child_of(form, "checkBox")
+    if box is not None:
+        names = {local_name(one) for one in box}
+        return "[x]" if is_on(box, "checked" if "checked" in names else "default") else "[ ]"
+    choice = child_of(form, "ddList")
+    if choice is None:
+        return ""
+    entries = [attribute(one, "val") for one in choice if local_name(one) == "listEntry"]
+    said = _value_of(choice, "result")
+    chosen = int(said) if said.isdecimal() and len(said) < 4 else 0
+    return entries[chosen] if chosen < len(entries) else ""
 
 
-def _text(element: Element) -> Iterator[str]:
-    for child in element:
-        name = local_name(child)
-        if name == "t":
-            yield child.text or ""
-        elif name in _SPELLED:
-            yield _SPELLED[name]
-        elif name == "p":
-            yield from _text(child)
-            yield "\n"
-        elif name not in _NOT_IN_LINE and name != "pPr":
-            yield from _text(child)
-
-
-def _outline(element: Element) -> int:
-    """The heading level in the element's own properties; 0 for none."""
-    said = _value_of(element, "pPr/{*}outlineLvl")
-    return min(int(said) + 1, 6) if said.isdecimal() and int(said) < 9 else 0
-
-
-def _value_of(element: Element, path: str) -> str:
-    found = element.find("{*}" + path)
-    return "" if found is None else _value(found, "val")
-
-
-def _value(element: Element, name: str) -> str:
-    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+def _value_of(element: Element, *path: str) -> str:
+    found = child_of(element, *path)
+    return "" if found is None else attribute(found, "val")

@@ -117,7 +117,7 @@ def test_what_a_docx_says_in_notes_boxes_and_lists_and_not_what_was_deleted() ->
     )
     assert told(data, DOCX) == [
         ("paragraph", 0, "Seen"),
-        ("paragraph", 0, "A note"),
+        ("note", 0, "A note"),
         ("paragraph", 0, "Boxed"),
         ("list_item", 0, "Item"),
         ("heading", 2, "Part"),

@@ -1,0 +1,83 @@
+"""Formulas of Office documents (OMML), as one line of text: `x=(b±√(b^2+4ac))/(2a)`."""
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element
+
+from hopsyncd.formats.archive import attribute, local_name
+
+_PROPERTIES_END = "Pr"
+
+
+def math_text(formula: Element) -> str:
+    """A formula in one line; fractions, roots and exponents of several signs have brackets."""
+    line = ""
+    is_built = False  # whether the line ends with a fraction, an index or the like
+    for part in formula:
+        text = _part(part)
+        is_next_built = local_name(part) not in ("r", "t", "e")
+        if (is_built or local_name(part) == "func") and line[-1:].isalnum() and text[:1].isalnum():
+            line += " "
+        line += text
+        is_built = is_next_built if text else is_built
+    return line
+
+
+def _part(part: Element) -> str:
+    name = local_name(part)
+    match name:
+        case "t":
+            return part.text or ""
+        case "f":
+            sign = "¦" if _said(part, "type") == "noBar" else "/"
+            return f"{_bracketed(_of(part, 'num'))}{sign}{_bracketed(_of(part, 'den'))}"
+        case "sSup" | "sSub" | "sSubSup" | "sPre":
+            return _of(part, "e") + _scripts(part)
+        case "nary":
+            return f"{_said(part, 'chr') or '∫'}{_scripts(part)} {_of(part, 'e')}"
+        case "rad":
+            degree = _of(part, "deg")
+            return f"{degree}√{_bracketed(_of(part, 'e'))}"
+        case "d":
+            begin, end = _said(part, "begChr", "("), _said(part, "endChr", ")")
+            parts = [math_text(one) for one in part if local_name(one) == "e"]
+            return begin + _said(part, "sepChr", "|").join(parts) + end
+        case "func":
+            return f"{_of(part, 'fName')} {_of(part, 'e')}"
+        case "limLow" | "limUpp":
+            mark = "_" if name == "limLow" else "^"
+            return f"{_of(part, 'e')}{mark}{_bracketed(_of(part, 'lim'))}"
+        case "m" | "eqArr":
+            return "; ".join(_row(row) for row in part if local_name(row) in ("mr", "e"))
+        case _ if name.endswith(_PROPERTIES_END):
+            return ""
+        case _:
+            return math_text(part)
+
+
+def _row(row: Element) -> str:
+    if local_name(row) == "e":
+        return math_text(row)
+    return ", ".join(map(math_text, row))
+
+
+def _scripts(part: Element) -> str:
+    texts: Iterable[tuple[str, str]] = (("_", _of(part, "sub")), ("^", _of(part, "sup")))
+    return "".join(mark + _bracketed(text) for mark, text in texts if text)
+
+
+def _of(part: Element, name: str) -> str:
+    return next((math_text(one) for one in part if local_name(one) == name), "").strip()
+
+
+def _said(part: Element, name: str, default: str = "") -> str:
+    """What the formula's properties say; an empty value counts where there is one."""
+    for properties in part:
+        if local_name(properties).endswith(_PROPERTIES_END):
+            for one in properties:
+                if local_name(one) == name:
+                    return attribute(one, "val")
+    return default
+
+
+def _bracketed(text: str) -> str:
+    return text if len(text) < 2 or text.isalnum() else f"({text})"

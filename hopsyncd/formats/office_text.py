@@ -1,0 +1,183 @@
+"""What the readers of office documents share: lines with raised text and links, lists, symbols,
+diagrams, and what a file says about itself."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from xml.etree.ElementTree import Element
+
+from hopsyncd.formats.archive import local_name
+from hopsyncd.formats.blocks import Block, Links, WrittenLink, in_one_line, link_to_address
+from hopsyncd.formats.fields import lead_in_of, lead_of
+from hopsyncd.formats.inline import lowered, raised
+
+_MAX_LEADS, _MAX_LEVELS = 3, 12
+# The signs of the font Symbol, by their codes from 0x20 and from 0xA0.
+_SYMBOLS = dict(
+    enumerate(
+        " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾"  # noqa: RUF001
+        "αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼",  # noqa: RUF001
+        0x20,
+    )
+) | dict(enumerate("€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑", 0xA0))  # noqa: RUF001
+_WINGDINGS = {
+    **{0x4A: "☺", 0x6F: "☐", 0x71: "☐", 0x72: "☐", 0xA7: "▪", 0xA8: "☐", 0xDF: "←", 0xE0: "→"},
+    **{0xE1: "↑", 0xE2: "↓", 0xE8: "→", 0xF0: "⇒", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑"},
+}
+_FONTS = {"symbol": _SYMBOLS, "wingdings": _WINGDINGS}
+_PRIVATE = 0xF000  # where Word has the signs of such fonts
+_ISO_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
+# What templates and programs write where nobody has written anything.
+_NO_TITLE = re.compile(
+    r"(?:word document|powerpoint presentation|presentation|slide \d+|untitled|unknown"
+    r"|(?:microsoft (?:word|powerpoint) - )?(?:document|presentation)\d*(?:\.\w{3,4})?)\Z",
+    re.IGNORECASE,
+)
+_BY_PROGRAM = re.compile(
+    r"\W*\b(?:description automatically generated(?: with \w+ confidence)?"
+    r"|ai-generated content may be incorrect)\W*\Z",
+    re.IGNORECASE,
+)
+_NOBODY = ("python-docx", "user", "unknown", "admin", "microsoft office user")
+_PROPERTIES = {
+    **{"creator": "author", "initial-creator": "author", "keywords": "tag", "keyword": "tag"},
+    **{"created": "created", "creation-date": "created", "date": "created"},
+    **{"modified": "modified", "language": "language"},
+}
+
+
+def symbol_of(code: int, font: str) -> str:
+    """The sign of a symbol font, or the letter itself in a font of letters; empty if unknown."""
+    table = _FONTS.get(font.strip().casefold())
+    if table is not None:
+        return table.get(code - _PRIVATE if code >= _PRIVATE else code, "")
+    is_known = 0x20 <= code < 0xD800 or 0xF900 <= code <= 0x10FFFF
+    return chr(code) if is_known else ""
+
+
+class Line:
+    """The text of a line in progress, with its links."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._parts: list[str] = []
+        self._links: list[tuple[int, str, int]] = []
+        self._mark = self._marked = ""
+
+    def add(self, text: str, mark: str = "") -> None:
+        """Add text; `mark` is "^" for raised and "_" for lowered text."""
+        if mark and mark == self._mark:
+            self._marked += text
+            return
+        self._flush()
+        if mark:
+            self._mark, self._marked = mark, text
+        elif text:
+            self._put(text)
+
+    def mark_link(self, target: str, start: int) -> None:
+        """The text since `start`, an earlier `length`, links to a target."""
+        self._flush()
+        self._links.append((start, target, self.length))
+
+    def begin(self) -> int:
+        """Where the text that comes next begins."""
+        self._flush()
+        return self.length
+
+    def taken(self) -> tuple[str, Links]:
+        """The text without blanks around it, and its links."""
+        self._flush()
+        whole = "".join(self._parts)
+        text = whole.strip()
+        offset = len(whole) - len(whole.lstrip())
+        links: list[tuple[int, WrittenLink]] = []
+        for start, target, end in sorted(self._links):
+            if link := link_to_address(target, whole[start:end]):
+                links.append((min(max(start - offset, 0), len(text)), link))
+        return text, tuple(links)
+
+    def _flush(self) -> None:
+        if self._mark:
+            before = self._parts[-1] if self._parts else ""
+            change = raised if self._mark == "^" else lowered
+            text, self._mark = self._marked, ""
+            self._put(change(text, before))
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._parts.append(text)
+            self.length += len(text)
+
+
+class ListLeads:
+    """What stands above an item: the sentence that introduces its list, the items around it."""
+
+    def __init__(self) -> None:
+        self.introduction = ""
+        self._items: list[tuple[int, str]] = []
+
+    def add_item(self, block: Block, level: int) -> Block:
+        """The item with its leads; `level` counts from 0."""
+        while self._items and self._items[-1][0] >= level:
+            self._items.pop()
+        above = [self.introduction, *(text for _, text in self._items)]
+        if len(self._items) < _MAX_LEVELS:
+            self._items.append((level, lead_of(block.text)))
+        leads = tuple(dict.fromkeys(filter(None, above)))[-_MAX_LEADS:]
+        return replace(block, leads=leads)
+
+    def end(self, text: str = "") -> None:
+        """Another text than an item ends the list, and may introduce the next."""
+        self._items = []
+        self.introduction = lead_in_of(text)
+
+
+def picture_text(description: str) -> str:
+    """What the author says about a picture, without what the program adds to its own guess."""
+    return _BY_PROGRAM.sub("", in_one_line(description)).strip()
+
+
+def diagram_texts(data: Element) -> Iterator[str]:
+    """The texts of a SmartArt diagram, from its data part: one for each shape."""
+    for point in data.iter():
+        if local_name(point) != "pt":
+            continue
+        paragraphs = (one for one in point.iter() if local_name(one) == "p")
+        texts = (
+            in_one_line("".join(t.text or "" for t in paragraph.iter() if local_name(t) == "t"))
+            for paragraph in paragraphs
+        )
+        if text := "; ".join(filter(None, texts)):
+            yield text
+
+
+def said_of_itself(elements: Iterable[Element]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Titles and properties that the metadata of a file tell, as (name, value)."""
+    titles: list[str] = []
+    properties: list[tuple[str, str]] = []
+    for element in elements:
+        name, text = local_name(element), in_one_line("".join(element.itertext()))
+        if name == "title" and text and not _NO_TITLE.match(text):
+            titles.append(text)
+        kind = _PROPERTIES.get(name, "")
+        if kind in ("created", "modified"):
+            values = [text] if _ISO_DATE.match(text) else []
+        elif kind == "tag":
+            values = [part.strip() for part in re.split("[,;]", text)]
+        else:
+            values = [text] if text.casefold() not in _NOBODY else []
+        properties += [(kind, value) for value in values if kind and value]
+    return titles, list(dict.fromkeys(properties))
+
+
+def with_metadata(
+    blocks: Sequence[Block], titles: Iterable[str], properties: Iterable[tuple[str, str]]
+) -> tuple[Block, ...]:
+    """The blocks, the first of which tells the document's names and properties."""
+    if not blocks:
+        return ()
+    first = blocks[0]
+    names = tuple(dict.fromkeys((*first.names, *titles)))
+    said = tuple(dict.fromkeys((*first.properties, *properties)))
+    return (replace(first, names=names, properties=said), *blocks[1:])

@@ -1,0 +1,246 @@
+"""Styles and automatic numbers of Word documents."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from hopsyncd.formats.archive import attribute, child_of, local_name
+
+TITLE = -1  # the level of the document's title, above all headings
+# Word writes the names in English; other programs write them in the language of their user.
+_HEADING_NAME = re.compile(
+    r"(?:heading|überschrift|titre|título|titulo|titolo|kop|rubrik|overskrift|otsikko|nagłówek"
+    r"|nadpis|címsor|titlu|başlık|заголовок|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])\Z"  # noqa: RUF001
+)
+_TITLE_NAMES = ("title", "titel", "titulo", "título", "titolo", "標題", "标题", "表題")
+_MAX_BASES = 10  # how far a style is followed to the styles it is based on
+_LEVELS = 9
+_PLACE = re.compile(r"%([1-9])")
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"),
+          (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
+_MAX_ROMAN = 4000
+_MAX_LABEL_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a style says about its paragraphs or runs; the empty style says nothing."""
+
+    level: int = 0  # of a heading; TITLE for the title, 0 for others
+    number: str = ""  # the id of the list
+    depth: int | None = None  # the level in that list, from 0
+    mark: str = ""  # "^" raises text, "_" lowers it
+    is_caption: bool = False
+
+
+NO_STYLE = Style()
+
+
+class Styles:
+    """The styles of a document; each is looked at when it is first used."""
+
+    def __init__(self, tree: Element | None) -> None:
+        styles = () if tree is None else tree
+        self._found = {attribute(one, "styleId"): one for one in styles}
+        self._known = {"": NO_STYLE}
+
+    def __getitem__(self, name: str) -> Style:
+        """The style with an id; the empty style if there is none."""
+        if name not in self._known:
+            self._known[name] = _style(name, self._found)
+        return self._known[name]
+
+
+def _style(name: str, found: Mapping[str, Element]) -> Style:
+    """What a style says, or else the styles that it is based on."""
+    level, number, mark = 0, "", ""
+    depth: int | None = None
+    is_caption = False
+    for _ in range(_MAX_BASES):
+        if name not in found:
+            break
+        style = found[name]
+        named = _value_of(style, "name").casefold()
+        level = level or _level_of(named, style)
+        is_caption = is_caption or named in ("caption", "table caption", "image caption")
+        mark = mark or mark_of(child_of(style, "rPr"))
+        own_number, own_depth = number_of(style)
+        number = number or own_number
+        depth = own_depth if depth is None else depth
+        name = _value_of(style, "basedOn")
+    return Style(level, number, depth, mark, is_caption)
+
+
+def _level_of(named: str, style: Element) -> int:
+    if heading := _HEADING_NAME.match(named):
+        return min(int(heading[1]), 6)
+    return TITLE if named in _TITLE_NAMES else outline_of(style)
+
+
+def outline_of(element: Element) -> int:
+    """The heading level in the element's own properties; 0 for none."""
+    said = _value_of(element, "pPr", "outlineLvl")
+    return min(int(said) + 1, 6) if said.isdecimal() and int(said) < 9 else 0
+
+
+def mark_of(properties: Element | None) -> str:
+    """How properties of text place it: "^" above the line, "_" below it."""
+    said = "" if properties is None else _value_of(properties, "vertAlign")
+    return {"superscript": "^", "subscript": "_"}.get(said, "")
+
+
+def number_of(element: Element) -> tuple[str, int | None]:
+    """The id of the list that a paragraph or style belongs to, and its level in that list."""
+    found = child_of(element, "pPr", "numPr")
+    if found is None:
+        return "", None
+    depth = _value_of(found, "ilvl")
+    return _value_of(found, "numId"), int(depth) if depth in _DEPTHS else None
+
+
+_DEPTHS = tuple(map(str, range(_LEVELS)))
+
+
+@dataclass(slots=True)
+class _Level:
+    start: int = 1
+    kind: str = "decimal"
+    text: str = ""
+    is_legal: bool = False  # all numbers in it are decimal
+    restarts_after: int = _LEVELS  # a level above this one restarts it
+    style: str = ""
+
+
+class Numbering:
+    """Counts the items of a document's lists, as it is read from its beginning."""
+
+    def __init__(self, tree: Element | None, styles: Styles) -> None:
+        self._abstract: dict[str, dict[int, _Level]] = {}
+        self._lists: dict[str, tuple[str, dict[int, _Level]]] = {}
+        self._restarts: dict[str, dict[int, int]] = {}  # by list: levels that begin anew
+        self._counts: dict[str, list[int | None]] = {}
+        linked: dict[str, str] = {}
+        for one in () if tree is None else tree:
+            if local_name(one) == "abstractNum":
+                name = attribute(one, "abstractNumId")
+                self._abstract[name] = _levels_of(one)
+                linked[name] = _value_of(one, "numStyleLink")
+        for one in () if tree is None else tree:
+            if local_name(one) == "num":
+                self._add_list(one)
+        for name, (abstract, own) in self._lists.items():
+            other = styles[linked.get(abstract, "")].number
+            if other in self._lists:
+                self._lists[name] = (self._lists[other][0], self._lists[other][1] | own)
+
+    def _add_list(self, one: Element) -> None:
+        name = attribute(one, "numId")
+        own: dict[int, _Level] = {}
+        restarts: dict[int, int] = {}
+        for override in (part for part in one if local_name(part) == "lvlOverride"):
+            own |= _levels_of(override)
+            depth, start = attribute(override, "ilvl"), _value_of(override, "startOverride")
+            if depth in _DEPTHS and start.isdecimal() and len(start) < 10:
+                restarts[int(depth)] = int(start)
+        self._lists[name] = (_value_of(one, "abstractNumId"), own)
+        self._restarts[name] = restarts
+
+    def depth_of(self, number: str, style: str) -> int:
+        """The level of a list that belongs to a style; 0 unless the list says so."""
+        levels = self._levels(number)
+        return next((depth for depth, one in levels.items() if style and one.style == style), 0)
+
+    def next_label(self, number: str, depth: int) -> str:
+        """Count an item; what stands before it, such as "1.2" or "a)", empty for a bullet."""
+        if number not in self._lists:
+            return ""
+        levels = self._levels(number)
+        counts = self._counts.setdefault(self._lists[number][0], [None] * _LEVELS)
+        restarts = self._restarts[number]
+        if depth in restarts:
+            counts[depth] = restarts.pop(depth)
+        else:
+            before = counts[depth]
+            counts[depth] = levels.get(depth, _Level()).start if before is None else before + 1
+        for below in range(depth + 1, _LEVELS):
+            if levels.get(below, _Level()).restarts_after > depth:
+                counts[below] = None
+        for above in range(depth):
+            if counts[above] is None:
+                counts[above] = levels.get(above, _Level()).start
+        level = levels.get(depth)
+        if level is None or level.kind in ("bullet", "none"):
+            return ""
+
+        def shown(place: re.Match[str]) -> str:
+            at = int(place[1]) - 1
+            kind = "decimal" if level.is_legal else levels.get(at, _Level()).kind
+            return number_text(counts[at] or 0, kind) if at <= depth else ""
+
+        return _PLACE.sub(shown, level.text).strip()[:_MAX_LABEL_CHARACTERS]
+
+    def _levels(self, number: str) -> dict[int, _Level]:
+        abstract, own = self._lists.get(number, ("", {}))
+        return self._abstract.get(abstract, {}) | own
+
+
+def _levels_of(parent: Element) -> dict[int, _Level]:
+    levels: dict[int, _Level] = {}
+    for one in parent:
+        depth = attribute(one, "ilvl")
+        if local_name(one) != "lvl" or depth not in _DEPTHS:
+            continue
+        level = _Level(
+            kind=_value_of(one, "numFmt") or "decimal",
+            text=_value_of(one, "lvlText"),
+            is_legal=child_of(one, "isLgl") is not None,
+            style=_value_of(one, "pStyle"),
+        )
+        start, restart = _value_of(one, "start"), _value_of(one, "lvlRestart")
+        level.start = int(start) if start.isdecimal() and len(start) < 10 else 1
+        if restart in _DEPTHS:
+            level.restarts_after = int(restart)
+        levels[int(depth)] = level
+    return levels
+
+
+def number_text(number: int, kind: str) -> str:
+    """A number in a format of Word.
+
+    >>> [number_text(28, kind) for kind in ("lowerLetter", "upperRoman", "decimalZero", "ordinal")]
+    ['bb', 'XXVIII', '28', '28']
+    """
+    if kind in ("lowerLetter", "upperLetter") and 0 < number <= 26 * 40:
+        letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
+        return letters if kind == "lowerLetter" else letters.upper()
+    if kind in ("lowerRoman", "upperRoman") and 0 < number < _MAX_ROMAN:
+        roman = _roman(number)
+        return roman if kind == "lowerRoman" else roman.upper()
+    return f"{number:02}" if kind == "decimalZero" else str(number)
+
+
+def _roman(number: int) -> str:
+    text = ""
+    for value, letters in _ROMAN:
+        count, number = divmod(number, value)
+        text += letters * count
+    return text
+
+
+def join_label(label: str, text: str) -> str:
+    """An item's number and its text."""
+    return f"{label} {text}" if label else text
+
+
+def is_on(properties: Iterable[Element], name: str) -> bool:
+    """Whether a switch is set: it is there, and not turned off."""
+    return any(
+        local_name(one) == name and attribute(one, "val") not in ("0", "false", "off")
+        for one in properties
+    )
+
+
+def _value_of(element: Element, *path: str) -> str:
+    found = child_of(element, *path)
+    return "" if found is None else attribute(found, "val")

@@ -1,0 +1,288 @@
+"""Word documents: tables, notes, numbers, values, fields and what stands in page margins."""
+
+import io
+import zipfile
+
+import docx
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+
+from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import DOCX
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"
+REL = f"{OFFICE}/relationships"
+
+
+def blocks_of(body: str, **parts: str) -> tuple[Block, ...]:
+    """Read a document with this body; each part is the content of a file it refers to, as
+    `kind=xml`."""
+    relations = "".join(
+        f'<Relationship Id="r{kind}" Type="{REL}/{kind}" Target="{kind}.xml"/>' for kind in parts
+    )
+    buffer = io.BytesIO()
+    spaces = (
+        f'xmlns:w="{W}" xmlns:r="{REL}" xmlns:m="{OFFICE}/math" xmlns:mc="mc" xmlns:c="c"'
+        ' xmlns:dgm="dgm" xmlns:a="a" xmlns:wp="wp"'
+    )
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships><Relationship Id="a" Type="{REL}/officeDocument" Target="d.xml"/>'
+            "</Relationships>",
+        )
+        archive.writestr("_rels/d.xml.rels", f"<Relationships>{relations}</Relationships>")
+        archive.writestr("d.xml", f"<w:document {spaces}><w:body>{body}</w:body></w:document>")
+        for kind, text in parts.items():
+            archive.writestr(f"{kind}.xml", f"<w:part {spaces}>{text}</w:part>")
+    return extract(buffer.getvalue(), DOCX)
+
+
+def texts_of(body: str, **parts: str) -> list[str]:
+    return [block.text for block in blocks_of(body, **parts)]
+
+
+def run(text: str, properties: str = "") -> str:
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def paragraph(*runs: str, properties: str = "") -> str:
+    return f"<w:p><w:pPr>{properties}</w:pPr>{''.join(runs)}</w:p>"
+
+
+def cell(text: str, properties: str = "", more: str = "") -> str:
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{paragraph(run(text))}{more}</w:tc>"
+
+
+def row(*cells: str, properties: str = "") -> str:
+    return f"<w:tr><w:trPr>{properties}</w:trPr>{''.join(cells)}</w:tr>"
+
+
+def table(*rows: str, look: str = "") -> str:
+    return f"<w:tbl><w:tblPr>{look}</w:tblPr>{''.join(rows)}</w:tbl>"
+
+
+HEADED = "<w:tblHeader/>"
+FIRST_ROW = '<w:tblLook w:val="0020"/>'
+
+
+def test_merged_cells_keep_columns_and_groups_in_place() -> None:
+    body = table(
+        row(
+            cell("Region", '<w:vMerge w:val="restart"/>'),
+            cell("Rate", '<w:gridSpan w:val="2"/>'),
+            properties=HEADED,
+        ),
+        row(cell("", "<w:vMerge/>"), cell("2024"), cell("2025"), properties=HEADED),
+        row(cell("North", '<w:vMerge w:val="restart"/>'), cell("510"), cell("330")),
+        row(cell("", "<w:vMerge/>"), cell("closed", '<w:gridSpan w:val="2"/>')),
+        row(cell("620"), cell("630"), properties='<w:gridBefore w:val="1"/>'),
+    )
+    assert texts_of(body) == [
+        "Region: North | Rate > 2024: 510 | Rate > 2025: 330",
+        "Region: North | Rate > 2024: closed | Rate > 2025: closed",
+        "Rate > 2024: 620 | Rate > 2025: 630",
+    ]
+
+
+def test_a_first_row_names_columns_only_where_the_table_says_so() -> None:
+    rows = row(cell("Day"), cell("Dawn")), row(cell("Monday"), cell("Ulf"))
+    assert texts_of(table(*rows)) == ["Day | Dawn", "Monday | Ulf"]
+    assert texts_of(table(*rows, look=FIRST_ROW)) == ["Day: Monday | Dawn: Ulf"]
+    form = row(cell("Name:"), cell("Tove")), row(cell("Boats:"), cell("2"))
+    assert texts_of(table(*form, look=FIRST_ROW)) == ["Name: | Tove", "Boats: | 2"]
+
+
+def test_deleted_text_and_rows_are_left_out_and_inserted_ones_kept() -> None:
+    body = paragraph(
+        run("Price: "),
+        f"<w:del>{run('900')}</w:del><w:ins>{run('950')}</w:ins>",
+        f"<w:moveFrom>{run(' gone')}</w:moveFrom><w:moveTo>{run(' crowns')}</w:moveTo>",
+    ) + table(
+        row(cell("a"), cell("b")),
+        row(cell("old"), cell("c"), properties="<w:del/>"),
+        row(cell("new"), cell("d"), properties="<w:ins/>"),
+    )
+    assert texts_of(body) == ["Price: 950 crowns", "a | b", "new | d"]
+
+
+def test_notes_and_text_boxes_of_cells_follow_their_row_once() -> None:
+    box = f"<w:r><w:txbxContent>{paragraph(run('Landing only'))}</w:txbxContent></w:r>"
+    both = (
+        f"<mc:AlternateContent><mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback>"
+        "</mc:AlternateContent>"
+    )
+    note = '<w:r><w:footnoteReference w:id="3"/></w:r>'
+    comment = '<w:r><w:commentReference w:id="0"/></w:r>'
+    body = table(
+        row(cell("Pilotage"), f"<w:tc>{paragraph(run('410'), note, note)}</w:tc>"),
+        row(cell("Dock"), f"<w:tc>{paragraph(run('Pier'), both, comment)}</w:tc>"),
+    )
+    blocks = blocks_of(
+        body,
+        footnotes=f'<w:footnote w:id="3">{paragraph(run("Since May"))}</w:footnote>',
+        comments=f'<w:comment w:id="0" w:author="Ada">{paragraph(run("Check"))}</w:comment>',
+    )
+    assert [(block.kind, block.text) for block in blocks] == [
+        ("table", "Pilotage | 410"),
+        ("note", "Since May"),
+        ("table", "Dock | Pier"),
+        ("paragraph", "Landing only"),
+        ("note", "Ada: Check"),
+    ]
+
+
+def test_a_table_in_a_cell_is_a_table_of_its_own() -> None:
+    inner = table(row(cell("e"), cell("f"), properties=HEADED), row(cell("g"), cell("h")))
+    body = table(row(cell("a"), cell("b")), row(cell("c", more=inner), cell("d")))
+    assert texts_of(body) == ["a | b", "c | d", "e: g | f: h"]
+
+
+def test_raised_and_lowered_text_and_formulas() -> None:
+    up, down = '<w:vertAlign w:val="superscript"/>', '<w:vertAlign w:val="subscript"/>'
+    body = paragraph(run("10"), run("-", up), run("6", up), run(" H"), run("2", down), run("O"))
+    fraction = (
+        "<m:oMath><m:r><m:t>x=</m:t></m:r><m:f><m:num><m:r><m:t>a+b</m:t></m:r></m:num>"
+        "<m:den><m:sSup><m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup>"
+        "</m:sSup></m:den></m:f></m:oMath>"
+    )
+    assert texts_of(body + paragraph(fraction)) == ["10^-6 H_2O", "x=(a+b)/(c^2)"]
+
+
+def level(depth: int, text: str, kind: str = "decimal", more: str = "") -> str:
+    return (
+        f'<w:lvl w:ilvl="{depth}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/>{more}'
+        f'<w:lvlText w:val="{text}"/></w:lvl>'
+    )
+
+
+def numbered(number: int, depth: int, text: str) -> str:
+    said = f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{number}"/></w:numPr>'
+    return paragraph(run(text), properties=said)
+
+
+def test_automatic_numbers_of_headings_and_lists_are_shown() -> None:
+    levels = level(0, "%1.", more='<w:pStyle w:val="One"/>') + level(1, "%1.%2", "lowerLetter")
+    numbering = (
+        f'<w:abstractNum w:abstractNumId="7">{levels}</w:abstractNum>'
+        f'<w:abstractNum w:abstractNumId="8">{level(0, "-", "bullet")}</w:abstractNum>'
+        '<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+        '<w:num w:numId="2"><w:abstractNumId w:val="8"/></w:num>'
+        '<w:num w:numId="3"><w:abstractNumId w:val="7"/><w:lvlOverride w:ilvl="0">'
+        '<w:startOverride w:val="5"/></w:lvlOverride></w:num>'
+    )
+    styles = (
+        '<w:style w:styleId="One"><w:name w:val="\u00dcberschrift 1"/>'
+        '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
+    )
+    heading = paragraph(run("Sea"), properties='<w:pStyle w:val="One"/>')
+    body = (
+        heading
+        + numbered(1, 1, "salt")
+        + numbered(2, 0, "dot")
+        + numbered(1, 1, "foam")
+        + heading
+        + numbered(1, 1, "kelp")
+        + numbered(3, 0, "five")
+    )
+    blocks = blocks_of(body, numbering=numbering, styles=styles)
+    assert [(block.level, block.text) for block in blocks] == [
+        (1, "1. Sea"),
+        (0, "1.a salt"),
+        (0, "dot"),
+        (0, "1.b foam"),
+        (1, "2. Sea"),
+        (0, "2.a kelp"),
+        (0, "5. five"),
+    ]
+
+
+def test_items_repeat_the_item_they_are_nested_in() -> None:
+    levels = level(0, "%1.") + level(1, "%2)")
+    numbering = (
+        f'<w:abstractNum w:abstractNumId="7">{levels}</w:abstractNum>'
+        '<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+    )
+    body = paragraph(run("Before sailing:")) + numbered(1, 0, "Oil.") + numbered(1, 1, "Level.")
+    assert blocks_of(body, numbering=numbering)[2].leads == ("Before sailing:", "1. Oil.")
+
+
+def test_charts_and_diagrams_are_read_once() -> None:
+    chart = (
+        "<c:title><a:t>Catch</a:t></c:title><c:ser><c:tx><c:v>Cod</c:v></c:tx>"
+        '<c:cat><c:pt idx="0"><c:v>May</c:v></c:pt></c:cat>'
+        '<c:val><c:pt idx="0"><c:v>4.4000000000000004</c:v></c:pt></c:val></c:ser>'
+    )
+    diagram = "<dgm:pt><dgm:t><a:p><a:r><a:t>Sort</a:t></a:r></a:p></dgm:t></dgm:pt>"
+    shown = '<w:drawing><c:chart r:id="rchart"/></w:drawing><dgm:relIds r:dm="rdiagramData"/>'
+    body = paragraph(run("See"), f"<w:r>{shown}</w:r>", f"<w:r>{shown}</w:r>")
+    assert texts_of(body, chart=chart, diagramData=diagram) == [
+        "See",
+        "Catch",
+        "May | Cod: 4.4",
+        "Sort",
+    ]
+
+
+def test_fields_show_their_results_and_forms_their_values() -> None:
+    def field(kind: str, more: str = "") -> str:
+        return f'<w:r><w:fldChar w:fldCharType="{kind}">{more}</w:fldChar></w:r>'
+
+    box = '<w:ffData><w:checkBox><w:default w:val="0"/><w:checked/></w:checkBox></w:ffData>'
+    choice = (
+        '<w:ffData><w:ddList><w:result w:val="1"/><w:listEntry w:val="Oslo"/>'
+        '<w:listEntry w:val="Bergen"/></w:ddList></w:ffData>'
+    )
+    body = paragraph(
+        field("begin", box) + field("end") + run(" Paid in "),
+        field("begin", choice) + field("end") + run(" on "),
+        field("begin") + "<w:r><w:instrText>DATE</w:instrText></w:r>" + run("hidden"),
+        field("separate") + run("7 May") + field("end") + run("."),
+        '<w:r><w:sym w:font="Symbol" w:char="F06D"/></w:r>',
+    )
+    assert texts_of(body) == ["[x] Paid in Bergen on 7 May.\u03bc"]
+
+
+def test_page_headers_are_read_once_at_the_end_and_repetitions_counted() -> None:
+    document = docx.Document()
+    document.core_properties.title = "Harbour dues"
+    document.core_properties.author = "Tove Lund"
+    document.add_heading("Dues", 1)
+    document.add_paragraph("The dues rise.")
+    section = document.sections[0]
+    section.header.paragraphs[0].text = "Decision 17"
+    section.footer.paragraphs[0].text = "Page 1 of 3"
+    later = document.add_section()
+    later.header.is_linked_to_previous = False
+    later.header.paragraphs[0].text = "Decision 17"
+    buffer = io.BytesIO()
+    document.save(buffer)
+    blocks = extract(buffer.getvalue(), DOCX)
+    assert [block.text for block in blocks if block.kind == "note"] == ["Decision 17"]
+    assert skipped_of(blocks) == {"page headers and footers that repeat": 2}
+    assert blocks[0].names == ("Harbour dues",)
+    assert ("author", "Tove Lund") in blocks[0].properties
+
+
+def test_links_lead_where_the_document_says() -> None:
+    document = docx.Document()
+    target = document.part.relate_to("tides.docx", f"{REL}/hyperlink", is_external=True)
+    link = f'<w:hyperlink {nsdecls("w", "r")} r:id="{target}">{run("the tides")}</w:hyperlink>'
+    paragraph_of_link = document.add_paragraph("See ")
+    paragraph_of_link._p.append(parse_xml(link))
+    buffer = io.BytesIO()
+    document.save(buffer)
+    (block,) = extract(buffer.getvalue(), DOCX)
+    assert block.text == "See the tides"
+    assert [(at, one.target, one.shown) for at, one in block.links] == [
+        (4, "tides.docx", "the tides")
+    ]
+
+
+def test_many_references_to_a_long_note_cost_no_more_than_one() -> None:
+    reference = '<w:r><w:footnoteReference w:id="1"/></w:r>'
+    body = paragraph(run("x"), reference * 5000)
+    note = f'<w:footnote w:id="1">{paragraph(run("long " * 2000))}</w:footnote>'
+    assert len(blocks_of(body, footnotes=note)) == 2
