@@ -168,7 +168,7 @@ def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
 
 def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
     if len(at) < 2 or (at[0] == "source" and len(at) < 3):
-        return "docs/guide.md shows how to write it."
+        return "docs/sources.md and config.toml show how to write it."
     key = str(at[2] if at[0] == "source" else at[1])
     field = models[section].model_fields[key]
     choices = getattr(field.annotation, "__args__", ())

@@ -58,8 +58,8 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
         before = headings
     if pages and not blocks:
         raise without_text(
-            "Install tesseract (docs/guide.md), have another program for text recognition (OCR) add"
-            " the text, or leave it out"
+            "Install tesseract (docs/install.md), have another program for text recognition (OCR)"
+            " add the text, or leave it out"
         )
     return tuple(blocks)
 

@@ -154,7 +154,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is a picture, and the text of pictures is not read here",
-            'Install tesseract and set `formats.ocr = "auto"` (docs/guide.md), or leave it out by'
+            'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or leave it out by'
             " an ignore pattern",
         )
     readers = _TEXT | _DATA
