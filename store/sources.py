@@ -1,6 +1,7 @@
 """Sources and what their last scans saw. None of it is versioned."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -328,7 +329,7 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
         " WHERE s.name = ? AND i.path = ?",
         [source, path],
     ).fetchone()
-    return {str(kind): int(count) for kind, count in json.loads((row and row[0]) or "{}").items()}
+    return counts_in(row and row[0])
 
 
 def skipped_by_kind(
@@ -336,13 +337,31 @@ def skipped_by_kind(
 ) -> list[tuple[str, int, int]]:
     """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
     rows = connection.execute(
-        "SELECT j.key, sum(CAST(j.value AS BIGINT)), count(*) FROM seen AS i"
-        " JOIN source AS s ON s.id = i.source, json_each(i.skipped) AS j"
-        " WHERE i.skipped IS NOT NULL"
-        " AND s.name NOT IN (SELECT value FROM json_each(?)) GROUP BY j.key ORDER BY j.key",
+        "SELECT i.skipped, count(*) FROM seen AS i JOIN source AS s ON s.id = i.source"
+        " WHERE i.skipped IS NOT NULL AND s.name NOT IN (SELECT value FROM json_each(?))"
+        " GROUP BY i.skipped",
         [names_json(hidden)],
     )
-    return [(str(kind), int(parts), int(documents)) for kind, parts, documents in rows]
+    parts, documents = Counter[str](), Counter[str]()
+    for text, items in rows:
+        for kind, count in counts_in(text).items():
+            parts[kind] += count * items
+            documents[kind] += items
+    return [(kind, parts[kind], documents[kind]) for kind in sorted(parts)]
+
+
+def counts_in(text: object) -> dict[str, int]:
+    """The counts in a JSON object; none where the record has something else, which is damaged.
+
+    >>> counts_in('{".log": 3}'), counts_in(None), counts_in("no JSON")
+    ({'.log': 3}, {}, {})
+    """
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    counts = found if isinstance(found, dict) else {}
+    return {kind: count for kind, count in counts.items() if isinstance(count, int)}
 
 
 def put_left_out(connection: Connection, source: int, counts: Mapping[str, int]) -> None:

@@ -1,6 +1,5 @@
 """The endpoints that tell the state of the daemon: its sources, jobs, requests and metrics."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -44,7 +43,7 @@ from store.exceptions import StoreError
 from store.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.place import SqliteError, fresh_database, shown, stored_bytes
 from store.purge import asked_purges
-from store.sources import SourceRow, all_sources, item_problems, skipped_by_kind
+from store.sources import SourceRow, all_sources, counts_in, item_problems, skipped_by_kind
 from store.transactions import snapshot
 
 log = structlog.get_logger(__name__)
@@ -212,7 +211,7 @@ class StateService(ReadService):
             "next": time_text(next_ms if configured else None),
             "problem": row.problem,
             "hint": row.hint,
-            "left_out": json.loads(row.left_out),
+            "left_out": counts_in(row.left_out),
             "watching": bool(watch and watch.watching),
             "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
         }

@@ -6,7 +6,7 @@ record does not have: there the live index is asked (`hopsyncd.retrieve.plain_se
 """
 
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 
 _WHOLE = {
     "BEGIN IMMEDIATE": "BEGIN",
@@ -32,8 +32,6 @@ def translated(sql: str) -> str:
     'SELECT 1 FROM life WHERE born <= %(p1)s AND %(p1)s < died'
     >>> translated("SELECT id FROM tag WHERE id IN (SELECT value FROM json_each(?))")
     'SELECT id FROM tag WHERE id IN (SELECT json_array_elements_text(%s::json)::bigint)'
-    >>> translated("SELECT j.key, j.value FROM json_each(?) AS j")
-    'SELECT j.key, j.value FROM json_each_text(%s::json) AS j (key, value)'
     """
     if sql in _WHOLE:
         return _WHOLE[sql]
@@ -42,12 +40,5 @@ def translated(sql: str) -> str:
     sql = _HINT.sub("", sql.replace("%", "%%").replace("CROSS JOIN", "JOIN"))
     sql = _TEXTS.sub(r"\1json_array_elements_text(\2::json) AS t (value)", sql)
     sql = _NUMBERS.sub(r"SELECT json_array_elements_text(\1::json)::bigint", sql)
-    sql = _TABLE.sub(partial(_rows_of_json, sql), sql)
+    sql = _TABLE.sub(r"json_array_elements_text(\1::json) AS \2 (value)", sql)
     return _PARAMETER.sub(lambda found: f"%(p{found[1]})s" if found[1] else "%s", sql)
-
-
-def _rows_of_json(sql: str, found: re.Match[str]) -> str:
-    """The rows of a JSON object where the statement asks for keys, else those of an array."""
-    if f"{found[2]}.key" in sql:
-        return f"json_each_text({found[1]}::json) AS {found[2]} (key, value)"
-    return f"json_array_elements_text({found[1]}::json) AS {found[2]} (value)"
