@@ -1,66 +1,65 @@
-"""PDF: the text of its pages, with headings found by the size of their type."""
+"""PDF: the text of its pages, in reading order, with tables, form fields and notes."""
 
 import base64
-import ctypes
-import itertools
+import logging
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.images import gray_png
-
-_NOT_ALNUM = re.compile(r"[\W_]+")
-_LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
-_HYPHEN = re.compile(r"(?<=[a-zß-ÿ])[-\u00ad]\n(?=[a-zß-ÿ])")
-_JOINED_AT_HYPHEN = "\ufffe"  # PDFium's mark where a hyphen ended a line
-_ENDS = (".", "!", "?", ":", ".”", '."', ".)", "。")
-
-_SHORT = 0.6  # of the page's longest line: nothing was left to wrap
-_SHORT_AT_END = 0.9  # the same, of a line that ends a sentence
-_LARGE = 1.12  # times the type of most of the text: a heading
-_SAME_SIZE = 0.97  # type this close is of one level
-_MOST_LEVELS = 6
+from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
+from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
+from hopsyncd.formats.pdf_layout import arranged
+from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, described
+from hopsyncd.formats.pdf_text import TextReader
 
 _PICTURE_SCALE = 300 / 72  # to 300 dots an inch, which text recognition is made for
 _MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
-_FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
+_SCANNED = 0.7  # of a page is pictures, and it has hardly any text: it is a scan
+_FEW_LETTERS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    text: str
-    size: float  # of its smallest type, in points; 0 if it cannot be a heading
+@dataclass(slots=True)
+class _Document:
+    pages: list[Page] = field(default_factory=list)
+    bookmarks: list[Bookmark] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     """Read a PDF; the lines of its blocks are page numbers.
 
-    The cells of a table are words of their row. `with_pictures` gives a block of kind `picture` for
-    each page that shows pictures and no text. Raises DocumentUnreadable if there is no text, or
-    only behind a password.
+    `with_pictures` gives a block of kind `picture` for each page that is a scan. Raises
+    DocumentUnreadable if there is no text, only behind a password, or if it is no PDF.
     """
-    pages, pictures = _pages(data, with_pictures)
-    levels = _levels(line for page in pages for line in page)
+    document = _read(data)
+    skipped: Counter[str] = Counter()
+    running = running_lines(document.pages)
+    skipped["running heads and feet"] = len(running)
+    headings = Headings(document.pages, document.bookmarks, running)
     blocks: list[Block] = []
-    before: set[str] = set()
-    for number, page in enumerate(pages, 1):
-        if number in pictures:
-            blocks.append(Block("picture", str(number), number, number))
-        headings = {_key(line.text) for line in page if line.size in levels}
-        blocks += _page(number, page, levels, running=before)
-        before = headings
-    if pages and not blocks:
+    for page in document.pages:
+        if page.is_scan and with_pictures:
+            blocks.append(Block("picture", str(page.number), page.number, page.number))
+        elif page.is_scan:
+            skipped["scanned pages"] += 1
+        blocks += page_blocks(page, headings)
+    if document.pages and not blocks:
         raise without_text(
             "Install tesseract (docs/install.md), have another program for text recognition (OCR)"
             " add the text, or leave it out"
         )
+    if blocks and blocks[0].kind != "picture":
+        first = replace(blocks[0], names=document.names, properties=document.properties)
+        blocks[0] = first
+    if any(skipped.values()):
+        blocks.append(skipped_block(skipped))
     return tuple(blocks)
 
 
@@ -86,11 +85,16 @@ def page_picture(data: bytes, number: int) -> Block:
 def _opened(data: bytes) -> Any:
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of what it does not need
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:
         if raw.FPDF_GetLastError() != raw.FPDF_ERR_PASSWORD:
-            raise
+            raise DocumentUnreadable(
+                "the document",
+                "Not a valid PDF",
+                "Export it again, or add it to `ignore`",
+            ) from None
         raise DocumentUnreadable(
             "the document",
             "it takes a password to read it",
@@ -98,98 +102,38 @@ def _opened(data: bytes) -> Any:
         ) from None
 
 
-def _pages(data: bytes, with_pictures: bool) -> tuple[list[list[_Line]], set[int]]:
-    """The lines of each page, and the numbers of those that show pictures and no text."""
+def _read(data: bytes) -> _Document:
     raw = library("pypdfium2").raw
-    pages, pictures = list[list[_Line]](), set[int]()
+    read = _Document()
     with _opened(data) as document:
+        if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
+            document.init_forms()
+        read.names, read.properties = described(document)
+        read.bookmarks = list(bookmarks_of(document))
         for at in range(len(document)):
-            page = document[at]
-            text_page = page.get_textpage()
-            lines = list(_lines(text_page, raw))
-            pages.append(lines)
-            if with_pictures and not any(line.text.strip() for line in lines):
-                shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
-                pictures |= {at + 1 for _ in itertools.islice(shown, 1)}
-            text_page.close()
-            page.close()
-    return pages, pictures
+            with closing(document[at]) as page:
+                read.pages.append(_page(document, page, raw, at + 1))
+    return read
 
 
-def _lines(text_page: Any, raw: Any) -> Iterator[_Line]:
-    place = 0
-    for raw_line in text_page.get_text_range().split("\n"):
-        letters = [place + at for at, letter in enumerate(raw_line) if letter.isalnum()]
-        told = {letters[0], letters[len(letters) // 2], letters[-1]} if letters else set()
-        size = min((_size(text_page, at, raw) for at in told), default=0.0)
-        size = 0.0 if _LEADERS.search(raw_line) else size
-        text = raw_line.replace(_JOINED_AT_HYPHEN, "").removesuffix("\r").replace("\r", " ")
-        yield _Line(text.rstrip(), round(size, 1))
-        place += len(raw_line) + 1
+def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
+    quarters = page.get_rotation() // 90
+    with closing(page.get_textpage()) as text_page:
+        text = TextReader(text_page, raw, quarters).read()
+        if quarters and len(text.turned) > len(text.spans):  # turned as a whole, with its text
+            quarters = 0
+            text = TextReader(text_page, raw, quarters).read()
+    drawn = drawn_on(page, raw, quarters)
+    annotations = AnnotationReader(document, page, raw, quarters).read()
+    is_scan = _is_scan(drawn, sum(len(span.text) for span in text.spans))
+    for span in annotations.spans:
+        span.order = len(text.spans)
+        text.spans.append(span)
+    items = arranged(text, drawn.rules, number)
+    return Page(number, items, annotations.notes, annotations.links, is_scan)
 
 
-def _size(text_page: Any, at: int, raw: Any) -> float:
-    """The height of a character as shown: many files scale a type of one point."""
-    matrix = raw.FS_MATRIX()
-    if not raw.FPDFText_GetMatrix(text_page, at, ctypes.byref(matrix)):
-        return 0.0
-    return float(raw.FPDFText_GetFontSize(text_page, at)) * math.hypot(matrix.c, matrix.d)
-
-
-def _levels(lines: Iterable[_Line]) -> dict[float, int]:
-    """The heading level of each type size that is larger than most of the text."""
-    letters: Counter[float] = Counter()
-    for line in lines:
-        if line.size:
-            letters[line.size] += len(line.text)
+def _is_scan(drawn: Drawn, letters: int) -> bool:
     if not letters:
-        return {}
-    body = max(letters, key=lambda size: (letters[size], -size))
-    levels: dict[float, int] = {}
-    level, above = 0, math.inf
-    for size in sorted(letters, reverse=True):
-        if size < body * _LARGE:
-            break
-        if size < above * _SAME_SIZE:
-            level, above = min(level + 1, _MOST_LEVELS), size
-        levels[size] = level
-    return levels
-
-
-def _page(
-    number: int, lines: Sequence[_Line], levels: dict[float, int], running: set[str]
-) -> Iterator[Block]:
-    """Read a page; a line that is `running` on from the page before is no heading."""
-    longest = max((len(line.text) for line in lines), default=0)
-    held: list[str] = []  # lines of the block at hand
-    held_size = 0.0  # its type, if it is a heading
-    for at, line in enumerate(lines):
-        is_heading = line.size in levels and _key(line.text) not in running
-        size = line.size if is_heading else 0.0
-        if held and (size != held_size or not line.text.strip()):
-            yield _block(number, held, levels.get(held_size))
-            held = []
-        if not line.text.strip():
-            continue
-        held.append(line.text)
-        held_size = size
-        after = lines[at + 1].text if at + 1 < len(lines) else ""
-        if _ends_block(line.text, after, longest if not size else longest * 2 // 3):
-            yield _block(number, held, levels.get(held_size))
-            held = []
-
-
-def _ends_block(line: str, after: str, longest: int) -> bool:
-    share = len(line) / max(longest, 1)
-    return not after.strip() or share < (_SHORT_AT_END if line.endswith(_ENDS) else _SHORT)
-
-
-def _block(number: int, lines: list[str], level: int | None) -> Block:
-    text = _HYPHEN.sub("", "\n".join(lines))
-    if level is None:
-        return Block("paragraph", text, number, number)
-    return Block("heading", " ".join(text.split()), number, number, level)
-
-
-def _key(text: str) -> str:
-    return _NOT_ALNUM.sub("", text).casefold()
+        return drawn.pictured > 0
+    return drawn.pictured >= _SCANNED and letters < _FEW_LETTERS

@@ -152,8 +152,7 @@ def test_a_document_that_is_none_is_named_and_keeps_its_last_good_version(
     stack.sync()
     assert stack.head.passages == before
     why = stack.connection.execute("SELECT why FROM seen WHERE path = 'a.pdf'").fetchone()[0]
-    assert "damaged" in why
-    assert why.count("PdfiumError") == 1
+    assert why == "Not a valid PDF"
     stack.close()
 
 

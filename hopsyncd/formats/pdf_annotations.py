@@ -1,0 +1,198 @@
+"""What lies on a PDF page beside its text: form fields, notes, stamps, links and pictures."""
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hopsyncd.formats.blocks import in_one_line
+from hopsyncd.formats.pdf_text import Box, Span, turned_box
+
+_MAX_ANNOTATIONS = 5_000  # of a page
+_MAX_LINKS = 500
+_MAX_BYTES = 200_000  # of a value
+_MAX_OPTIONS = 1_000
+_PASSWORD = 1 << 13  # among the flags of a text field
+_HIDDEN = 2 | 32  # the flags Hidden and NoView
+_MAX_OBJECTS = 20_000
+_FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
+_THIN = 3.0  # points
+_SIMPLE_PATH = 6  # segments of a line or a rectangle
+_BACKGROUND = 0.8  # of both sides of the page
+_LINE_HEIGHT = 11.0
+_SEPARATE_NOTES = ("HIGHLIGHT", "UNDERLINE", "SQUIGGLY", "STRIKEOUT", "TEXT", "CARET", "INK")
+_DRAWN_NOTES = ("LINE", "SQUARE", "CIRCLE", "POLYGON", "POLYLINE", "FILEATTACHMENT")
+_IN_PLACE = ("FREETEXT", "STAMP")
+
+
+@dataclass(slots=True)
+class Annotations:
+    """`spans` stand on the page itself; `notes` are about it, each with its author."""
+
+    spans: list[Span] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    links: list[tuple[Box, str]] = field(default_factory=list)
+
+
+class AnnotationReader:
+    """Reads the annotations of one page. `form` is the document's form environment or None."""
+
+    def __init__(self, document: Any, page: Any, raw: Any, quarters: int) -> None:
+        self._raw, self._document, self._page, self._quarters = raw, document, page, quarters
+        self._form = document.formenv.raw if document.formenv else None
+        self._kinds = {
+            getattr(raw, f"FPDF_ANNOT_{name}"): name
+            for name in (*_SEPARATE_NOTES, *_DRAWN_NOTES, *_IN_PLACE, "WIDGET", "LINK")
+        }
+
+    def read(self) -> Annotations:
+        """Read the page's annotations, in the order of the file."""
+        raw, found = self._raw, Annotations()
+        count = min(raw.FPDFPage_GetAnnotCount(self._page.raw), _MAX_ANNOTATIONS)
+        for at in range(count):
+            annotation = raw.FPDFPage_GetAnnot(self._page.raw, at)
+            if not annotation:
+                continue
+            try:
+                if not raw.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
+                    self._read(annotation, found)
+            finally:
+                raw.FPDFPage_CloseAnnot(annotation)
+        return found
+
+    def _read(self, annotation: Any, found: Annotations) -> None:
+        kind = self._kinds.get(self._raw.FPDFAnnot_GetSubtype(annotation), "")
+        if kind == "LINK":
+            is_room = len(found.links) < _MAX_LINKS
+            if is_room and (target := self._target(annotation)):
+                found.links.append((self._box(annotation), target))
+        elif kind == "WIDGET":
+            self._place(found, self._box(annotation), self._value(annotation))
+        elif kind in _IN_PLACE:
+            said = self._string(annotation, b"Contents") or self._drawn(annotation)
+            self._place(found, self._box(annotation), said)
+        elif kind and (said := in_one_line(self._string(annotation, b"Contents"))):
+            author = in_one_line(self._string(annotation, b"T"))
+            found.notes.append(f"{author}: {said}" if author else said)
+
+    def _place(self, found: Annotations, box: Box, text: str) -> None:
+        """Put text into its box, a line below the other."""
+        lines = [line for line in map(in_one_line, text.splitlines()) if line]
+        if not lines:
+            return
+        left, bottom, right, top = box
+        height = min((top - bottom) / len(lines), _LINE_HEIGHT)
+        # One line stands in the middle of its box, as fields show it.
+        top = (top + bottom + height) / 2 if len(lines) == 1 else top
+        for at, line in enumerate(lines):
+            above = top - at * height
+            found.spans.append(Span(line, left, above - height, right, above))
+
+    def _value(self, annotation: Any) -> str:
+        """What a form field shows; a box has `[x]` where it is ticked."""
+        raw = self._raw
+        if not self._form:
+            return self._string(annotation, b"V")
+        kind = raw.FPDFAnnot_GetFormFieldType(self._form, annotation)
+        if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+            return "[x]" if raw.FPDFAnnot_IsChecked(self._form, annotation) else "[ ]"
+        if kind in (raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX):
+            if chosen := "\n".join(self._chosen(annotation)):
+                return chosen
+        elif kind != raw.FPDF_FORMFIELD_TEXTFIELD:
+            return ""
+        if raw.FPDFAnnot_GetFormFieldFlags(self._form, annotation) & _PASSWORD:
+            return ""
+        return self._text(raw.FPDFAnnot_GetFormFieldValue, self._form, annotation)
+
+    def _chosen(self, annotation: Any) -> Iterator[str]:
+        raw, form = self._raw, self._form
+        count = min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS)
+        for at in range(count):
+            if raw.FPDFAnnot_IsOptionSelected(form, annotation, at):
+                yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
+
+    def _drawn(self, annotation: Any) -> str:
+        """The text that the appearance of a stamp draws."""
+        raw = self._raw
+        text_page = self._page.get_textpage()
+        try:
+            parts = []
+            for at in range(min(raw.FPDFAnnot_GetObjectCount(annotation), _MAX_OPTIONS)):
+                shape = raw.FPDFAnnot_GetObject(annotation, at)
+                if raw.FPDFPageObj_GetType(shape) == raw.FPDF_PAGEOBJ_TEXT:
+                    parts.append(self._text(raw.FPDFTextObj_GetText, shape, text_page.raw))
+            return " ".join(parts)
+        finally:
+            text_page.close()
+
+    def _target(self, annotation: Any) -> str:
+        raw = self._raw
+        link = raw.FPDFAnnot_GetLink(annotation)
+        action = raw.FPDFLink_GetAction(link) if link else None
+        if not action or raw.FPDFAction_GetType(action) != raw.PDFACTION_URI:
+            return ""
+        length = raw.FPDFAction_GetURIPath(self._document.raw, action, None, 0)
+        if not 1 < length <= _MAX_BYTES:
+            return ""
+        buffer = ctypes.create_string_buffer(length)
+        raw.FPDFAction_GetURIPath(self._document.raw, action, buffer, length)
+        return buffer.value.decode("utf-8", "replace")
+
+    def _box(self, annotation: Any) -> Box:
+        rect = self._raw.FS_RECTF()
+        self._raw.FPDFAnnot_GetRect(annotation, ctypes.byref(rect))
+        left, right = sorted((rect.left, rect.right))
+        bottom, top = sorted((rect.bottom, rect.top))
+        return turned_box((left, bottom, right, top), self._quarters)
+
+    def _string(self, annotation: Any, key: bytes) -> str:
+        return self._text(self._raw.FPDFAnnot_GetStringValue, annotation, key)
+
+    def _text(self, read: Any, *arguments: Any) -> str:
+        """A string that PDFium gives in UTF-16, through a call with a buffer and its length."""
+        length = read(*arguments, None, 0)
+        if not 2 < length <= _MAX_BYTES:
+            return ""
+        buffer = (self._raw.FPDF_WCHAR * (length // 2 + 1))()
+        read(*arguments, buffer, length)
+        return bytes(buffer)[: length - 2].decode("utf-16-le", "replace")
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What a page draws: ruling lines and boxes, and the share of the page that pictures cover."""
+
+    rules: list[Box] = field(default_factory=list)
+    pictured: float = 0.0
+
+
+def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
+    """Find the ruling lines and the pictures of a page."""
+    found, edges = Drawn(), [ctypes.c_float() for _ in range(4)]
+    to_edges = [ctypes.byref(edge) for edge in edges]
+    width, height = page.get_size()
+    area = max(width * height, 1.0)
+    count, has_forms = min(raw.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS), False
+    for at in range(count):
+        shape = raw.FPDFPage_GetObject(page.raw, at)
+        kind = raw.FPDFPageObj_GetType(shape)
+        has_forms = has_forms or kind == raw.FPDF_PAGEOBJ_FORM
+        if kind not in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
+            continue
+        if not raw.FPDFPageObj_GetBounds(shape, *to_edges):
+            continue
+        left, bottom, right, top = (edge.value for edge in edges)
+        if kind == raw.FPDF_PAGEOBJ_IMAGE:
+            found.pictured += (right - left) * (top - bottom) / area
+        elif raw.FPDFPath_CountSegments(shape) <= _SIMPLE_PATH:
+            box = turned_box((left, bottom, right, top), quarters)
+            is_background = (
+                box[2] - box[0] > _BACKGROUND * width and box[3] - box[1] > _BACKGROUND * height
+            )
+            if not is_background:
+                found.rules.append(box)
+    if has_forms and not found.pictured:
+        shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
+        found.pictured = 0.01 if any(True for _ in shown) else 0.0
+    return found

@@ -1,0 +1,264 @@
+"""The lines of PDF pages to blocks: headings, paragraphs, hyphens, running heads and links."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, Block, Links, link_to_address
+from hopsyncd.formats.pdf_layout import Item, Line
+from hopsyncd.formats.pdf_metadata import Bookmark
+from hopsyncd.formats.pdf_text import Box
+from hopsyncd.formats.tables import table_blocks
+
+_NOT_ALNUM = re.compile(r"[\W_]+")
+_LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
+_NUMBER = re.compile(r"\d+")
+_PAGE = re.compile(r"(?:page|seite|p|s|pág|página|pagina)?[\W_]*#(?:(?:of|von|de|di|/)\d+)?\Z")
+_VALUE = re.compile(r"[:=]\s*\S|\d[\d.,]{3,}|[$€£¥%]")  # a label with its value, or an amount
+_NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")
+_BULLET = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?\d{1,2}[.)])\s")
+_WORD_AT_END = re.compile(r"[^\W\d_]+\Z")
+_WORD_AT_START = re.compile(r"[^\W\d_]+")
+_COMPOUND = frozenset(
+    "well self non high low long short half cross so co all ex two three four five six seven eight"
+    " nine ten real state part full first second third multi user end open hand data time".split()
+)
+_ENDS = (".", "!", "?", ":", ".”", '."', ".)", "。")
+
+_SHORT = 0.6  # of the page's longest line: nothing was left to wrap
+_SHORT_AT_END = 0.9  # the same, of a line that ends a sentence
+_LARGE = 1.12  # times the type of most of the text: a heading
+_SAME_SIZE = 0.97  # type this close is of one level
+_MOST_LEVELS = 6
+_MOST_HEADING_LINES = 3
+_PARAGRAPH_GAP = 1.35  # times the usual distance of lines
+_MOST_BOOKMARKS_OF_PAGE = 2  # whose titles the page does not show
+_MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
+
+
+@dataclass(slots=True)
+class Page:
+    """A page as it was read."""
+
+    number: int
+    items: list[Item]
+    notes: list[str] = field(default_factory=list)
+    links: list[tuple[Box, str]] = field(default_factory=list)
+    is_scan: bool = False
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines outside tables."""
+        return [item for item in self.items if isinstance(item, Line)]
+
+
+def running_lines(pages: Sequence[Page]) -> set[int]:
+    """The ids of lines that repeat at the same place of pages, but for the first of each kind.
+
+    Page numbers are all among them.
+    """
+    found: defaultdict[tuple[str, int, int], list[Line]] = defaultdict(list)
+    is_number: dict[tuple[str, int, int], bool] = {}
+    for page in pages:
+        by_height = sorted((line for line in page.lines if line.height), key=lambda ln: -ln.middle)
+        margin = {id(ln): ln for ln in (*by_height[:_MARGIN_LINES], *by_height[-_MARGIN_LINES:])}
+        for line in margin.values():
+            text, offset = _without_page_number(line.text, page.number)
+            key = (text, offset, round(line.middle / 8))
+            found[key].append(line)
+            is_number[key] = bool(_PAGE.match(text))
+    running: set[int] = set()
+    for key, lines in found.items():
+        least = 2 if len(pages) == 2 or is_number[key] else max(3, len(pages) // 5)
+        if len(lines) >= least:
+            running.update(id(line) for line in lines[0 if is_number[key] else 1 :])
+    return running
+
+
+def _without_page_number(text: str, page: int) -> tuple[str, int]:
+    """A line with `#` for the number at its start or end, and how far that is from the page's."""
+    key = text.casefold()
+    numbers = list(_NUMBER.finditer(key))
+    for found in numbers[:1] + numbers[-1:]:
+        before, after = key[: found.start()], key[found.end() :]
+        if len(found[0]) < 5 and (not before or not after or _PAGE.match(_key(before) + "#")):
+            rest = _key(before) + "#" + _key(after)
+            if not before or _PAGE.match(rest):
+                return rest, int(found[0]) - page
+    return _key(text), 0
+
+
+class Headings:
+    """Tells headings: by the bookmarks of the file, else by larger type."""
+
+    def __init__(
+        self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
+    ) -> None:
+        self.running = running
+        lines = [line for page in pages for line in page.lines if id(line) not in running]
+        self._levels = _levels(lines)
+        self.words = Counter(
+            word
+            for line in lines
+            for word in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text.casefold())
+        )
+        self._marked: dict[tuple[int, str], int] = {}
+        self.missing: defaultdict[int, list[Bookmark]] = defaultdict(list)
+        texts = {page.number: _key(" ".join(ln.text for ln in page.lines)) for page in pages}
+        for entry in bookmarks:
+            self._marked[entry.page, _key(entry.title)] = min(entry.level, _MOST_LEVELS)
+            if _key(entry.title) not in texts.get(entry.page, ""):
+                self.missing[entry.page].append(entry)
+        for entries in self.missing.values():
+            if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # of pages that were cut out
+                entries.clear()
+
+    def level(self, line: Line, page: int) -> int:
+        """The level of a heading; 0 for other lines."""
+        if marked := self._marked.get((page, _key(line.text))):
+            return marked
+        level = self._levels.get(line.size, 0)
+        return level if level and _can_be_heading(line) else 0
+
+
+def _can_be_heading(line: Line) -> bool:
+    text = line.text
+    if _LEADERS.search(text) or not any(map(str.isalpha, text)):
+        return False
+    if len(text) > MAX_HEADING_CHARACTERS:
+        return False
+    return bool(_NUMBERED.match(text)) or not (_VALUE.search(text) or line.parts > 2)
+
+
+def _levels(lines: Iterable[Line]) -> dict[float, int]:
+    """The heading level of each type size that is larger than most of the text."""
+    letters: Counter[float] = Counter()
+    for line in lines:
+        if line.size:
+            letters[line.size] += len(line.text)
+    if not letters:
+        return {}
+    body = max(letters, key=lambda size: (letters[size], -size))
+    levels: dict[float, int] = {}
+    level, above = 0, math.inf
+    for size in sorted(letters, reverse=True):
+        if size < body * _LARGE:
+            break
+        if size < above * _SAME_SIZE:
+            level, above = min(level + 1, _MOST_LEVELS), size
+        levels[size] = level
+    return levels
+
+
+def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
+    """Read a page: its headings, paragraphs and tables, then the notes on it."""
+    number = page.number
+    for entry in headings.missing.get(number, ()):
+        yield Block("heading", entry.title, number, number, min(entry.level, _MOST_LEVELS))
+    longest = max((len(line.text) for line in page.lines), default=0)
+    pitch = _pitch(page.lines)
+    held: list[Line] = []
+    held_level = 0
+    for item in page.items:
+        if id(item) in headings.running:
+            continue
+        level = headings.level(item, number) if isinstance(item, Line) else 0
+        if held and _begins_block(held, item, held_level, level, longest, pitch):
+            yield _block(page, held, held_level, headings.words)
+            held = []
+        if isinstance(item, Line):
+            held.append(item)
+            held_level = level
+        else:
+            yield from table_blocks(item.table)
+    if held:
+        yield _block(page, held, held_level, headings.words)
+    for note in page.notes:
+        yield Block("note", note, number, number)
+
+
+def _pitch(lines: Sequence[Line]) -> float:
+    """The usual distance from one line to the next."""
+    gaps = [
+        above.middle - line.middle
+        for above, line in pairwise(lines)
+        if 0 < above.middle - line.middle < 3 * line.height
+    ]
+    return median(gaps) if gaps else math.inf
+
+
+def _begins_block(
+    held: Sequence[Line], item: Item, held_level: int, level: int, longest: int, pitch: float
+) -> bool:
+    before = held[-1]
+    if not isinstance(item, Line) or level != held_level:
+        return True
+    if level:
+        gap = before.middle - item.middle
+        is_near = 0 < gap < 1.9 * max(item.height, before.height)
+        return len(held) >= _MOST_HEADING_LINES or before.size != item.size or not is_near
+    if before.is_broken:
+        return False
+    gap = before.middle - item.middle
+    if gap > _PARAGRAPH_GAP * max(pitch, item.height) or _BULLET.match(item.text):
+        return True
+    share = len(before.text) / max(longest, 1)
+    return share < (_SHORT_AT_END if before.text.endswith(_ENDS) else _SHORT)
+
+
+def _block(page: Page, lines: Sequence[Line], level: int, words: Counter[str]) -> Block:
+    text = _joined(lines, words)
+    number = page.number
+    if level:
+        return Block("heading", " ".join(text.split()), number, number, level)
+    return Block("paragraph", text, number, number, links=_links(page, lines, text))
+
+
+def _joined(lines: Sequence[Line], words: Counter[str]) -> str:
+    text, is_broken = "", False
+    for line in lines:
+        if is_broken:
+            text += ("" if _is_one_word(text, line.text, words) else "-") + line.text
+        else:
+            text += f"\n{line.text}" if text else line.text
+        is_broken = line.is_broken
+        if not is_broken and text.endswith("-") and text[-2:-1].isalpha():
+            text, is_broken = text[:-1], True
+    return text + "-" if is_broken else text
+
+
+def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
+    """Whether a hyphen between lines only broke a word, as far as the document's words tell."""
+    left, right = _WORD_AT_END.search(before[-40:]), _WORD_AT_START.match(after)
+    if not left or not right or not right[0][:1].islower():
+        return False
+    first, second = left[0].casefold(), right[0].casefold()
+    whole, hyphened = words[first + second], words[f"{first}-{second}"]
+    if whole or hyphened:
+        return whole >= hyphened
+    return first not in _COMPOUND and not (
+        len(first) > 3 and len(second) > 3 and words[first] > 1 and words[second] > 1
+    )
+
+
+def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
+    """The links on the lines of a block; each is shown as the line that it is on."""
+    found = []
+    for box, target in page.links:
+        middle = (box[1] + box[3]) / 2
+        for line in lines:
+            if line.bottom <= middle <= line.top and box[0] < line.right and line.left < box[2]:
+                at = text.find(line.text)
+                link = link_to_address(target, line.text[:200])
+                if link and at >= 0:
+                    found.append((at, link))
+                break
+    return tuple(sorted(found, key=lambda placed: placed[0]))
+
+
+def _key(text: str) -> str:
+    return _NOT_ALNUM.sub("", text).casefold()

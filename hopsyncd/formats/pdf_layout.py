@@ -1,0 +1,178 @@
+"""The reading order of a PDF page: columns, tables, and lines."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from hopsyncd.formats.pdf_tables import (
+    PlacedTable,
+    aligned_tables,
+    grids_of,
+    inside,
+    joined,
+    rows_of,
+    ruled_table,
+)
+from hopsyncd.formats.pdf_text import Box, PageText, Span
+
+_LEAST_LINES = 4  # of a column
+_LEAST_CHARACTERS = 18  # of the lines of a column, on the average: the text of a table is shorter
+_MAX_CROSSING = 0.5  # of the spans of a page that has columns
+_MAX_COLUMN_DEPTH = 3
+_EDGE = 4  # points: the left edges of a column's lines are this close
+_MIDDLE = (0.2, 0.85)  # where a second column begins, in shares of the width
+_RIGHT_TO_LEFT = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFC))
+
+
+@dataclass(slots=True)
+class Line:
+    """A line of text as it is read, with its place on the page."""
+
+    text: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+    size: float  # of its smallest type
+    is_bold: bool = False
+    is_broken: bool = False  # a hyphen ends it
+    parts: int = 1  # spans with wide gaps between them
+
+    @property
+    def height(self) -> float:
+        """Of the line of type."""
+        return self.top - self.bottom
+
+    @property
+    def middle(self) -> float:
+        """The height on the page of the middle of the line."""
+        return (self.top + self.bottom) / 2
+
+
+Item = Line | PlacedTable
+
+
+def arranged(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
+    """The lines and tables of a page in reading order. `number` is that of the page."""
+    spans = page.spans
+    tables: list[PlacedTable] = []
+    for grid in grids_of(rules) if spans else ():
+        within = inside(grid, spans)
+        table = ruled_table(grid, within, number) if len(within) > 3 else None
+        if table:
+            tables.append(table)
+            taken = set(map(id, within))
+            spans = [span for span in spans if id(span) not in taken]
+    items = list(_in_columns(spans, number, _MAX_COLUMN_DEPTH))
+    for table in tables:
+        items.insert(_place_of(table, items), table)
+    items += [Line(text, 0, 0, 0, 0, 0.0) for text in [" ".join(page.turned)] if text]
+    return items
+
+
+def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
+    """Where a ruled table comes: before the first item below it that is beside none above."""
+    at = len(items)
+    while at and items[at - 1].top < table.top:
+        at -= 1
+    return at
+
+
+def _in_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
+    edge = _gutter(spans) if depth else None
+    if edge is None:
+        yield from _in_rows(spans, number)
+        return
+    zone: list[Span] = []
+    wide: list[Span] = []
+    for span in sorted(spans, key=lambda span: -span.middle):
+        if _crosses(span, edge):
+            yield from _zone(zone, edge, number, depth)
+            zone = []
+            wide.append(span)
+        else:
+            yield from _in_rows(wide, number)
+            wide = []
+            zone.append(span)
+    yield from _zone(zone, edge, number, depth)
+    yield from _in_rows(wide, number)
+
+
+def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[Item]:
+    """Read what stands between two lines that cross the gap between the columns."""
+    left = [span for span in spans if span.left < edge - _EDGE]
+    right = [span for span in spans if span.left >= edge - _EDGE]
+    if left and right and not (_is_prose(left, 2) and _is_prose(right, 2)):
+        yield from _in_rows(spans, number)
+        return
+    for side in (right, left) if _is_right_to_left(spans) else (left, right):
+        if side:
+            yield from _in_columns(side, number, depth - 1)
+
+
+def _gutter(spans: Sequence[Span]) -> float | None:
+    """Where the second column begins; None if the text has one column."""
+    if len(spans) < 2 * _LEAST_LINES:
+        return None
+    begin, end = min(span.left for span in spans), max(span.right for span in spans)
+    least, most = (begin + share * (end - begin) for share in _MIDDLE)
+    edges = Counter(round(span.left / _EDGE) for span in spans if least < span.left < most)
+    best: tuple[int, float] | None = None
+    for place, count in edges.most_common(5):
+        if count < _LEAST_LINES:
+            break
+        edge = min(span.left for span in spans if round(span.left / _EDGE) == place)
+        crossing = sum(_crosses(span, edge) for span in spans)
+        left = [span for span in spans if span.right <= edge and not _crosses(span, edge)]
+        right = [span for span in spans if span.left >= edge - _EDGE]
+        if crossing > _MAX_CROSSING * len(spans):
+            continue
+        if not (_is_prose(left, _LEAST_LINES) and _is_prose(right, _LEAST_LINES)):
+            continue
+        if _beside(left, right) and (best is None or crossing < best[0]):
+            best = crossing, edge
+    return best[1] if best else None
+
+
+def _crosses(span: Span, edge: float) -> bool:
+    return span.left < edge - _EDGE and span.right > edge
+
+
+def _is_prose(spans: Sequence[Span], least: int) -> bool:
+    return len(spans) >= least and mean(len(span.text) for span in spans) >= _LEAST_CHARACTERS
+
+
+def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
+    """Whether two groups stand beside each other for half the height of the lower one."""
+    tops = [max(span.top for span in side) for side in (left, right)]
+    ends = [min(span.bottom for span in side) for side in (left, right)]
+    shared = min(tops) - max(ends)
+    return shared > 0.5 * min(tops[0] - ends[0], tops[1] - ends[1])
+
+
+def _in_rows(spans: Iterable[Span], number: int) -> Iterator[Item]:
+    for row in aligned_tables(list(rows_of(spans)), number):
+        yield row if isinstance(row, PlacedTable) else _line(row)
+
+
+def _line(row: list[Span]) -> Line:
+    if _is_right_to_left(row):
+        row = sorted(row, key=lambda span: span.order)
+    return Line(
+        joined(row),
+        row[0].left,
+        min(span.bottom for span in row),
+        max(span.right for span in row),
+        max(span.top for span in row),
+        min(span.size for span in row),
+        all(span.is_bold for span in row),
+        row[-1].is_broken,
+        len(row),
+    )
+
+
+def _is_right_to_left(spans: Iterable[Span]) -> bool:
+    letters = [ord(letter) for span in spans if not span.text.isascii() for letter in span.text]
+    count = sum(first <= code <= last for code in letters for first, last in _RIGHT_TO_LEFT)
+    return count * 2 > len(letters) > 0

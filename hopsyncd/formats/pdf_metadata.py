@@ -1,0 +1,75 @@
+"""What a PDF says of itself: its title, author and dates, and its bookmarks."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from hopsyncd.formats.blocks import MAX_HEADING_CHARACTERS, in_one_line
+
+_MAX_BOOKMARKS, _MAX_BOOKMARKS_OF_PAGE = 5_000, 50
+_MAX_DEPTH = 6
+_FILE_NAME = re.compile(r"\.\w{1,5}\Z|\A(?:microsoft \w+ - |file:)", re.IGNORECASE)
+_NO_TITLE = re.compile(
+    r"(?:untitled|unnamed|title|no title|\(?anonymous\)?|unspecified|powerpoint presentation"
+    r"|document|presentation|slide|blank page|page)[\s_-]*\d*\Z",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """An entry of a PDF's outline: its title, level from 1, and the page that it leads to."""
+
+    title: str
+    level: int
+    page: int
+
+
+def described(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The names and the properties of an open document."""
+    said = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
+    dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
+    names = (said["Title"],) if is_title(said["Title"]) else ()
+    author = said["Author"] if is_title(said["Author"]) else ""
+    told = (("author", author), ("created", dates["CreationDate"]), ("modified", dates["ModDate"]))
+    return names, tuple((name, value) for name, value in told if value)
+
+
+def is_title(text: str) -> bool:
+    """Whether a text is a title that people gave, and not a file name or what a program puts there.
+
+    >>> is_title("On Tides"), is_title("tides.docx"), is_title("Untitled"), is_title("Slide 2")
+    (True, False, False, False)
+    """
+    return (
+        any(map(str.isalpha, text))
+        and len(text) <= MAX_HEADING_CHARACTERS
+        and not _FILE_NAME.search(text)
+        and not _NO_TITLE.match(text)
+    )
+
+
+def _date(text: str) -> str:
+    """The day of a date as PDF has it.
+
+    >>> _date("D:20240315120000Z"), _date("yesterday")
+    ('2024-03-15', '')
+    """
+    found = _DATE.match(text)
+    if not found or not found[2] or not found[3]:
+        return ""
+    return f"{found[1]}-{found[2]}-{found[3]}"
+
+
+def bookmarks_of(document: Any) -> Iterator[Bookmark]:
+    """The bookmarks that lead to a page of the document and have a title."""
+    limit = min(_MAX_BOOKMARKS, _MAX_BOOKMARKS_OF_PAGE * len(document))
+    for entry in islice(document.get_toc(max_depth=_MAX_DEPTH), limit):
+        target = entry.get_dest()
+        page = target.get_index() if target else None
+        title = in_one_line(entry.get_title() or "")
+        if page is not None and page >= 0 and is_title(title):
+            yield Bookmark(title, entry.level + 1, page + 1)

@@ -1,0 +1,167 @@
+"""What is read of PDF beside plain lines: forms, tables, columns, notes, running heads."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+from PIL import Image
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen.canvas import Canvas
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import PDF
+
+BODY = "The harbour was calm that morning, and nobody had seen the boats come in."
+
+
+def read(draw: Callable[[Canvas], None]) -> tuple[Block, ...]:
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, pagesize=(600, 800))
+    draw(canvas)
+    canvas.save()
+    return extract(buffer.getvalue(), PDF)
+
+
+def texts(blocks: tuple[Block, ...]) -> list[str]:
+    return [block.text for block in blocks if block.kind != "skipped"]
+
+
+def test_form_values_stand_beside_their_labels_and_notes_are_kept() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.drawString(50, 700, "Berth:")
+        canvas.acroForm.textfield(x=100, y=693, width=200, height=20, value="Quay 7", name="b")
+        canvas.drawString(50, 650, "Insured:")
+        canvas.acroForm.checkbox(x=110, y=645, size=18, checked=True, name="i")
+        canvas.textAnnotation("Ask the harbour master", (400, 400, 420, 420))
+
+    blocks = read(draw)
+    said = "\n".join(texts(blocks))
+    assert "Berth: Quay 7" in said.replace(" | ", " ")
+    assert "Insured: [x]" in said.replace(" | ", " ")
+    assert [block.text for block in blocks if block.kind == "note"] == ["Ask the harbour master"]
+
+
+def test_a_total_in_large_type_is_no_heading() -> None:
+    def draw(canvas: Canvas) -> None:
+        for y in (700, 686, 672):
+            canvas.setFont("Helvetica", 10)
+            canvas.drawString(50, y, BODY)
+        canvas.setFont("Helvetica-Bold", 16)
+        canvas.drawString(50, 600, "Total due: 8 214 crowns")
+
+    blocks = read(draw)
+    assert [block.kind for block in blocks if "8 214" in block.text] == ["paragraph"]
+
+
+def test_the_cells_of_a_table_stand_in_their_row_under_a_bold_header() -> None:
+    def draw(canvas: Canvas) -> None:
+        rows = (("Ship", "Cargo", "Tons"), ("Astrid", "Salt", "40"), ("Berta", "Rope", "12"))
+        for at, row in enumerate((*rows, ("Clara", "Coal", "95"))):
+            canvas.setFont("Helvetica-Bold" if not at else "Helvetica", 10)
+            for column, text in enumerate(row):
+                canvas.drawString(50 + 150 * column, 700 - 16 * at, text)
+
+    assert texts(read(draw)) == [
+        "Ship: Astrid | Cargo: Salt | Tons: 40",
+        "Ship: Berta | Cargo: Rope | Tons: 12",
+        "Ship: Clara | Cargo: Coal | Tons: 95",
+    ]
+
+
+@pytest.mark.parametrize("bold_rows", [0, 4])
+def test_a_ruled_table_without_a_header_in_other_type_gets_none(bold_rows: int) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.grid([40, 190, 340], [640, 660, 680, 700, 720])
+        for at, row in enumerate((("a", "b"), ("Astrid", "40"), ("Berta", "12"), ("Clara", "95"))):
+            canvas.setFont("Helvetica-Bold" if at < bold_rows else "Helvetica", 10)
+            canvas.drawString(50, 706 - 20 * at, row[0])
+            canvas.drawString(200, 706 - 20 * at, row[1])
+
+    assert texts(read(draw)) == ["a | b", "Astrid | 40", "Berta | 12", "Clara | 95"]
+
+
+def test_two_columns_drawn_line_by_line_are_read_one_after_the_other() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 10)
+        for at in range(12):
+            y = 700 - 14 * at
+            canvas.drawString(50, y, f"left line {at} of the long story here")
+            canvas.drawString(320, y, f"right line {at} of the other story too")
+
+    said = " ".join(texts(read(draw)))
+    assert said.index("left line 11") < said.index("right line 0")
+
+
+def test_running_heads_and_page_numbers_are_skipped_and_counted() -> None:
+    def draw(canvas: Canvas) -> None:
+        for page in range(1, 5):
+            canvas.setFont("Helvetica", 9)
+            canvas.drawString(50, 780, "Lofoten Harbour Report")
+            canvas.drawString(290, 20, f"Page {page} of 4")
+            for at in range(5):
+                canvas.drawString(50, 600 - 14 * at, f"{BODY} Day {page * 10 + at}")
+            canvas.showPage()
+
+    blocks = read(draw)
+    said = " ".join(texts(blocks))
+    assert said.count("Lofoten Harbour Report") == 1
+    assert "Page " not in said
+    assert said.count("nobody") == 20
+    assert skipped_of(blocks) == {"running heads and feet": 7}
+
+
+def test_real_hyphens_stay_and_broken_words_are_joined() -> None:
+    def draw(canvas: Canvas) -> None:
+        for at, line in enumerate(
+            (
+                "The pilot is a man of the north and well-",
+                "known along the coast; he has much infor-",
+                "mation about the shoals and the currents.",
+            )
+        ):
+            canvas.drawString(50, 700 - 14 * at, line)
+
+    said = " ".join(texts(read(draw)))
+    assert "well-known" in said
+    assert "information" in said
+
+
+def test_bookmarks_are_headings_and_superscripts_are_marked() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setTitle("On Tides")
+        canvas.bookmarkPage("a")
+        canvas.addOutlineEntry("Of the moon", "a", level=0)
+        canvas.setFont("Helvetica", 10)
+        canvas.drawString(50, 700, "Of the moon")
+        for y in (660, 646):
+            canvas.drawString(50, y, BODY)
+        canvas.drawString(50, 600, "The basin holds 10")
+        width = canvas.stringWidth("The basin holds 10", "Helvetica", 10)
+        canvas.setFont("Helvetica", 6)
+        canvas.drawString(50 + width, 604, "6")
+        canvas.setFont("Helvetica", 10)
+        canvas.drawString(56 + width, 600, "litres.")
+
+    blocks = read(draw)
+    assert ("heading", "Of the moon") in [(block.kind, block.text) for block in blocks]
+    assert "10^6 litres" in " ".join(texts(blocks))
+    assert "On Tides" in blocks[0].names
+
+
+def test_a_scan_with_a_small_line_of_text_is_counted() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.drawImage(ImageReader(Image.new("L", (60, 80), 200)), 0, 0, 600, 800)
+        canvas.drawString(50, 20, "Page 1 of the file")
+
+    assert skipped_of(read(draw)) == {"scanned pages": 1}
+
+
+def test_a_damaged_file_says_what_to_do() -> None:
+    with pytest.raises(DocumentUnreadable) as problem:
+        extract(b"%PDF-1.7 no more", PDF)
+    assert (problem.value.why, problem.value.hint) == (
+        "Not a valid PDF",
+        "Export it again, or add it to `ignore`",
+    )
