@@ -1,13 +1,33 @@
-"""Slides of PowerPoint."""
+"""Slides of PowerPoint: texts, tables, charts, diagrams, notes and comments."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
+from zipfile import ZipFile
 
-from hopsyncd.formats.archive import local_name, opened, relation_of, targets_of, tree_of
-from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.fields import table_texts
+from hopsyncd.formats.archive import (
+    attribute,
+    child_of,
+    link_targets_of,
+    local_name,
+    opened,
+    relation_of,
+    targets_of,
+    tree_of,
+)
+from hopsyncd.formats.blocks import Block, Links, in_one_line
+from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.office_math import math_text
+from hopsyncd.formats.office_text import (
+    Line,
+    ListLeads,
+    diagram_texts,
+    picture_text,
+    said_of_itself,
+    with_metadata,
+)
+from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 
-_DECK = "ppt/presentation.xml"
+_DECK, _CORE = "ppt/presentation.xml", "docProps/core.xml"
 _TITLES = ("title", "ctrTitle")
 _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
@@ -16,60 +36,244 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
     archive = opened(data)
     targets = targets_of(archive, _DECK)
+    authors = _authors(archive, [name for _, name in targets.values()])
     blocks: list[Block] = []
     for number, entry in enumerate(tree_of(archive, _DECK).iterfind(".//{*}sldId"), 1):
         _, name = targets[relation_of(entry)]
-        blocks += _slide(tree_of(archive, name), number)
-        for kind, other in targets_of(archive, name).values():
-            if kind == "notesSlide":
-                blocks += _notes(tree_of(archive, other), number)
+        blocks += _Slide(archive, name, number).blocks(authors)
+    if _CORE in archive.NameToInfo:
+        return with_metadata(blocks, *said_of_itself(tree_of(archive, _CORE)))
     return tuple(blocks)
 
 
-def _slide(slide: Element, number: int) -> Iterator[Block]:
-    # A slide without a title must not stand under the one before.
-    titles = [" ".join(_paragraphs(shape)) for shape in _shapes(slide, _TITLES)]
-    yield Block("heading", " ".join(filter(None, titles)), number, number, level=1)
-    for shape in slide.iter():
-        name = local_name(shape)
-        if name == "tbl":
-            rows = [
-                [" ".join(_paragraphs(cell)) for cell in row.iterfind("{*}tc")]
-                for row in shape.iterfind("{*}tr")
-            ]
-            for text in table_texts(rows):
-                yield Block("table", text, number, number)
-        elif name == "sp" and _placeholder(shape) not in (*_TITLES, *_SLIDE_FURNITURE):
-            for text in _paragraphs(shape):
-                yield Block("paragraph", text, number, number)
+def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
+    """Who has commented, by id."""
+    return {
+        attribute(author, "id"): attribute(author, "name")
+        for part in parts
+        if "author" in part.casefold() and part in archive.NameToInfo
+        for author in tree_of(archive, part)
+    }
 
 
-def _notes(notes: Element, number: int) -> Iterator[Block]:
-    texts = [text for shape in _shapes(notes, ("body",)) for text in _paragraphs(shape)]
-    if texts:
-        yield Block("heading", "Notes", number, number, level=2)
-    for text in texts:
-        yield Block("paragraph", text, number, number)
+class _Slide:
+    """Reads one slide."""
+
+    def __init__(self, archive: ZipFile, name: str, number: int) -> None:
+        self._archive, self._name, self._number = archive, name, number
+        self._parts = targets_of(archive, name)
+        self._links = link_targets_of(archive, name)
+        self._leads = ListLeads()
+
+    def blocks(self, authors: dict[str, str]) -> Iterator[Block]:
+        slide = tree_of(self._archive, self._name)
+        # A slide without a title must not stand under the one before.
+        titles = [self._whole_text(shape) for shape in slide.iter() if _is_title(shape)]
+        yield Block("heading", " ".join(filter(None, titles)), *self._lines, level=1)
+        tree = child_of(slide, "cSld", "spTree")
+        if tree is not None:
+            yield from self._shapes(tree)
+        for kind, name in self._parts.values():
+            if name not in self._archive.NameToInfo:
+                continue
+            if kind == "notesSlide":
+                yield from self._notes(tree_of(self._archive, name))
+            elif kind in ("comments", "comment"):
+                yield from self._comments(tree_of(self._archive, name), authors)
+
+    @property
+    def _lines(self) -> tuple[int, int]:
+        return self._number, self._number
+
+    def _shapes(self, parent: Element) -> Iterator[Block]:
+        """Read shapes in their order; of alternative forms, only the first."""
+        for shape in parent:
+            name = local_name(shape)
+            self._leads.end()
+            if name == "AlternateContent":
+                forms = [form for form in shape if len(form)]
+                yield from self._shapes(forms[0]) if forms else ()
+            elif name == "sp":
+                if _placeholder(shape) not in (*_TITLES, *_SLIDE_FURNITURE):
+                    yield from self._paragraphs(shape, is_body=bool(_placeholder(shape)))
+            elif name == "grpSp":
+                yield from self._shapes(shape)
+            elif name == "graphicFrame":
+                yield from self._graphic(shape)
+            elif name == "pic":
+                yield from self._picture(shape)
+            elif name == "cxnSp":
+                yield from self._paragraphs(shape)
+
+    def _picture(self, shape: Element) -> Iterator[Block]:
+        properties = child_of(shape, "nvPicPr", "cNvPr")
+        if properties is not None:
+            text = picture_text(attribute(properties, "descr"))
+            if text and "." not in text[-5:-2]:  # not the name of a file
+                yield Block("figure", text, *self._lines)
+
+    def _graphic(self, frame: Element) -> Iterator[Block]:
+        for part in frame.iter():
+            name = local_name(part)
+            if name == "tbl":
+                yield from table_blocks(self._table(part))
+            elif name in ("chart", "relIds"):
+                key = attribute(part, "dm" if name == "relIds" else "id")
+                _, target = self._parts.pop(key, ("", ""))
+                if target not in self._archive.NameToInfo:
+                    continue
+                tree = tree_of(self._archive, target)
+                if name == "chart":
+                    yield from chart_blocks(tree, self._number)
+                else:
+                    for text in diagram_texts(tree):
+                        yield Block("list_item", text, *self._lines)
+
+    def _table(self, table: Element) -> Table:
+        """A table, whose properties say whether its first row names the columns."""
+        properties = child_of(table, "tblPr")
+        is_headed = properties is not None and attribute(properties, "firstRow") in ("1", "true")
+        builder = TableBuilder()
+        for at, row in enumerate(one for one in table if local_name(one) == "tr"):
+            builder.begin_row(self._number, is_header=is_headed and at == 0)
+            for cell in row:
+                is_covered = any(attribute(cell, name) in ("1", "true") for name in _COVERED)
+                if local_name(cell) != "tc" or is_covered:
+                    continue
+                text, links = self._flat(cell)
+                spans = (_span(cell, "rowSpan"), _span(cell, "gridSpan"))
+                builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)
+        return builder.build()
+
+    def _flat(self, cell: Element) -> tuple[str, Links]:
+        line = Line()
+        for paragraph in _paragraphs_of(cell):
+            self._inline(paragraph, line)
+            line.add("\n")
+        return line.taken()
+
+    def _whole_text(self, shape: Element) -> str:
+        return " ".join(self._flat(shape)[0].split())
+
+    def _paragraphs(self, shape: Element, *, is_body: bool = False) -> Iterator[Block]:
+        self._leads.end()
+        numbers: dict[int, int] = {}
+        for paragraph in _paragraphs_of(shape):
+            line = Line()
+            self._inline(paragraph, line)
+            text, links = line.taken()
+            if not text:
+                continue
+            text = text.replace("\n", " ")
+            properties = child_of(paragraph, "pPr")
+            level, is_item = _level(properties), False
+            number = None if properties is None else child_of(properties, "buAutoNum")
+            for below in [depth for depth in numbers if depth > level]:
+                del numbers[below]
+            if number is not None:
+                start = attribute(number, "startAt")
+                begin = int(start) if start.isdecimal() and len(start) < 6 else 1
+                numbers[level] = numbers.get(level, begin - 1) + 1
+                label = f"{numbers[level]}. "
+                text, links = label + text, tuple((at + len(label), one) for at, one in links)
+                is_item = True
+            else:
+                numbers.pop(level, None)
+            is_item = is_item or is_body or level > 0
+            block = Block("list_item" if is_item else "paragraph", text, *self._lines, links=links)
+            if is_item:
+                yield self._leads.add_item(block, level)
+            else:
+                self._leads.end(text)
+                yield block
+
+    def _inline(self, paragraph: Element, line: Line) -> None:
+        for part in paragraph:
+            name = local_name(part)
+            if name in ("r", "fld"):
+                properties = child_of(part, "rPr")
+                text = "".join(t.text or "" for t in part if local_name(t) == "t")
+                start = line.begin() if _link_of(properties) else 0
+                line.add(text, _mark(properties))
+                if target := self._links.get(_link_of(properties)):
+                    line.mark_link(target, start)
+            elif name == "br":
+                line.add("\n")
+            elif name in ("oMath", "oMathPara"):
+                line.add(math_text(part))
+            elif name == "AlternateContent":
+                forms = [form for form in part if len(form)]
+                if forms:
+                    self._inline(forms[0], line)
+            elif name in ("m", "ins"):
+                self._inline(part, line)
+
+    def _notes(self, notes: Element) -> Iterator[Block]:
+        shapes = [one for one in notes.iter() if local_name(one) == "sp"]
+        self._links = {}  # these have their own
+        texts = [
+            block
+            for shape in shapes
+            if _placeholder(shape) == "body"
+            for block in self._paragraphs(shape)
+        ]
+        if texts:
+            yield Block("heading", "Notes", *self._lines, level=2)
+        yield from texts
+
+    def _comments(self, comments: Element, authors: dict[str, str]) -> Iterator[Block]:
+        for comment in comments.iter():
+            if local_name(comment) not in ("cm", "reply"):
+                continue
+            told = child_of(comment, "text")
+            if told is not None:
+                text = told.text or ""
+            else:
+                body = child_of(comment, "txBody")
+                parts = () if body is None else body.iter()
+                text = " ".join(t.text or "" for t in parts if local_name(t) == "t")
+            author = authors.get(attribute(comment, "authorId"), "")
+            if text := in_one_line(text):
+                yield Block("note", f"{author}: {text}" if author else text, *self._lines)
 
 
-def _shapes(slide: Element, placeholders: tuple[str, ...]) -> Iterator[Element]:
-    for shape in slide.iter():
-        if local_name(shape) == "sp" and _placeholder(shape) in placeholders:
-            yield shape
+_COVERED = ("hMerge", "vMerge")
+
+
+def _is_title(shape: Element) -> bool:
+    return local_name(shape) == "sp" and _placeholder(shape) in _TITLES
 
 
 def _placeholder(shape: Element) -> str:
-    found = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
+    found = child_of(shape, "nvSpPr", "nvPr", "ph")
     return "" if found is None else found.get("type", "obj")
 
 
-def _paragraphs(shape: Element) -> Iterator[str]:
-    for paragraph in shape.iterfind("{*}txBody/{*}p"):
-        parts = (
-            " " if local_name(part) == "br" else part.text or ""
-            for part in paragraph.iter()
-            if local_name(part) in ("t", "br")
-        )
-        text = " ".join("".join(parts).split())
-        if text:
-            yield text
+def _paragraphs_of(shape: Element) -> Iterator[Element]:
+    body = child_of(shape, "txBody")
+    for paragraph in () if body is None else body:
+        if local_name(paragraph) == "p":
+            yield paragraph
+
+
+def _level(properties: Element | None) -> int:
+    said = "" if properties is None else attribute(properties, "lvl")
+    return int(said) if said in tuple("12345678") else 0
+
+
+def _mark(properties: Element | None) -> str:
+    """Text above the line has a positive baseline, text below it a negative one."""
+    said = "" if properties is None else attribute(properties, "baseline")
+    if not said.strip("-+0%."):
+        return ""
+    return "_" if said.startswith("-") else "^"
+
+
+def _link_of(properties: Element | None) -> str:
+    link = None if properties is None else child_of(properties, "hlinkClick")
+    return "" if link is None else attribute(link, "id")
+
+
+def _span(cell: Element, name: str) -> int:
+    said = attribute(cell, name)
+    return max(1, int(said)) if said.isdecimal() and len(said) < 5 else 1
