@@ -18,6 +18,7 @@ from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
 from connectors.media_type import MBOX, media_type, suffix_of
 from connectors.open_folders import OpenFolders
 from connectors.protocol import (
+    HIDDEN_FOLDERS,
     Fetched,
     Item,
     ItemUnreadable,
@@ -49,7 +50,7 @@ class _Root:
     inode: int
     never: frozenset[str]
     folders: OpenFolders
-    left_out: Counter[str]  # files whose type is not included, by suffix
+    left_out: Counter[str]  # files whose type is not included, by suffix, and hidden folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,13 @@ class FolderConnector:
         one brings something back, only the next full scan sees its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
-        return any(path in never or self._rules.hides(path, True, ()) for path in prefixes(id_))
+        noise = [
+            path for path in prefixes(id_) if path in never or self._rules.hides(path, True, ())
+        ]
+        # The path itself may be a file, which may have a dot before its name.
+        if noise == [id_] and id_ not in never:
+            return not self._rules.hides_for_dot(id_, True, ())
+        return bool(noise)
 
     def _walk(self, scope: Scope) -> Iterator[Item | Problem]:
         root = self._enter()
@@ -191,6 +198,8 @@ class FolderConnector:
         kind = stat.S_IFMT(state.st_mode)
         is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and place.leads_to_folder())
         if self._rules.hides(id_, is_folder, levels):
+            if self._rules.hides_for_dot(id_, is_folder, levels):
+                root.left_out[HIDDEN_FOLDERS] += 1
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
             root.left_out[suffix_of(id_)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"] += 1

@@ -20,6 +20,7 @@ from connectors.git_mirror import TIP, Mirror, branch_name
 from connectors.git_program import BlobReader, Repository, ask
 from connectors.ignore import (
     MAX_IGNORE_FILE_BYTES,
+    NOISE,
     OWN_IGNORE_FILE,
     SECRETS,
     Level,
@@ -212,7 +213,9 @@ class GitConnector:
 
     def _fingerprint(self) -> str:
         where = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
-        return hashlib.sha256(f"{where} {self._settings} {SECRETS}".encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            f"{where} {self._settings} {SECRETS} {NOISE} .*/".encode()
+        ).hexdigest()[:16]
 
     def _changes(
         self, repository: Repository, old: str | None, new: str

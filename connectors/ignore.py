@@ -6,7 +6,8 @@ The first of these that matches a path decides, from the strongest to the weakes
    `SECRETS` without what the configured `not_secret` matches
 2. the configured `ignore` patterns
 3. `.hopsyncdignore` files, the deepest first
-4. `NOISE`: caches, build output, temporary files of editors
+4. `NOISE`: caches, build output, temporary files of editors; and folders whose name begins with a
+   dot, unless a pattern in `include` names them, as `.github/**` does
 5. `.gitignore` files, the deepest first
 
 So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, written for another
@@ -288,6 +289,7 @@ class Rules:
     ) -> None:
         wanted = [line for line in include if line not in NAMED]
         Patterns(wanted)  # refuses invalid ones
+        self._dot_folders = _dot_names_in(wanted)
         self._named = [NAMED[line] for line in include if line in NAMED]
         self._include = GitIgnoreSpec.from_lines(wanted)
         self._ignore = Patterns(ignore)
@@ -302,14 +304,35 @@ class Rules:
         """
         if self.forbids(id_, is_folder):
             return True
-        verdict = self._ignore.verdict(id_, is_folder)
-        if verdict is None:
-            verdict = _nearest(id_, is_folder, [(level.base, level.own) for level in levels])
-        if verdict is None and _NOISE_NAMES.has(_name(id_), is_folder):
+        verdict = self._asked(id_, is_folder, levels)
+        if verdict is None and (
+            _NOISE_NAMES.has(_name(id_), is_folder) or self._is_dot_folder(id_, is_folder)
+        ):
             verdict = True
         if verdict is None:
             verdict = _nearest(id_, is_folder, [(level.base, level.git) for level in levels])
         return bool(verdict)
+
+    def hides_for_dot(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
+        """Whether a folder is hidden for no other reason than the dot its name begins with."""
+        if not self._is_dot_folder(id_, is_folder) or self.forbids(id_, is_folder):
+            return False
+        is_noise = _NOISE_NAMES.has(_name(id_), is_folder)
+        return not is_noise and self._asked(id_, is_folder, levels) is None
+
+    def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
+        """Whether it is a folder with a dot before its name that `include` does not name."""
+        name = _name(id_)
+        if not is_folder or not name.startswith(".") or name == "..":
+            return False
+        return self._dot_folders is None or not self._dot_folders.has(name, is_folder)
+
+    def _asked(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool | None:
+        """What `ignore` or else the own ignore files say of the path."""
+        verdict = self._ignore.verdict(id_, is_folder)
+        if verdict is None:
+            verdict = _nearest(id_, is_folder, [(level.base, level.own) for level in levels])
+        return verdict
 
     def forbids(self, id_: str, is_folder: bool) -> bool:
         """Whether the path is a version control folder or a secret. No ignore file changes that."""
@@ -327,6 +350,15 @@ class Rules:
         """Whether `include` matches the file. A pattern for a folder includes all files in it."""
         verdict = self._include.check_file(_one_line(id_)).include
         return any(known(id_) for known in self._named) if verdict is None else verdict
+
+
+def _dot_names_in(include: Sequence[str]) -> NameSet | None:
+    """The names with a dot before them in the patterns of an `include` list; None without any."""
+    parts = (
+        part for line in include if not line.startswith(("!", "#")) for part in line.split("/")
+    )
+    names = [f"{part}/" for part in map(str.strip, parts) if part.startswith(".")]
+    return NameSet(names, ignore_case=False) if names else None
 
 
 def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:

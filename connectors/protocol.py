@@ -100,11 +100,15 @@ def iso_date(unix_ms: int | None) -> str:
 Found = Item | Gone | Problem | Cursor
 
 
+HIDDEN_FOLDERS = "hidden folders"
+
+
 class Connector(Protocol):
     """Lists and fetches one kind of source. Listings stream, so that memory stays bounded.
 
     A connector may have an attribute `left_out`: how many files the last complete listing passed
-    over because their type is not included, by suffix.
+    over because their type is not included, by suffix; and under HIDDEN_FOLDERS, how many folders
+    because their name begins with a dot.
     """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:

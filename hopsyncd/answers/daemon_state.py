@@ -40,7 +40,10 @@ class JobsAnswer(TypedDict):
 
 
 class SourceStatus(TypedDict):
-    """The state of a source; `left_out` counts files whose type is not included, by suffix."""
+    """The state of a source.
+
+    `left_out` counts files whose type is not included, by suffix, and `hidden folders`.
+    """
 
     name: str
     kind: str

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from connectors.protocol import HIDDEN_FOLDERS
 from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, printed_json, warn
 from hopsyncd.client import Client
 from hopsyncd.client.response import counted
@@ -150,10 +151,15 @@ def _print_source(source: Mapping[str, Any]) -> None:
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
-    if left_out := sorted(source["left_out"].items(), key=lambda one: (-one[1], one[0])):
+    suffixes = dict(source["left_out"])
+    hidden = suffixes.pop(HIDDEN_FOLDERS, 0)
+    if left_out := sorted(suffixes.items(), key=lambda one: (-one[1], one[0])):
         types = ", ".join(f"{count:,} {printable(suffix)}" for suffix, count in left_out[:_SHOWN])
         click.echo(f"  files of types that are not included: {types}")
         click.echo('  add a type\'s pattern to `include` to have it read, such as "*.csv"')
+    if hidden:
+        click.echo(f"  hidden folders (names that begin with a dot) that are left out: {hidden:,}")
+        click.echo('  name a folder in `include` to have it read, such as ".github/**"')
     if source["watch_problem"]:
         label = "file events" if source["watching"] else "no file events"
         click.echo(f"  {label}: {source['watch_problem']}")

@@ -29,6 +29,16 @@ class TestWhatIsADocument:
         everything = here(repository, include=("*",), index_secrets=True)
         assert {".env", "x/id_rsa", "data.yaml"} < set(ids(listed(everything)[0]))
 
+    def test_hidden_folders_are_not_until_a_pattern_names_them(
+        self, repository: GitRepository
+    ) -> None:
+        for id_ in (".github/d.md", ".github/e.yml", "x/.notes/f.md"):
+            repository.put(id_, b"text")
+        assert ids(listed(here(repository))[0]) == ["a.md", "b/c.txt"]
+        named = here(repository, include=("@text", ".github/**"))
+        expected = [".github/d.md", ".github/e.yml", "a.md", "b/c.txt"]
+        assert sorted(ids(listed(named)[0])) == expected
+
     def test_a_hidden_file_that_goes_is_not_named(self, repository: GitRepository) -> None:
         repository.put(".env", b"KEY=1")
         connector = here(repository)

@@ -233,6 +233,36 @@ def test_what_note_programs_keep_for_themselves_is_left_out(tmp_path: Path) -> N
     assert listed(back) == [".trash/gone.md", "pages/c.md"]
 
 
+def test_hidden_folders_are_left_out_and_counted_until_a_pattern_names_them(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, ".hidden/a.md", ".github/b.md", ".github/c.yml", "sub/.notes/d.md", "e.md")
+    write(tmp_path, ".venv/f.md", ".ssh/g.md", ".git/h.md", ".plan.md", ".hidden/.more/i.md")
+    plain = FolderConnector(tmp_path)
+    assert listed(plain) == [".plan.md", "e.md"]
+    assert plain.left_out["hidden folders"] == 3
+    assert plain.is_noise(".hidden/a.md")
+    assert not plain.is_noise(".plan.md")
+    named = FolderConnector(tmp_path, FileSettings(include=("@text", ".github/**", "!.hidden/")))
+    assert listed(named) == [".github/b.md", ".github/c.yml", ".plan.md", "e.md"]
+    assert named.left_out["hidden folders"] == 2
+    assert listed(FolderConnector(tmp_path, FileSettings(include=("sub/.n*/*.md",)))) == [
+        "sub/.notes/d.md"
+    ]
+    ignoring = FolderConnector(tmp_path, FileSettings(ignore=("!.github/", ".hidden/")))
+    assert listed(ignoring) == [".github/b.md", ".plan.md", "e.md"]
+    assert ignoring.left_out == {"hidden folders": 1, ".yml": 1}
+    write(tmp_path, ".hopsyncdignore", text="!.notes/\n")
+    assert listed(plain) == [".plan.md", "e.md", "sub/.notes/d.md"]
+
+
+def test_own_data_in_a_hidden_folder_is_noise(tmp_path: Path) -> None:
+    write(tmp_path, ".data/a.md", "b.md")
+    connector = FolderConnector(tmp_path, never=(tmp_path / ".data",))
+    assert connector.is_noise(".data") and connector.is_noise(".data/a.md")
+    assert listed(connector) == ["b.md"]
+
+
 def test_a_large_table_is_a_problem_unless_a_pattern_names_it(tmp_path: Path) -> None:
     for name in ("large.csv", "large.tsv"):
         (tmp_path / name).write_bytes(b"1,2\n" * (MAX_TABLE_BYTES // 4 + 1))

@@ -92,3 +92,8 @@ def test_files_of_other_types_are_counted_by_their_suffix(
     told = capsys.readouterr().out
     assert "files of types that are not included: 2 .foo, 1 .zip, 1 no suffix" in told
     assert "`include`" in told
+    assert "hidden" not in told
+    _print_source({**shown, "left_out": {"hidden folders": 2}})
+    told = capsys.readouterr().out
+    assert "hidden folders (names that begin with a dot) that are left out: 2\n" in told
+    assert "types" not in told
