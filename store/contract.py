@@ -5,6 +5,7 @@ database on a server has a `Server` too, for what is not a matter of statements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -57,6 +58,15 @@ class Connection(Protocol):
     def server(self) -> Server | None: ...
     @property
     def in_transaction(self) -> bool: ...
+    def begin_write(self) -> None:
+        """Begin a transaction that may write."""
+
+    def begin_read(self) -> None:
+        """Begin a transaction whose statements all see the same state."""
+
+    def without_reference_checks(self) -> AbstractContextManager[None]:
+        """Transactions within it do not check foreign keys if that is slow on this engine."""
+
     def execute(self, sql: str, parameters: Parameters = ..., /) -> FoundRows: ...
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows: ...
     def close(self) -> None: ...

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from store.engines.sqlite.database import Connection, transaction
 from store.records import ALIVE
+from store.search import delete_vectors
 from store.space import file_bytes, shrink
 from store.versions import head, kept_versions
 
@@ -234,17 +235,13 @@ def unheld_sets(connection: Connection, between: Between, sets_at_once: int = 50
 
 @contextmanager
 def unchecked(connection: Connection) -> Iterator[None]:
-    """A transaction without foreign key checks.
+    """A transaction without foreign key checks, where they are slow.
 
-    For each deleted question they would scan all matches for one that targets it. The order of
-    deletion already rules that out.
+    In SQLite they would scan all matches for each deleted question. The order of deletion makes
+    them unnecessary.
     """
-    connection.execute("PRAGMA foreign_keys = OFF")
-    try:
-        with transaction(connection):
-            yield
-    finally:
-        connection.execute("PRAGMA foreign_keys = ON")
+    with connection.without_reference_checks(), transaction(connection):
+        yield
 
 
 def _gaps(kept: Iterable[int]) -> list[Gap]:
@@ -274,7 +271,7 @@ def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
         (recipe,) = connection.execute(
             "SELECT recipe FROM question_set WHERE id = ?", [question_set]
         ).fetchone()
-        connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+        delete_vectors(connection, recipe, [life])
         connection.execute("DELETE FROM life WHERE id = ?", [life])
         sets.append(question_set)
     return Counter(lives=len(rows)) + drop_sets(connection, sets)

@@ -25,7 +25,7 @@ from store.exceptions import PurgeRefused
 from store.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.losses import CutSearch, Losses, Span
 from store.records import ALIVE, Cut, PassageId, QuestionId
-from store.search import put_vectors
+from store.search import delete_vectors, put_vectors
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
 
@@ -220,7 +220,7 @@ def _shorten_lives(
             left = _within((born, died), spans, losses)
             if losses.count(losses.passages, (born, died), left):
                 losses.count(losses.words, (born, died), left, words)
-                connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+                delete_vectors(connection, recipe, [life])
                 connection.execute("DELETE FROM life WHERE id = ?", [life])
                 _insert_lives(connection, passage, question_set, left)
                 shortened.append(question_set)

@@ -120,6 +120,36 @@ def put_vectors(connection: Connection, lives: Sequence[int]) -> None:
             )
 
 
+def end_vectors(connection: Connection, recipe: int, lives: Sequence[int], version: int) -> None:
+    """End the intervals of these vectors at a version."""
+    if connection.server:
+        return
+    connection.executemany(
+        f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?",
+        [(version, life) for life in lives],
+    )
+
+
+def delete_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
+    """Delete the vectors of these passage intervals."""
+    if connection.server:
+        return
+    connection.executemany(
+        f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [(life,) for life in lives]
+    )
+
+
+def rebuild_vectors(connection: Connection) -> None:
+    """Create the tables of all recipes again, with the vectors of all passage intervals."""
+    if connection.server:
+        return
+    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
+    put_vectors(connection, [life for (life,) in lives])
+
+
 def recipes(connection: Connection) -> list[int]:
     """The row ids of all recipes, each of which has a table of vectors."""
     return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
@@ -144,9 +174,7 @@ def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
 def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
     """Write the vectors of these lives again, behind all others, in one transaction."""
     with transaction(connection):
-        connection.executemany(
-            f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [(life,) for life in lives]
-        )
+        delete_vectors(connection, recipe, lives)
         put_vectors(connection, lives)
 
 

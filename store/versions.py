@@ -27,7 +27,7 @@ from store.records import (
     Seen,
     Version,
 )
-from store.search import create_vectors, put_vectors
+from store.search import end_vectors, put_vectors, rebuild_vectors
 from store.sources import begin_rules
 from store.word_count import count_words
 
@@ -125,7 +125,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
     with transaction(connection):
         count_rewrite(connection)
         _recount_words(connection)
-        _rebuild_vectors(connection)
+        rebuild_vectors(connection)
         number = write_version(connection, change, created_ms).id
         connection.execute(
             "UPDATE version SET"
@@ -288,10 +288,7 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
         f"UPDATE life SET died = {number} WHERE id = ?", [(life,) for life, _ in ended]
     )
     for recipe in {recipe for _, recipe in ended}:
-        connection.executemany(
-            f"UPDATE passage_vector_{recipe} SET died = {number} WHERE life = ?",
-            [(life,) for life, of in ended if of == recipe],
-        )
+        end_vectors(connection, recipe, [life for life, of in ended if of == recipe], number)
     connection.executemany(
         f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
         change.passages_begun,
@@ -320,13 +317,3 @@ def _recount_words(connection: Connection) -> None:
         counted = count_words(full_text(Passage(tuple(json.loads(heading)), text)))
         if counted != words:
             connection.execute("UPDATE passage SET words = ? WHERE id = ?", [counted, row_id])
-
-
-def _rebuild_vectors(connection: Connection) -> None:
-    if connection.server:
-        return
-    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
-        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
-        create_vectors(connection, recipe, dimensions)
-    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
-    put_vectors(connection, [life for (life,) in lives])

@@ -95,7 +95,7 @@ def test_the_server_ends_a_writer_amid_a_transaction_too(
 ) -> None:
     edited(on_server).close()
     writer = open_writer(behind_relay)
-    writer.execute("BEGIN IMMEDIATE")
+    writer.begin_write()
     writer.execute("DELETE FROM document")
     relay.stuck = True
     second, _ = elected(on_server, within_s=10)
@@ -132,7 +132,7 @@ def test_a_writer_that_has_nothing_to_write_stays_the_writer(on_server: str) -> 
     assert writer.execute("SHOW idle_session_timeout").fetchone()[0] == f"{LEASE_S}s"
     for in_transaction in (False, True):
         if in_transaction:
-            writer.execute("BEGIN IMMEDIATE")
+            writer.begin_write()
             with pytest.raises(Exception, match="no_such_table"):
                 writer.execute("SELECT 1 FROM no_such_table")
         end_s = time.monotonic() + 2 * LEASE_S

@@ -45,8 +45,8 @@ def test_a_number_is_given_once(on_server: str) -> None:
     """Even to one that is told that it is the writer."""
     first = edited(on_server)
     second = open_reader(on_server)
-    first.connection.execute("BEGIN IMMEDIATE")
-    second.execute("BEGIN IMMEDIATE")
+    first.connection.begin_write()
+    second.begin_write()
     row = "INSERT INTO version SELECT 7, created_ms, reason, recipe, rules, documents,"
     row += " passages, words, matches, edge_budget, cut_similarity, cut_question, counters"
     first.connection.execute(f"{row} FROM version WHERE id = 6")

@@ -14,7 +14,7 @@ A reader's session is opened again where the server had cut it, but not amid a s
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
@@ -110,6 +110,15 @@ class Session:
             status = self._connection.info.transaction_status
         return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
+    def begin_write(self) -> None:
+        self.execute("BEGIN")
+
+    def begin_read(self) -> None:
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def without_reference_checks(self) -> AbstractContextManager[None]:
+        return nullcontext()  # references have indexes here, so checking them costs little
+
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
         was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
         if sql in ("COMMIT", "ROLLBACK"):
@@ -131,8 +140,7 @@ class Session:
         rows = [self._named(sql, row) for row in parameters]
         with self._told():
             cursor = self._connection.cursor()
-            if statement := translated(sql):
-                cursor.executemany(statement, rows)
+            cursor.executemany(translated(sql), rows)
             return cast(FoundRows, cursor)
 
     def close(self) -> None:
@@ -187,12 +195,11 @@ class Session:
         return self._is_writer
 
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
-        statement, values = translated(sql), self._named(sql, parameters)
+        values = self._named(sql, parameters)
         cursor = self._connection.cursor()
         if isinstance(values, dict):  # of which the server could not tell the types
             cursor = psycopg.ClientCursor(self._connection)
-        if statement:
-            cursor.execute(statement, values)
+        cursor.execute(translated(sql), values)
         return cast(FoundRows, cursor)
 
     @staticmethod
@@ -339,7 +346,7 @@ def _known_schema(session: Session, url: str) -> int:
 
 def _migrate(session: Session, url: str) -> None:
     """Bring the schema up to date in one transaction: a kill leaves the old one or the new one."""
-    session.execute("BEGIN IMMEDIATE")
+    session.begin_write()
     try:
         session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
         known = _known_schema(session, url)

@@ -1,22 +1,12 @@
 """SQLite's statements in PostgreSQL's words.
 
-The record's statements keep to what both understand, but for these: parameters, JSON arrays as
-arguments, orders of joins, how transactions begin, and the tables for searches, which a server's
-record does not have: there the live index is asked (`hopsyncd.retrieve.plain_search`).
+The statements of the record are valid in both but for parameters, JSON arrays as arguments, and
+what tells SQLite which index to use and which table to read first.
 """
 
 import re
 from functools import lru_cache
 
-_WHOLE = {
-    "BEGIN IMMEDIATE": "BEGIN",
-    "BEGIN": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    # References have indexes here, so checking them costs little.
-    "PRAGMA foreign_keys = OFF": "",
-    "PRAGMA foreign_keys = ON": "",
-}
-# What only SQLite keeps for searches.
-_SEARCHED = re.compile(r"\bpassage_vector_\d+\b")
 _PARAMETER = re.compile(r"\?(\d*)")
 _TEXTS = re.compile(r"(name (?:NOT )?IN \(SELECT value FROM )json_each\(([^()]*)\)")
 _NUMBERS = re.compile(r"SELECT value FROM json_each\(([^()]*)\)")
@@ -33,10 +23,6 @@ def translated(sql: str) -> str:
     >>> translated("SELECT id FROM tag WHERE id IN (SELECT value FROM json_each(?))")
     'SELECT id FROM tag WHERE id IN (SELECT json_array_elements_text(%s::json)::bigint)'
     """
-    if sql in _WHOLE:
-        return _WHOLE[sql]
-    if _SEARCHED.search(sql):
-        return ""
     sql = _HINT.sub("", sql.replace("%", "%%").replace("CROSS JOIN", "JOIN"))
     sql = _TEXTS.sub(r"\1json_array_elements_text(\2::json) AS t (value)", sql)
     sql = _NUMBERS.sub(r"SELECT json_array_elements_text(\1::json)::bigint", sql)

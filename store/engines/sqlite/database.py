@@ -63,6 +63,20 @@ class FileConnection(sqlite.Connection):
     opened: Opened | None = None
     server: Server | None = None
 
+    def begin_write(self) -> None:
+        self.execute("BEGIN IMMEDIATE")  # a deferred transaction can fail at its first write
+
+    def begin_read(self) -> None:
+        self.execute("BEGIN")
+
+    @contextmanager
+    def without_reference_checks(self) -> Iterator[None]:
+        self.execute("PRAGMA foreign_keys = OFF")
+        try:
+            yield
+        finally:
+            self.execute("PRAGMA foreign_keys = ON")
+
 
 @dataclass(frozen=True, slots=True)
 class Library:
@@ -231,7 +245,7 @@ def disk_failures(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction, begun IMMEDIATE because a deferred one can fail at its first write.
+    """One write transaction.
 
     If it ends without an error, the caller may acknowledge what it wrote. Raises DiskFailure,
     NotAcknowledged or DatabaseGone; after the latter two it may be committed nevertheless.
@@ -239,7 +253,7 @@ def transaction(connection: Connection) -> Iterator[None]:
     refuse_gone(connection)
     with disk_failures(connection):
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.begin_write()
             yield
             count_write(connection)
             connection.execute("COMMIT")
@@ -266,7 +280,7 @@ def snapshot(connection: Connection) -> Iterator[None]:
     """One read transaction: all reads within it see the same state. Raises DiskFailure."""
     with disk_failures(connection):
         try:
-            connection.execute("BEGIN")
+            connection.begin_read()
             yield
         finally:
             if connection.in_transaction:  # a disk error may have ended it
