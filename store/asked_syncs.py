@@ -57,7 +57,7 @@ def replies(connection: Connection, asked: Collection[int]) -> dict[int, SyncRep
     """The replies that there are to these."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
-        " AND id IN (SELECT value FROM json_each(?))",
+        f" AND id IN {connection.dialect.ids()}",
         [json.dumps(sorted(asked))],
     )
     return {row[0]: _reply(row[1], json.loads(row[2])) for row in rows}

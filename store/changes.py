@@ -163,14 +163,16 @@ _BORN = "t.born > ?1 AND t.born <= ?2"
 _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
-def _begun(table: str, span: Span) -> str:
+def _begun(connection: Connection, table: str, span: Span) -> str:
     """The table as `t`, to be read by birth; all of it is read faster without an index."""
-    return f"{table} AS t {f'INDEXED BY {table}_born' if span[0] else 'NOT INDEXED'}"
+    dialect = connection.dialect
+    return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 
 
 def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
     sql = (
-        f"SELECT t.{key}, t.died FROM {table} AS t INDEXED BY {table}_died"
+        f"SELECT t.{key}, t.died FROM {table} AS t"
+        f" {connection.dialect.indexed_by(f'{table}_died')}"
         " WHERE t.died > ?1 AND t.died <= ?2 AND t.born <= ?1"
     )
     return Ended(*_columns(connection, sql, span, (np.int64,) * 2))
@@ -179,7 +181,7 @@ def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
 def _passages(connection: Connection, span: Span) -> PassagesBegun:
     sql = (
         f"SELECT t.passage, t.question_set, t.born, {_DIED}"
-        f" FROM {_begun('life', span)} WHERE {_BORN}"
+        f" FROM {_begun(connection, 'life', span)} WHERE {_BORN}"
     )
     return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 4))
 
@@ -187,16 +189,16 @@ def _passages(connection: Connection, span: Span) -> PassagesBegun:
 def _matches(connection: Connection, span: Span) -> MatchesBegun:
     sql = (
         f"SELECT t.question, t.target, t.similarity, t.born, {_DIED}"
-        f" FROM {_begun('match', span)} WHERE {_BORN}"
+        f" FROM {_begun(connection, 'match', span)} WHERE {_BORN}"
     )
     types = (np.int64, np.int64, np.float64, np.int64, np.int64)
     return MatchesBegun(*_columns(connection, sql, span, types))
 
 
 def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
+    begun = f"{_begun(connection, 'document', span)} {connection.dialect.first_join}"
     rows = connection.execute(
-        "SELECT t.id, p.passage, p.links"
-        f" FROM {_begun('document', span)} CROSS JOIN placement AS p ON p.document = t.id"
+        f"SELECT t.id, p.passage, p.links FROM {begun} placement AS p ON p.document = t.id"
         f" WHERE {_BORN} ORDER BY t.id, p.ordinal",
         span,
     )
@@ -207,7 +209,7 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
     documents = connection.execute(
         f"SELECT t.id, s.name, t.path, t.names, t.born, {_DIED},"
         " t.media_type, t.origin, t.properties"
-        f" FROM {_begun('document', span)} CROSS JOIN source AS s ON s.id = t.source WHERE {_BORN}",
+        f" FROM {begun} source AS s ON s.id = t.source WHERE {_BORN}",
         span,
     )
     return tuple(

@@ -34,11 +34,11 @@ _DIRECTIONS = tuple(Direction)
 _SETS = """
     SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM question_set AS s
     JOIN recipe AS r ON r.id = s.recipe
-    WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
+    WHERE s.id IN {ids} ORDER BY s.id
 """
 _QUESTIONS = """
     SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row FROM question AS q
-    WHERE q.question_set IN (SELECT value FROM json_each(?1))
+    WHERE q.question_set IN {ids}
     ORDER BY q.question_set, q.direction, q.ordinal
 """
 
@@ -74,7 +74,7 @@ def recipe_of(connection: Connection, row_id: int) -> Recipe:
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
     """The passages of these ids that the store has."""
     rows = connection.execute(
-        "SELECT id, heading, text FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
     )
     return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
@@ -83,7 +83,7 @@ def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[Pas
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
     """Those of the ids whose passage the store has."""
     rows = connection.execute(
-        "SELECT id FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT id FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
     )
     return {PassageId(row[0]) for row in rows}
@@ -92,7 +92,7 @@ def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[Pas
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     """Those of the ids whose question set the store has."""
     rows = connection.execute(
-        "SELECT id FROM question_set WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT id FROM question_set WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
     )
     return {SetId(row[0]) for row in rows}
@@ -102,7 +102,7 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
     """Those of the ids whose question set has vectors of the encoder, rising."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
-        " WHERE r.encoder = ?1 AND s.id IN (SELECT value FROM json_each(?2)) ORDER BY s.id",
+        f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",
         [encoder, json.dumps(ids)],
     )
     return [SetId(row[0]) for row in rows]
@@ -117,7 +117,7 @@ def best_sets(
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
-        " AND passage IN (SELECT value FROM json_each(?)) ORDER BY provisional DESC",
+        f" AND passage IN {connection.dialect.ids()} ORDER BY provisional DESC",
         [recipe, json.dumps(list(passages))],
     )
     return {PassageId(row[0]): SetId(row[1]) for row in rows}
@@ -229,7 +229,7 @@ def question_texts(
 ) -> dict[QuestionId, str]:
     """The texts of these questions; None is skipped."""
     rows = connection.execute(
-        "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT id, text FROM question WHERE id IN {connection.dialect.ids()}",
         [json.dumps([id_ for id_ in ids if id_ is not None])],
     )
     return {QuestionId(row[0]): row[1] for row in rows}
@@ -245,12 +245,15 @@ def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
 
 def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
     """Stream the question sets of these ids, by id; unknown ids are left out."""
-    rising = sorted(set(ids))
+    rising, listed = sorted(set(ids)), connection.dialect.ids("?1")
     for start in range(0, len(rising), _SETS_AT_ONCE):
         wanted = [json.dumps(rising[start : start + _SETS_AT_ONCE])]
-        questions = groupby(connection.execute(_QUESTIONS, wanted), key=lambda row: row[0])
+        questions = groupby(
+            connection.execute(_QUESTIONS.format(ids=listed), wanted), key=lambda row: row[0]
+        )
         pending = next(questions, None)
-        for set_row, passage, blob, provisional, dimensions in connection.execute(_SETS, wanted):
+        sets = connection.execute(_SETS.format(ids=listed), wanted)
+        for set_row, passage, blob, provisional, dimensions in sets:
             rows: tuple[Question, ...] = ()
             if pending is not None and pending[0] == set_row:
                 rows = tuple(_question(row) for row in pending[1])

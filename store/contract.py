@@ -14,6 +14,30 @@ if TYPE_CHECKING:
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 
+class Dialect(Protocol):
+    """What engines word differently. Each method returns a part of a statement."""
+
+    @property
+    def first_join(self) -> str:
+        """A join for which SQLite reads the table on the left first."""
+
+    @property
+    def unindexed(self) -> str:
+        """Follows a table that SQLite has to read without an index."""
+
+    def indexed_by(self, index: str) -> str:
+        """Follows a table that SQLite has to read by this index."""
+
+    def ids(self, parameter: str = ...) -> str:
+        """A subquery: the whole numbers in a JSON array."""
+
+    def names(self, parameter: str = ...) -> str:
+        """A subquery: the strings in a JSON array."""
+
+    def list_rows(self, parameter: str, alias: str) -> str:
+        """A table of the strings in a JSON array, with the column `value`."""
+
+
 class FoundRows(Protocol):
     """What a statement gives."""
 
@@ -53,6 +77,7 @@ class Connection(Protocol):
     """
 
     opened: "Opened | None"
+    dialect: Dialect
 
     @property
     def server(self) -> Server | None: ...

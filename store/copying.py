@@ -110,7 +110,7 @@ def _put(
         known = {
             row[0]
             for row in target.execute(
-                f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?))",
+                f"SELECT id FROM {table} WHERE id IN {target.dialect.ids()}",
                 [json.dumps([row[0] for row in rows])],
             )
         }

@@ -190,7 +190,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     held = json.dumps(list(sets))
     doomed = connection.execute(
         "SELECT s.id, s.passage FROM question_set AS s"
-        f" WHERE s.id IN (SELECT value FROM json_each(?)) AND {_UNHELD}",
+        f" WHERE s.id IN {connection.dialect.ids()} AND {_UNHELD}",
         [held],
     ).fetchall()
     ids = [(row[0],) for row in doomed]
@@ -199,7 +199,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     for table in ("unused", "waiting"):
         connection.executemany(f"DELETE FROM {table} WHERE question_set = ?", ids)
     passages = connection.execute(
-        "SELECT p.id FROM passage AS p WHERE p.id IN (SELECT value FROM json_each(?))"
+        f"SELECT p.id FROM passage AS p WHERE p.id IN {connection.dialect.ids()}"
         " AND NOT EXISTS (SELECT 1 FROM question_set WHERE passage = p.id)"
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
         [json.dumps([row[1] for row in doomed])],
@@ -286,7 +286,7 @@ _STEPS = (
 
 def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> None:
     connection.execute(
-        "DELETE FROM unused WHERE question_set NOT IN (SELECT value FROM json_each(?))",
+        f"DELETE FROM unused WHERE question_set NOT IN {connection.dialect.ids()}",
         [json.dumps(unheld)],
     )
     connection.executemany(
@@ -326,8 +326,8 @@ def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[in
     """The question sets of these intervals that no other interval uses."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
-        " WHERE d.id IN (SELECT value FROM json_each(?1))"
-        " AND l.id NOT IN (SELECT value FROM json_each(?1))",
+        f" WHERE d.id IN {connection.dialect.ids('?1')}"
+        f" AND l.id NOT IN {connection.dialect.ids('?1')}",
         [json.dumps([life for life, _ in lives])],
     )
     return {question_set for _, question_set in lives} - {row[0] for row in rows}
@@ -337,9 +337,9 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
     """The passages that have no question set besides these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
-        " (SELECT passage FROM question_set WHERE id IN (SELECT value FROM json_each(?1)))"
+        f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.ids('?1')})"
         " GROUP BY s.passage HAVING count(*) ="
-        " count(CASE WHEN s.id IN (SELECT value FROM json_each(?1)) THEN 1 END)",
+        f" count(CASE WHEN s.id IN {connection.dialect.ids('?1')} THEN 1 END)",
         [json.dumps(list(sets))],
     )
     return [row[0] for row in rows]
@@ -349,11 +349,11 @@ def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequen
     """Roughly the size of this content."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
-        " WHERE id IN (SELECT value FROM json_each(?1)))"
+        f" WHERE id IN {connection.dialect.ids('?1')})"
         f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
-        " WHERE question_set IN (SELECT value FROM json_each(?1)))"
+        f" WHERE question_set IN {connection.dialect.ids('?1')})"
         " + (SELECT coalesce(sum(length(text)), 0) FROM passage"
-        " WHERE id IN (SELECT value FROM json_each(?2)))",
+        f" WHERE id IN {connection.dialect.ids('?2')})",
         [json.dumps(list(sets)), json.dumps(list(passages))],
     ).fetchone()
     return int(row[0])

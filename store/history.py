@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from store.engines.sqlite.database import Connection, transaction
 from store.exceptions import NoSuchVersion, TagRefused
-from store.reads import SEEN_DOCUMENTS, VISIBLE_DOCUMENTS, VISIBLE_LIVES, placed_in
+from store.reads import placed_in, seen_documents, visible_documents, visible_lives
 from store.records import PassageId, QuestionId, Version
 from store.sources import names_json
 from store.versions import CHANGES, head, recorded, version
@@ -21,17 +21,18 @@ Edge: TypeAlias = tuple[QuestionId, QuestionId]
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
 _NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
-_LEFT_OUT = "(SELECT id FROM source WHERE name IN (SELECT value FROM json_each(?2)))"
 # How many documents the version ?1 moved to another path, without those of the sources ?2.
-_RENAMES = f"""
+_RENAMES = """
 WITH begun AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
-  WHERE d.born = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+  WHERE d.born = ?1 AND d.source NOT IN (SELECT id FROM source WHERE name IN {hidden})
+    AND NOT EXISTS (
     SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.died = ?1)
   GROUP BY d.source, d.content
 ), ended AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
-  WHERE d.died = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+  WHERE d.died = ?1 AND d.source NOT IN (SELECT id FROM source WHERE name IN {hidden})
+    AND NOT EXISTS (
     SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.born = ?1)
   GROUP BY d.source, d.content
 )
@@ -39,15 +40,7 @@ SELECT coalesce(sum(CASE WHEN begun.documents < ended.documents THEN begun.docum
                          ELSE ended.documents END), 0)
 FROM begun JOIN ended USING (source, content)
 """
-# Visible documents that the version ?1 began, ended, or found in force; the names ?2 are hidden.
-_BEGUN = f"{SEEN_DOCUMENTS} AND d.born = ?1"
-_ENDED = f"{SEEN_DOCUMENTS} AND d.died = ?1"
-_BEFORE = f"{SEEN_DOCUMENTS} AND d.born < ?1 AND ?1 <= d.died"
 _REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path"
-_OUTGOING = (
-    "question AS q JOIN life AS l ON l.question_set = q.question_set"
-    f" WHERE q.direction = 1 AND l.id IN ({VISIBLE_LIVES})"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +218,9 @@ def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str
     """The entry with renames counted as renames, as far as its rows are still stored."""
     if not (entry.documents_added and entry.documents_removed):
         return entry
+    renames = _RENAMES.format(hidden=connection.dialect.names("?2"))
     (renamed,) = connection.execute(
-        _RENAMES, [entry.version.id, json.dumps(sorted(hidden))]
+        renames, [entry.version.id, json.dumps(sorted(hidden))]
     ).fetchone()
     return replace(
         entry,
@@ -309,7 +303,7 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
         " JOIN question_set AS s ON s.id = q.question_set"
-        " WHERE q.id IN (SELECT value FROM json_each(?))",
+        f" WHERE q.id IN {connection.dialect.ids()}",
         [json.dumps([end for edge in asked for end in edge])],
     )
     of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
@@ -320,7 +314,7 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
     """The content hashes of the documents in force at `at` alone, by source name and path."""
     rows = connection.execute(
-        f"SELECT s.name, d.path, d.content FROM {_alone('document', at, other)} AS d"
+        f"SELECT s.name, d.path, d.content FROM {_alone(connection, 'document', at, other)} AS d"
         " JOIN source AS s ON s.id = d.source",
         [at, other],
     )
@@ -328,7 +322,9 @@ def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, s
 
 
 def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
-    rows = connection.execute(f"SELECT passage FROM {_alone('life', at, other)} AS l", [at, other])
+    rows = connection.execute(
+        f"SELECT passage FROM {_alone(connection, 'life', at, other)} AS l", [at, other]
+    )
     return {PassageId(row[0]) for row in rows}
 
 
@@ -337,12 +333,13 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
-        f"SELECT question, target FROM {_alone('match', at.id, other.id)} AS m WHERE {admitted}",
+        f"SELECT question, target FROM {_alone(connection, 'match', at.id, other.id)} AS m"
+        f" WHERE {admitted}",
         values,
     ).fetchall()
     if other.cut is not None and at.cut != other.cut:
         rows += connection.execute(
-            "SELECT question, target FROM match NOT INDEXED"
+            f"SELECT question, target FROM match {connection.dialect.unindexed}"
             " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
             f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
             [*values, *_cut(other)],
@@ -350,10 +347,12 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
     return set(rows)
 
 
-def _alone(table: str, at: int, other: int) -> str:
+def _alone(connection: Connection, table: str, at: int, other: int) -> str:
     """The rows in force at one version and not at the other, found by what ended or began."""
     index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
-    return f"(SELECT * FROM {table} INDEXED BY {table}_{index} WHERE {where})"
+    return (
+        f"(SELECT * FROM {table} {connection.dialect.indexed_by(f'{table}_{index}')} WHERE {where})"
+    )
 
 
 def _cut(at: Version) -> tuple[float | None, int | None]:
@@ -373,27 +372,35 @@ def visible_entry(
         return int(connection.execute(f"SELECT count(*) FROM {rows}", arguments).fetchone()[0])
 
     seen = connection.execute(
-        "SELECT name FROM source WHERE name NOT IN (SELECT value FROM json_each(?))",
+        f"SELECT name FROM source WHERE name NOT IN {connection.dialect.names()}",
         [names_json(hidden)],
     )
     reason = entry.version.reason
-    passages = count(f"({VISIBLE_LIVES}) AS l")
-    before, now = placed_in(_BEFORE), placed_in(VISIBLE_DOCUMENTS)
+    documents, lives = visible_documents(connection), visible_lives(connection)
+    of_seen_sources = seen_documents(connection)
+    begun, ended = f"{of_seen_sources} AND d.born = ?1", f"{of_seen_sources} AND d.died = ?1"
+    before = placed_in(f"{of_seen_sources} AND d.born < ?1 AND ?1 <= d.died")
+    now = placed_in(documents)
+    outgoing = (
+        "question AS q JOIN life AS l ON l.question_set = q.question_set"
+        f" WHERE q.direction = 1 AND l.id IN ({lives})"
+    )
+    passages = count(f"({lives}) AS l")
     visible = replace(
         entry,
         version=replace(
             entry.version,
             reason=reason if reason.split(": ")[0] in {row[0] for row in seen} else "",
-            documents=count(VISIBLE_DOCUMENTS),
+            documents=count(documents),
             passages=passages,
-            matches=count(_OUTGOING) if passages > 1 else 0,
+            matches=count(outgoing) if passages > 1 else 0,
             edge_budget=budget(passages),
             counters={},
         ),
         documents_renamed=0,
-        documents_added=count(f"{_BEGUN} AND NOT {_REPLACED} AND o.died = d.born)"),
-        documents_changed=count(f"{_BEGUN} AND {_REPLACED} AND o.died = d.born)"),
-        documents_removed=count(f"{_ENDED} AND NOT {_REPLACED} AND o.born = d.died)"),
+        documents_added=count(f"{begun} AND NOT {_REPLACED} AND o.died = d.born)"),
+        documents_changed=count(f"{begun} AND {_REPLACED} AND o.died = d.born)"),
+        documents_removed=count(f"{ended} AND NOT {_REPLACED} AND o.born = d.died)"),
         passages_added=count(f"({now} EXCEPT {before}) AS p"),
         passages_removed=count(f"({before} EXCEPT {now}) AS p"),
     )

@@ -20,7 +20,6 @@ from store.versions import version
 SHOWN_NAME = "shown.db"
 _TABLES = ("source recipe version document placement passage life question_set question").split()
 _AT_ONCE = 1000  # rows that are looked up together
-_LISTED = "(SELECT value FROM json_each(?))"
 
 
 class LocalCopy:
@@ -96,7 +95,7 @@ class LocalCopy:
             with transaction(copy):
                 for (sql,) in fresh.execute(
                     "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-                    " AND tbl_name IN (SELECT value FROM json_each(?)) ORDER BY type DESC",
+                    f" AND tbl_name IN {copy.dialect.names()} ORDER BY type DESC",
                     [json.dumps(_TABLES)],
                 ).fetchall():
                     copy.execute(sql)
@@ -127,13 +126,13 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
             f"UPDATE {table} SET died = ? WHERE id = ?", record.execute(ended, span).fetchall()
         )
     for some in _begun(record, "document", after, until):
-        _take(record, copy, "document", f"id IN {_LISTED}", [some])
-        _take(record, copy, "placement", f"document IN {_LISTED}", [some])
-        placed = f"SELECT passage FROM placement WHERE document IN {_LISTED}"
+        _take(record, copy, "document", f"id IN {record.dialect.ids()}", [some])
+        _take(record, copy, "placement", f"document IN {record.dialect.ids()}", [some])
+        placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.ids()}"
         _take(record, copy, "passage", f"id IN ({placed})", [some])
     for some in _begun(record, "life", after, until):
-        _take(record, copy, "life", f"id IN {_LISTED}", [some])
-        used = f"SELECT question_set FROM life WHERE id IN {_LISTED}"
+        _take(record, copy, "life", f"id IN {record.dialect.ids()}", [some])
+        used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
         _take(record, copy, "question_set", f"id IN ({used})", [some])
         _take(record, copy, "question", f"question_set IN ({used})", [some])
 
@@ -176,19 +175,19 @@ def _drop(copy: Connection, after: int) -> None:
     )
     copy.execute("DELETE FROM document WHERE died <= ?", [after])
     copy.execute(
-        f"DELETE FROM passage WHERE id IN {_LISTED}"
+        f"DELETE FROM passage WHERE id IN {copy.dialect.ids()}"
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = passage.id)",
         [placed],
     )
     used = _ids(copy, "SELECT question_set FROM life WHERE died <= ?", after)
     copy.execute("DELETE FROM life WHERE died <= ?", [after])
     copy.execute(
-        f"DELETE FROM question_set WHERE id IN {_LISTED}"
+        f"DELETE FROM question_set WHERE id IN {copy.dialect.ids()}"
         " AND NOT EXISTS (SELECT 1 FROM life WHERE question_set = question_set.id)",
         [used],
     )
     copy.execute(
-        f"DELETE FROM question WHERE question_set IN {_LISTED}"
+        f"DELETE FROM question WHERE question_set IN {copy.dialect.ids()}"
         " AND NOT EXISTS (SELECT 1 FROM question_set AS s WHERE s.id = question_set)",
         [used],
     )

@@ -15,12 +15,6 @@ _MAX_QUARANTINED = 10_000
 _KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
 _MAX_TELLINGS = 100  # of a watched question
 _TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
-# CROSS, so that SQLite goes through the provisional sets and not through all lives.
-_PROVISIONAL = (
-    "question_set AS s CROSS JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
-    " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
-    " WHERE s.provisional = 1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +104,7 @@ def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]
     """The waits of these sets; a set that was never tried has none."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
-        " WHERE question_set IN (SELECT value FROM json_each(?))",
+        f" WHERE question_set IN {connection.dialect.ids()}",
         [json.dumps(list(sets))],
     )
     return {SetId(row[0]): Wait(*row) for row in rows}
@@ -131,7 +125,8 @@ def due_passages(
 ) -> list[PassageId]:
     """The passages to ask the LLM about now, under a recipe (a row id), the least tried first."""
     rows = connection.execute(
-        f"SELECT s.passage FROM {_PROVISIONAL} AND s.recipe = ?2 AND coalesce(w.next_ms, 0) <= ?3"
+        f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
+        " AND coalesce(w.next_ms, 0) <= ?3"
         " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
         [version, recipe, now_ms, limit],
     )
@@ -142,7 +137,7 @@ def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
     """How many passages wait at a version, by the kind of error in the last attempt."""
     return dict(
         connection.execute(
-            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_PROVISIONAL}"
+            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_provisional(connection)}"
             " GROUP BY why ORDER BY why",
             [version],
         )
@@ -297,3 +292,12 @@ def note_delivery(connection: Connection, telling: int, now_ms: int, error: str 
         connection.execute(
             "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?", [now_ms, error, telling]
         )
+
+
+def _provisional(connection: Connection) -> str:
+    """Provisional sets in force. They are few, so SQLite must read them before the intervals."""
+    return (
+        f"question_set AS s {connection.dialect.first_join} life AS l"
+        " ON l.passage = s.passage AND l.question_set = s.id AND l.born <= ?1 AND ?1 < l.died"
+        " LEFT JOIN waiting AS w ON w.question_set = s.id WHERE s.provisional = 1"
+    )

@@ -191,7 +191,7 @@ def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
 def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
     """Delete the documents' rows; returns the passages that they held."""
     rows = connection.execute(
-        "SELECT DISTINCT passage FROM placement WHERE document IN (SELECT value FROM json_each(?))",
+        f"SELECT DISTINCT passage FROM placement WHERE document IN {connection.dialect.ids()}",
         [json.dumps(documents)],
     ).fetchall()
     ids = [(row_id,) for row_id in documents]
@@ -268,14 +268,14 @@ def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) ->
     Returns how many matches the versions lost, one by one.
     """
     questions = connection.execute(
-        "SELECT id FROM question WHERE question_set IN (SELECT value FROM json_each(?))",
+        f"SELECT id FROM question WHERE question_set IN {connection.dialect.ids()}",
         [json.dumps(sets)],
     )
     rows = connection.execute(
         "SELECT question, born, died, target, similarity FROM match"
-        " WHERE question IN (SELECT value FROM json_each(?1)) UNION"
+        f" WHERE question IN {connection.dialect.ids('?1')} UNION"
         " SELECT question, born, died, target, similarity FROM match"
-        " WHERE target IN (SELECT value FROM json_each(?1))",
+        f" WHERE target IN {connection.dialect.ids('?1')}",
         [json.dumps([row[0] for row in questions])],
     ).fetchall()
     lives: dict[int, list[Span]] = {}
@@ -337,7 +337,7 @@ def _holders(connection: Connection, passages: Iterable[PassageId]) -> tuple[tup
     rows = connection.execute(
         "SELECT DISTINCT s.name, d.path FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
-        " WHERE p.passage IN (SELECT value FROM json_each(?)) ORDER BY s.name, d.path",
+        f" WHERE p.passage IN {connection.dialect.ids()} ORDER BY s.name, d.path",
         [json.dumps(list(passages))],
     )
     return tuple((row[0], row[1]) for row in rows)

@@ -71,7 +71,7 @@ class Matches:
 def matches_at(connection: Connection, version: int) -> Matches:
     """The matches in force at a version, by outgoing question."""
     rows = connection.execute(
-        "SELECT question, target, similarity FROM match NOT INDEXED"
+        f"SELECT question, target, similarity FROM match {connection.dialect.unindexed}"
         " WHERE born <= ?1 AND ?1 < died ORDER BY question",
         [version],
     ).fetchall()
@@ -107,8 +107,8 @@ def places_at(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
         " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
-        " WHERE p.passage IN (SELECT value FROM json_each(?2))"
-        " AND s.name NOT IN (SELECT value FROM json_each(?3))"
+        f" WHERE p.passage IN {connection.dialect.ids('?2')}"
+        f" AND s.name NOT IN {connection.dialect.names('?3')}"
         " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
         [version, json.dumps(list(passages)), names_json(hidden)],
     )
@@ -126,8 +126,8 @@ def live_holders(
     # Left to itself SQLite looks in each document that is alive: it takes these to be few.
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
-        " JOIN document AS d NOT INDEXED ON d.id = p.document"
-        f" WHERE d.died = {ALIVE} AND p.passage IN (SELECT value FROM json_each(?))",
+        f" JOIN document AS d {connection.dialect.unindexed} ON d.id = p.document"
+        f" WHERE d.died = {ALIVE} AND p.passage IN {connection.dialect.ids()}",
         [json.dumps(list(passages))],
     )
     holders: dict[PassageId, set[tuple[int, str]]] = {}
@@ -152,8 +152,8 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
     """Those of the passages that are vertices at the head."""
     rows = connection.execute(
-        f"SELECT passage FROM life INDEXED BY life_alive WHERE died = {ALIVE}"
-        " AND passage IN (SELECT value FROM json_each(?))",
+        f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
+        f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",
         [json.dumps(list(passages))],
     )
     return {PassageId(row[0]) for row in rows}
@@ -242,9 +242,9 @@ def documents_after(
         " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
         " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
         "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
-        " FROM source AS s CROSS JOIN document AS d ON d.source = s.id"
+        f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
         " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
-        " AND s.name NOT IN (SELECT value FROM json_each(?4))"
+        f" AND s.name NOT IN {connection.dialect.names('?4')}"
         " AND (?5 IS NULL OR s.name = ?5)"
         " AND (?6 IS NULL OR d.path = ?6 OR substr(d.path, 1, length(?6) + 1) = ?6 || '/')"
         " ORDER BY s.name, d.path LIMIT ?7",
@@ -268,7 +268,7 @@ def documents_touched(
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.born FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
-        " AND s.name NOT IN (SELECT value FROM json_each(?2)) LIMIT ?3",
+        f" AND s.name NOT IN {connection.dialect.names('?2')} LIMIT ?3",
         [number, names_json(hidden), limit + 1],
     ).fetchall()
     if not 0 < len(rows) <= limit:
@@ -303,12 +303,18 @@ def questions_at(
     return [(Direction(row[0]), row[1]) for row in rows]
 
 
-# ?1 is the version, ?2 a JSON array with the names of the hidden sources.
-SEEN_DOCUMENTS = (
-    "document AS d JOIN source AS s ON s.id = d.source"
-    " WHERE s.name NOT IN (SELECT value FROM json_each(?2))"
-)
-VISIBLE_DOCUMENTS = f"{SEEN_DOCUMENTS} AND d.born <= ?1 AND ?1 < d.died"
+def seen_documents(connection: Connection) -> str:
+    """A FROM clause: all documents of sources that are not hidden.
+
+    Here and below, ?1 is the version and ?2 a JSON array of the names of hidden sources.
+    """
+    hidden = connection.dialect.names("?2")
+    return f"document AS d JOIN source AS s ON s.id = d.source WHERE s.name NOT IN {hidden}"
+
+
+def visible_documents(connection: Connection) -> str:
+    """Those that are in force."""
+    return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
 
 
 def placed_in(documents: str) -> str:
@@ -318,10 +324,10 @@ def placed_in(documents: str) -> str:
     )
 
 
-VISIBLE_LIVES = (
-    "SELECT id FROM life WHERE born <= ?1 AND ?1 < died"
-    f" AND passage IN ({placed_in(VISIBLE_DOCUMENTS)})"
-)
+def visible_lives(connection: Connection) -> str:
+    """A SELECT of the passage intervals in force that a visible document holds."""
+    placed = placed_in(visible_documents(connection))
+    return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
 
 
 def links_text(links: Sequence[Link]) -> str:

@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 
 from store.engines.sqlite.database import Connection, transaction, vector_functions
-from store.reads import VISIBLE_LIVES
+from store.reads import visible_lives
 from store.records import PassageId, Vectors, Version
 from store.sources import names_json
 
@@ -28,7 +28,7 @@ def nearest(
     """
     if not query.any():
         return []
-    seen = f" AND life IN ({VISIBLE_LIVES})" if hidden else ""
+    seen = f" AND life IN ({visible_lives(connection)})" if hidden else ""
     rows = connection.execute(
         f"SELECT passage, distance FROM passage_vector_{at.recipe}"
         f" WHERE embedding MATCH ?3 AND k = ?4 AND born <= ?1 AND died > ?1{seen}",
@@ -106,7 +106,7 @@ def put_vectors(connection: Connection, lives: Sequence[int]) -> None:
             "SELECT s.recipe, substr(s.vectors, 1, 2 * r.dimensions), l.id, l.born, l.died,"
             " l.passage FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
             " JOIN recipe AS r ON r.id = s.recipe"
-            " WHERE l.id IN (SELECT value FROM json_each(?)) ORDER BY l.id",
+            f" WHERE l.id IN {connection.dialect.ids()} ORDER BY l.id",
             [json.dumps(lives[start : start + _CHUNK_ROWS])],
         ):
             if any(vector):

@@ -262,7 +262,8 @@ def rows_under(
         yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
         return
     begin, _, table = select.rpartition(" FROM ")
-    joined = f"{begin} FROM json_each(?2) AS part CROSS JOIN {table} AS t ON t.source = ?1{where}"
+    listed = f"{connection.dialect.list_rows('?2', 'part')} {connection.dialect.first_join}"
+    joined = f"{begin} FROM {listed} {table} AS t ON t.source = ?1{where}"
     parts = [source, json.dumps(sorted(under))]
     yield from connection.execute(f"{joined} WHERE t.path = part.value", parts)
     below = "t.path > part.value || '/' AND t.path < part.value || '0'"  # 0 comes after /
@@ -316,7 +317,7 @@ def item_problems(
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
         " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
-        " AND s.name NOT IN (SELECT value FROM json_each(?2)) ORDER BY s.name, i.path LIMIT ?1",
+        f" AND s.name NOT IN {connection.dialect.names('?2')} ORDER BY s.name, i.path LIMIT ?1",
         [limit, names_json(hidden)],
     )
     return [tuple(row) for row in rows]
@@ -338,7 +339,7 @@ def skipped_by_kind(
     """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
     rows = connection.execute(
         "SELECT i.skipped, count(*) FROM seen AS i JOIN source AS s ON s.id = i.source"
-        " WHERE i.skipped IS NOT NULL AND s.name NOT IN (SELECT value FROM json_each(?))"
+        f" WHERE i.skipped IS NOT NULL AND s.name NOT IN {connection.dialect.names()}"
         " GROUP BY i.skipped",
         [names_json(hidden)],
     )

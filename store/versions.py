@@ -269,7 +269,7 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
 
 def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
     row = connection.execute(
-        "SELECT coalesce(sum(words), 0) FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT coalesce(sum(words), 0) FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(passages))],
     ).fetchone()
     return int(row[0])
@@ -278,9 +278,9 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 def _change_lives(connection: Connection, number: int, change: Change) -> None:
     # In the order of their rows: vectors that are beside each other are written together.
     ended = connection.execute(
-        "SELECT l.id, s.recipe FROM life AS l INDEXED BY life_alive"
+        f"SELECT l.id, s.recipe FROM life AS l {connection.dialect.indexed_by('life_alive')}"
         " JOIN question_set AS s ON s.id = l.question_set"
-        f" WHERE l.died = {ALIVE} AND l.passage IN (SELECT value FROM json_each(?)) ORDER BY l.id",
+        f" WHERE l.died = {ALIVE} AND l.passage IN {connection.dialect.ids()} ORDER BY l.id",
         [json.dumps(change.passages_ended)],
     ).fetchall()
     assert len(ended) == len(change.passages_ended), "each is in force"

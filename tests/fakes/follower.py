@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from store.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
 from store.content import sets_at
 from store.contract import Connection
-from store.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names
+from store.reads import matches_at, read_links, read_names, visible_documents
 from store.records import Link, PassageId
 from store.sources import names_json
 from store.versions import head
@@ -148,7 +148,7 @@ def links_at(
     """The links of all documents at a version, by source, path and position."""
     rows = connection.execute(
         "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links,"
-        f" {VISIBLE_DOCUMENTS} AND d.id = p.document AND p.links <> '[]'"
+        f" {visible_documents(connection)} AND d.id = p.document AND p.links <> '[]'"
         " ORDER BY s.name, d.path, p.ordinal",
         [version, names_json(hidden)],
     )
@@ -164,7 +164,8 @@ def named_documents_at(
 ) -> list[NamedDocument]:
     """All documents at a version, by source and path."""
     rows = connection.execute(
-        f"SELECT d.id, s.name, d.path, d.names FROM {VISIBLE_DOCUMENTS} ORDER BY s.name, d.path",
+        f"SELECT d.id, s.name, d.path, d.names FROM {visible_documents(connection)}"
+        " ORDER BY s.name, d.path",
         [version, names_json(hidden)],
     )
     return [
@@ -177,7 +178,7 @@ def opening_passages_at(
 ) -> list[tuple[str, str, PassageId]]:
     """The first `count` passages of each document at a version: path, column `names`, passage."""
     rows = connection.execute(
-        f"SELECT d.path, d.names, p.passage FROM placement AS p, {VISIBLE_DOCUMENTS}"
+        f"SELECT d.path, d.names, p.passage FROM placement AS p, {visible_documents(connection)}"
         " AND p.document = d.id AND p.ordinal < ?3",
         [version, names_json(hidden), count],
     )
@@ -193,7 +194,8 @@ def homes_at(
     Documents of `hidden` sources count as if they were not there.
     """
     rows = connection.execute(
-        f"SELECT p.passage, d.id FROM placement AS p, {VISIBLE_DOCUMENTS} AND p.document = d.id"
+        f"SELECT p.passage, d.id FROM placement AS p, {visible_documents(connection)}"
+        " AND p.document = d.id"
         " ORDER BY s.name, d.path",
         [version, names_json(hidden)],
     ).fetchall()

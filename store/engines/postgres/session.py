@@ -23,9 +23,9 @@ from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import Connection, FoundRows, Parameters
+from store.contract import Connection, Dialect, FoundRows, Parameters
+from store.engines.postgres.dialect import PostgresDialect, with_parameters
 from store.engines.postgres.heartbeat import LEASE_S, Line
-from store.engines.postgres.translation import translated
 from store.exceptions import (
     Deposed,
     DiskFailure,
@@ -92,6 +92,7 @@ class Session:
     """A connection to the record on a server; see `store.contract`."""
 
     opened: "Opened | None" = None
+    dialect: Dialect = PostgresDialect()
 
     def __init__(self, url: str, *, is_writer: bool) -> None:
         self._url = url
@@ -140,7 +141,7 @@ class Session:
         rows = [self._named(sql, row) for row in parameters]
         with self._told():
             cursor = self._connection.cursor()
-            cursor.executemany(translated(sql), rows)
+            cursor.executemany(with_parameters(sql), rows)
             return cast(FoundRows, cursor)
 
     def close(self) -> None:
@@ -199,7 +200,7 @@ class Session:
         cursor = self._connection.cursor()
         if isinstance(values, dict):  # of which the server could not tell the types
             cursor = psycopg.ClientCursor(self._connection)
-        cursor.execute(translated(sql), values)
+        cursor.execute(with_parameters(sql), values)
         return cast(FoundRows, cursor)
 
     @staticmethod

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
 
-from store.contract import Connection, Server
+from store.contract import Connection, Dialect, Server
 from store.engines.sqlite.acknowledged import (
     acknowledge,
     count_write,
@@ -23,6 +23,7 @@ from store.engines.sqlite.acknowledged import (
     refuse_older,
     reserve_lost,
 )
+from store.engines.sqlite.dialect import SqliteDialect
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.engines.sqlite.presence import Opened, note_size, opened_now, refuse_gone
 from store.engines.sqlite.wal import refuse_lost_wal
@@ -62,6 +63,7 @@ class FileConnection(sqlite.Connection):
 
     opened: Opened | None = None
     server: Server | None = None
+    dialect: Dialect = SqliteDialect()
 
     def begin_write(self) -> None:
         self.execute("BEGIN IMMEDIATE")  # a deferred transaction can fail at its first write

@@ -1,0 +1,24 @@
+"""What SQLite words in its own way."""
+
+
+class SqliteDialect:
+    """See `store.contract.Dialect`."""
+
+    first_join = "CROSS JOIN"
+    unindexed = "NOT INDEXED"
+
+    @staticmethod
+    def ids(parameter: str = "?") -> str:
+        return f"(SELECT value FROM json_each({parameter}))"
+
+    @staticmethod
+    def names(parameter: str = "?") -> str:
+        return f"(SELECT value FROM json_each({parameter}))"
+
+    @staticmethod
+    def list_rows(parameter: str, alias: str) -> str:
+        return f"json_each({parameter}) AS {alias}"
+
+    @staticmethod
+    def indexed_by(index: str) -> str:
+        return f"INDEXED BY {index}"
