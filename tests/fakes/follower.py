@@ -146,8 +146,9 @@ def links_at(
     connection: Connection, version: int, hidden: Collection[str] = ()
 ) -> list[PlacedLink]:
     """The links of all documents at a version, by source, path and position."""
+    indexed = connection.dialect.indexed_by("placement_with_links")
     rows = connection.execute(
-        "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links,"
+        f"SELECT d.id, p.passage, p.links FROM placement AS p {indexed},"
         f" {visible_documents(connection)} AND d.id = p.document AND p.links <> '[]'"
         " ORDER BY s.name, d.path, p.ordinal",
         [version, names_json(hidden)],
