@@ -17,6 +17,7 @@ _PROSE_WORDS = 6  # a cell in a table without ruling lines has fewer on the aver
 _NUMBERS_IN_COLUMNS = 0.3
 _MAX_COLUMNS, _MAX_BLOCK_ROWS = 60, 500
 _ROWS_TO_COMPARE = 12
+_VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,26 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
         end = cell.column + cell.columns
         cell.columns = max(1, sum(cell.column <= column < end for column in used))
         cell.column = used.index(cell.column)
-    table = _built(list(rows.values()), len(used), page)
+    lines = [line for row in rows.values() for line in _in_lines(row)]
+    table = _built(lines, len(used), page)
     return PlacedTable(table, max(span.middle for span in spans), grid.columns[0])
+
+
+def _in_lines(row: list[_Cell]) -> list[list[_Cell]]:
+    """A row between two rules as rows of its own, if each of its lines is one: a label, a value."""
+    column_of = {id(span): cell for cell in row for span in cell.spans}
+    lines = list(rows_of(span for cell in row for span in cell.spans))
+    split: list[list[_Cell]] = []
+    for line in lines:
+        cells: dict[int, _Cell] = {}
+        for span in line:
+            whole = column_of[id(span)]
+            cell = cells.setdefault(whole.column, _Cell(whole.column, whole.columns, []))
+            cell.spans.append(span)
+        split.append([cells[column] for column in sorted(cells)])
+    begun = sum(len(line) > 1 and line[0].column == row[0].column for line in split)
+    few = mean(len(span.text.split()) for line in lines for span in line) <= _VALUE_WORDS
+    return split if len(split) > 2 and begun >= _LINES_BEGUN * len(split) and few else [row]
 
 
 def _slot(edges: Sequence[float], place: float) -> int:

@@ -18,7 +18,7 @@ _BOLD_WEIGHT = 600
 _BOLD = re.compile(rb"bold|black|heavy|-bd|semibold|demi", re.IGNORECASE)
 _ODD = {
     **{0xFB00 + at: text for at, text in enumerate(("ff", "fi", "fl", "ffi", "ffl", "st", "st"))},
-    **dict.fromkeys((0xAD, 0xFFFE, 0xFEFF, 0x200B, 0), ""),
+    **dict.fromkeys((*range(32), 0x7F, 0xAD, 0xFFFE, 0xFEFF, 0x200B), ""),
     **dict.fromkeys((0xF0B7, 0xF0A7, 0xF0D8, 0xF076, 0xF02D), "\u2022"),
 }
 """Ligatures, invisible characters, and the bullets of symbol fonts."""
@@ -186,7 +186,7 @@ def _with_mark(run: str, mark: str, before: str) -> str:
 
 def _plain(word: str) -> str:
     """A word without what is only the form of its letters."""
-    return word if word.isascii() else word.translate(_ODD)
+    return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:

@@ -82,6 +82,18 @@ def test_a_ruled_table_without_a_header_in_other_type_gets_none(bold_rows: int) 
     assert texts(read(draw)) == ["a | b", "Astrid | 40", "Berta | 12", "Clara | 95"]
 
 
+def test_lines_between_two_rules_are_rows_if_each_has_its_label() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.grid([40, 190, 340], [600, 680, 700])
+        canvas.drawString(50, 686, "Owner")
+        canvas.drawString(200, 686, "Anna Lie")
+        for at, row in enumerate((("Make", "Saab"), ("Year", "1987"), ("Color", "Blue"))):
+            canvas.drawString(50, 660 - 16 * at, row[0])
+            canvas.drawString(200, 660 - 16 * at, row[1])
+
+    assert texts(read(draw)) == ["Owner | Anna Lie", "Make | Saab", "Year | 1987", "Color | Blue"]
+
+
 def test_two_columns_drawn_line_by_line_are_read_one_after_the_other() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 10)
