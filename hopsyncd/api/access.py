@@ -180,7 +180,7 @@ class Guard:
                 401,
                 "unauthorized",
                 "The request was refused: it does not carry a token that is known here",
-                "Send `Authorization: Bearer TOKEN`; see docs/access.md, or docs/mcp.md for agents",
+                "Send `Authorization: Bearer TOKEN`; see docs/access.md, for agents docs/agents.md",
                 {"www-authenticate": "Bearer"},
             )
         if caller is None:

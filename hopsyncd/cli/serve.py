@@ -176,7 +176,7 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
             server.run(sockets=[listener])
         return
     if sys.stdin.isatty():
-        click.echo("Waiting for an MCP client on standard input; see docs/mcp.md.", err=True)
+        click.echo("Waiting for an MCP client on standard input; see docs/agents.md.", err=True)
     with client_of(context) as client:
         make_server(client, allow_write, inbox).run()
 

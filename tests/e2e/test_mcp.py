@@ -254,7 +254,7 @@ def test_the_server_loads_no_model_library() -> None:
 
 
 def test_the_session_in_the_guide_is_what_a_client_gets() -> None:
-    told = (ROOT / "docs/mcp.md").read_text(encoding="utf-8")
+    told = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "scripts/mcp_session.py", "--small"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=180,
