@@ -62,7 +62,6 @@ from store.operational import end_quarantine, end_waits, put_quarantined, quaran
 from store.place import open_serving, writer_place
 from store.records import Version
 from store.sources import access_rules, listing_state, put_access_rules
-from store.transactions import confirm, refuse_gone
 from store.versions import head
 
 log = structlog.get_logger(__name__)
@@ -107,7 +106,10 @@ class Daemon:
         self._worker.on_synced = self.service.measurements.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
-        self.service.require_database = lambda: refuse_gone(self._connection)
+        self.service.require_database = self._require_database
+
+    def _require_database(self) -> None:
+        self._connection.refuse_gone()  # which connection changes while a daemon stands by
 
     def _engine_of(self, models: Models) -> Engine:
         config, standby = self._config, self._worker.standby
@@ -251,7 +253,7 @@ class Daemon:
         if standby:
             self._connection = standby.until_elected(self._connection, yield_to_edits)
         try:
-            confirm(self._connection)
+            self._connection.acknowledge()
             writer = self._writer_of(self._models)
             if standby:
                 writer.go_on_with(*standby.hand_over())

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from store.engines.sqlite.acknowledged import rewrites, version_digest
-from store.engines.sqlite.database import Connection
+from store.contract import Connection
+from store.counters import rewrites, version_digest
 from store.reads import read_links, read_names, read_properties
 from store.records import ALIVE, Link, PassageId
 from store.versions import version

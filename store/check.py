@@ -12,22 +12,22 @@ from contextlib import closing
 
 from store.check_content import CONTENT_CHECKS, passage_vectors
 from store.check_graph import GRAPH_CHECKS
+from store.contract import Connection
 from store.engines.sqlite.acknowledged import state_of
 from store.engines.sqlite.database import (
     APPLICATION_ID,
-    Connection,
     SqliteError,
     disk_failure,
     fresh_database,
     objects_of,
     open_file,
-    snapshot,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
-from store.engines.sqlite.presence import gone, refuse_gone
+from store.engines.sqlite.presence import gone
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.search import create_vectors
+from store.transactions import snapshot
 from store.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
@@ -120,7 +120,7 @@ def refuse_overwritten(connection: Connection) -> None:
 
     An open connection does not notice that another program wrote into its file.
     """
-    refuse_gone(connection)
+    connection.refuse_gone()
     if connection.opened is None:
         return
     database, why = connection.opened.database, None

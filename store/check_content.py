@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from store.content import full_text
+from store.contract import Connection
 from store.digests import stored_document_digest, stored_set_digest
-from store.engines.sqlite.database import Connection
 from store.records import (
     GRID,
     REBUILD,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.engines.sqlite.database import Connection
+from store.contract import Connection
 from store.records import REBUILD, RESTORE, Finding, Version
 from store.versions import head, kept_versions, version
 

@@ -12,9 +12,9 @@ from itertools import count, groupby
 
 import numpy as np
 
+from store.contract import Connection
+from store.counters import INTERNAL_COUNTERS
 from store.digests import QUESTION_COLUMNS, set_digest
-from store.engines.sqlite.acknowledged import INTERNAL_COUNTERS
-from store.engines.sqlite.database import Connection, transaction
 from store.exceptions import ContentConflict
 from store.records import (
     Direction,
@@ -27,6 +27,7 @@ from store.records import (
     SetId,
 )
 from store.search import create_vectors
+from store.transactions import transaction
 from store.word_count import count_words
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors

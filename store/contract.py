@@ -6,12 +6,29 @@ database on a server has a `Server` too, for what is not a matter of statements.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from store.engines.sqlite.presence import Opened
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+Identity = tuple[int, int]  # a file's device and inode
+
+
+@dataclass(slots=True)
+class Opened:
+    """The files behind the writer's connection.
+
+    `least_bytes` is the least size of the database as of the last commit. `overwritten` says how it
+    was found to be overwritten, which is final.
+    """
+
+    database: Path
+    file: Identity
+    log: Identity
+    least_bytes: int = 0
+    overwritten: str | None = None
 
 
 class Dialect(Protocol):
@@ -76,7 +93,7 @@ class Connection(Protocol):
     `opened` is the writer's file, `server` the server; a reader of a file has neither.
     """
 
-    opened: "Opened | None"
+    opened: Opened | None
     dialect: Dialect
 
     @property
@@ -91,6 +108,18 @@ class Connection(Protocol):
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
         """Transactions within it do not check foreign keys if that is slow on this engine."""
+
+    def disk_failures(self) -> AbstractContextManager[None]:
+        """Raise the engine's errors about the disk as DiskFailure."""
+
+    def refuse_gone(self) -> None:
+        """Raise DatabaseGone unless the writer's files are at their paths. For any thread."""
+
+    def acknowledge(self) -> None:
+        """Note on disk how far the writer's database has come, before anyone is told or reads it.
+
+        Raises DatabaseGone or NotAcknowledged.
+        """
 
     def execute(self, sql: str, parameters: Parameters = ..., /) -> FoundRows: ...
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows: ...

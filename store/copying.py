@@ -10,10 +10,11 @@ from contextlib import closing
 from typing import cast
 
 from store.contract import Connection
-from store.engines.sqlite.database import fresh_database, snapshot, transaction
+from store.engines.sqlite.database import fresh_database
 from store.exceptions import StoreError
 from store.operational import kind_of_act
 from store.search import create_vectors, put_vectors
+from store.transactions import snapshot, transaction
 from store.versions import head
 
 _BEFORE = (

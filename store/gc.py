@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from store.engines.sqlite.database import Connection, transaction
+from store.contract import Connection
 from store.records import ALIVE
 from store.search import delete_vectors
 from store.space import file_bytes, shrink
+from store.transactions import transaction
 from store.versions import head, kept_versions
 
 _DAY_MS = 86_400_000

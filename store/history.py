@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TypeAlias
 
-from store.engines.sqlite.database import Connection, transaction
+from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
 from store.reads import placed_in, seen_documents, visible_documents, visible_lives
 from store.records import PassageId, QuestionId, Version
 from store.sources import names_json
+from store.transactions import transaction
 from store.versions import CHANGES, head, recorded, version
 
 Edge: TypeAlias = tuple[QuestionId, QuestionId]

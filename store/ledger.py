@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from store.engines.sqlite.database import Connection, SqliteError, open_file, transaction
+from store.contract import Connection
+from store.engines.sqlite.database import SqliteError, open_file
 from store.exceptions import NotADatabase, StoreError
+from store.transactions import transaction
 
 _SCHEMA_VERSION = 1
 _WAIT_MS = 2000

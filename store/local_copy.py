@@ -13,8 +13,9 @@ from pathlib import Path
 
 from store.changes import Stamp, stamp
 from store.contract import Connection
-from store.engines.sqlite.database import FileConnection, fresh_database, open_file, transaction
+from store.engines.sqlite.database import FileConnection, fresh_database, open_file
 from store.exceptions import NoSuchVersion, ServerLost
+from store.transactions import transaction
 from store.versions import version
 
 SHOWN_NAME = "shown.db"

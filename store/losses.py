@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from store.engines.sqlite.database import Connection
+from store.contract import Connection
 from store.records import Cut, QuestionId
 
 Span = tuple[int, int]

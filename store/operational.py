@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from store.engines.sqlite.database import Connection, transaction
+from store.contract import Connection
 from store.records import PassageId, SetId
+from store.transactions import transaction
 
 UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000

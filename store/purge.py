@@ -18,14 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.engines.sqlite.acknowledged import count_rewrite
-from store.engines.sqlite.database import Connection, transaction
+from store.contract import Connection
+from store.counters import count_rewrite
 from store.engines.sqlite.erasure import erase
 from store.exceptions import PurgeRefused
 from store.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.losses import CutSearch, Losses, Span
 from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.search import delete_vectors, put_vectors
+from store.transactions import transaction
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
 

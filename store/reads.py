@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from store.engines.sqlite.database import Connection
+from store.contract import Connection
 from store.records import (
     ALIVE,
     Direction,

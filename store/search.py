@@ -6,10 +6,12 @@ from contextlib import closing
 
 import numpy as np
 
-from store.engines.sqlite.database import Connection, transaction, vector_functions
+from store.contract import Connection
+from store.engines.sqlite.database import vector_functions
 from store.reads import visible_lives
 from store.records import PassageId, Vectors, Version
 from store.sources import names_json
+from store.transactions import transaction
 
 # Ties in distance are broken by id, so a few more passages are fetched than asked for.
 _SPARE = 16

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.engines.sqlite.database import Connection, transaction
+from store.contract import Connection
 from store.records import ALIVE, Seen
+from store.transactions import transaction
 
 
 @dataclass(frozen=True, slots=True)

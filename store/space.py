@@ -13,18 +13,12 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from store.engines.sqlite.database import (
-    Connection,
-    FileConnection,
-    SqliteError,
-    disk_failure,
-    disk_failures,
-    open_file,
-    snapshot,
-)
+from store.contract import Connection
+from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
 from store.engines.sqlite.presence import expect_shrinking, note_size
 from store.exceptions import BackupFailed, DiskFailure
 from store.search import move_vectors, recipes, renew_vectors, sparse_chunks
+from store.transactions import snapshot
 
 _PAGES = 1000  # freed per step
 _QUICK_BYTES = 1 << 25  # of a file that is rewritten within a second
@@ -101,7 +95,7 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
     for recipe in recipes(connection):
         renew_vectors(connection, recipe)
         between()
-    with disk_failures(connection):
+    with connection.disk_failures():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _shrunk(connection, "VACUUM")
     between()
@@ -112,7 +106,7 @@ def _shrunk(connection: Connection, statement: str) -> None:
 
     That is possible even if the statement fails, as the disk may have done it all the same.
     """
-    with disk_failures(connection):
+    with connection.disk_failures():
         expect_shrinking(connection)
         try:
             connection.execute(statement).fetchall()
@@ -127,7 +121,7 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
-        with disk_failures(connection):
+        with connection.disk_failures():
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from store.content import full_text
+from store.contract import Connection
+from store.counters import count_rewrite, lost_version
 from store.digests import PLACE_COLUMNS, document_digest
-from store.engines.sqlite.acknowledged import count_rewrite, lost_version
-from store.engines.sqlite.database import Connection, transaction
 from store.exceptions import NoSuchVersion
 from store.reads import links_text, properties_text
 from store.records import (
@@ -29,6 +29,7 @@ from store.records import (
 )
 from store.search import end_vectors, put_vectors, rebuild_vectors
 from store.sources import begin_rules
+from store.transactions import transaction
 from store.word_count import count_words
 
 _COLUMNS = (

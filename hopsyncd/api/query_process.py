@@ -33,10 +33,11 @@ from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import recipe_of
+from store.counters import rewrites
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
 from store.records import Recipe, Version
-from store.transactions import rewrites, snapshot
+from store.transactions import snapshot
 from store.versions import head, version
 
 

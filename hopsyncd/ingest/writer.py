@@ -24,7 +24,6 @@ from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.check import in_words, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
-from store.transactions import refuse_gone
 
 log = structlog.get_logger(__name__)
 
@@ -233,7 +232,7 @@ class SyncWorker:
             if self.standby:
                 self.standby.hear(self._write_path.connection, self.request)
             self.busy = True
-            refuse_gone(self._write_path.connection)
+            self._write_path.connection.refuse_gone()
             answered = self._turn()
             self.busy = self._syncs.is_wanted
             self.error, self._retry_s = None, _RETRY_S

@@ -15,7 +15,7 @@ from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreEr
 from store.gc import Retention, collect
 from store.purge import ask_purge, purge
 from store.space import backup
-from store.transactions import confirm, snapshot
+from store.transactions import snapshot
 from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
@@ -100,7 +100,7 @@ def run(before: Before, folder: Path, fault: AbstractContextManager[None]) -> Ou
                 "s.head",
             }
             if isinstance(error, NotAcknowledged) and _graphs(connection) == before.done:
-                confirm(connection)  # it is done, and nobody was told so
+                connection.acknowledge()  # it is done, and nobody was told so
             else:
                 act(connection)
         assert _graphs(connection) == before.done

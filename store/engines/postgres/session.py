@@ -16,14 +16,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import resources
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import psycopg
 from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import Connection, Dialect, FoundRows, Parameters
+from store.contract import Connection, Dialect, FoundRows, Opened, Parameters
 from store.engines.postgres.dialect import PostgresDialect, with_parameters
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
@@ -37,9 +37,6 @@ from store.exceptions import (
     WriterBusy,
 )
 from store.place import shown
-
-if TYPE_CHECKING:
-    from store.engines.sqlite.presence import Opened
 
 CHANNEL = "hopsyncd"  # on which followers are told of new versions
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
@@ -91,7 +88,7 @@ class _Whole(Loader):
 class Session:
     """A connection to the record on a server; see `store.contract`."""
 
-    opened: "Opened | None" = None
+    opened: Opened | None = None
     dialect: Dialect = PostgresDialect()
 
     def __init__(self, url: str, *, is_writer: bool) -> None:
@@ -116,6 +113,15 @@ class Session:
 
     def begin_read(self) -> None:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def disk_failures(self) -> AbstractContextManager[None]:
+        return nullcontext()  # `_told` raises them
+
+    def refuse_gone(self) -> None:
+        """There is no file that could be gone."""
+
+    def acknowledge(self) -> None:
+        """The server has synced what it committed."""
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
         return nullcontext()  # references have indexes here, so checking them costs little

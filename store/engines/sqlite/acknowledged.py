@@ -19,20 +19,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from store.contract import Connection
+from store.counters import count_of, version_digest
 from store.exceptions import DiskFailure, NotAcknowledged, VersionsLost
 
-if TYPE_CHECKING:
-    from store.engines.sqlite.database import Connection
-
 _SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
-_COUNT_ONE = (
-    "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
-)
-# Rows of `counter` that are not totals for users: transactions, those of them that rewrote history,
-# and the highest lost version.
-INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +60,15 @@ def noted(database: Path) -> Acknowledged | None:
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
 
 
-def state_of(connection: "Connection") -> Acknowledged:
+def state_of(connection: Connection) -> Acknowledged:
     """How far the database has come."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
         return NOTHING
     newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
-    return Acknowledged(_counted(connection, "writes"), newest, version_digest(connection, newest))
+    return Acknowledged(count_of(connection, "writes"), newest, version_digest(connection, newest))
 
 
-def count_write(connection: "Connection") -> None:
-    """Count the current transaction, if it is the writer's."""
-    if connection.opened:
-        connection.execute(_COUNT_ONE, ["writes"])
-
-
-def count_rewrite(connection: "Connection") -> None:
-    """Count the current transaction as one that changes what past versions hold."""
-    connection.execute(_COUNT_ONE, ["rewrites"])
-
-
-def rewrites(connection: "Connection") -> int:
-    """How many transactions have changed what past versions hold: purges and rebuilds."""
-    return _counted(connection, "rewrites")
-
-
-def acknowledge(connection: "Connection") -> None:
+def acknowledge(connection: Connection) -> None:
     """Note how far the writer's database has come. Raises NotAcknowledged."""
     if connection.opened is None:
         return
@@ -110,7 +86,7 @@ def acknowledge(connection: "Connection") -> None:
         ) from error
 
 
-def refuse_older(connection: "Connection", database: Path, known: Acknowledged) -> None:
+def refuse_older(connection: Connection, database: Path, known: Acknowledged) -> None:
     """Raise VersionsLost if the database is behind what was acknowledged."""
     state = state_of(connection)
     if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
@@ -135,33 +111,6 @@ def lost(database: Path, why: str) -> VersionsLost:
         f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
         " run `hopsyncd recover`, which continues from there and reuses no version number",
     )
-
-
-def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
-    """Never use the numbers up to the acknowledged version again. Called inside a transaction."""
-    connection.execute(
-        "INSERT INTO counter VALUES ('lost_version', ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
-        [known.version],
-    )
-
-
-def lost_version(connection: "Connection") -> int:
-    """The highest version that was acknowledged and then lost; 0 if none was."""
-    return _counted(connection, "lost_version")
-
-
-def _counted(connection: "Connection", name: str) -> int:
-    row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
-    return int(row[0]) if row else 0
-
-
-def version_digest(connection: "Connection", number: int) -> str:
-    """Over what never changes in a version's row; empty if there is none."""
-    row = connection.execute(
-        "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
-    ).fetchone()
-    return blake2b(json.dumps(row).encode(), digest_size=16).hexdigest() if row else ""
 
 
 def _encoded(state: Acknowledged) -> bytes:

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
 
-from store.contract import Connection, Dialect, Server
+from store.contract import Connection, Dialect, Opened, Server
+from store.counters import reserve_lost
 from store.engines.sqlite.acknowledged import (
     acknowledge,
-    count_write,
     lost,
     note_path,
     noted,
     refuse_older,
-    reserve_lost,
 )
 from store.engines.sqlite.dialect import SqliteDialect
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
-from store.engines.sqlite.presence import Opened, note_size, opened_now, refuse_gone
+from store.engines.sqlite.presence import note_size, opened_now, refuse_gone
 from store.engines.sqlite.wal import refuse_lost_wal
 from store.exceptions import (
     DiskFailure,
@@ -35,8 +34,7 @@ from store.exceptions import (
     VersionsLost,
     WriterBusy,
 )
-
-__all__ = ["Connection"]  # which all modules of the record take from here
+from store.transactions import transaction
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite
@@ -58,6 +56,22 @@ _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _AGAIN = "syncs then continue by themselves; repeat any other request"
 
 
+def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
+    """A DiskFailure for an error that the disk caused; None for any other error."""
+    # Errors from SQLite's backup API carry no code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == _FULL or str(error) == "database or disk is full":
+        return DiskFailure(what, "the disk is full", f"Free some space; {_AGAIN}")
+    if code == _IO_ERROR or str(error) == "disk I/O error":
+        name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
+        return DiskFailure(
+            what,
+            f"the disk could not be read or written ({name})",
+            f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
+        )
+    return None
+
+
 class FileConnection(sqlite.Connection):
     """A connection. The writer's has `opened`, and each of its commits is acknowledged on disk."""
 
@@ -70,6 +84,25 @@ class FileConnection(sqlite.Connection):
 
     def begin_read(self) -> None:
         self.execute("BEGIN")
+
+    def refuse_gone(self) -> None:
+        refuse_gone(self)
+
+    def acknowledge(self) -> None:
+        refuse_gone(self)
+        note_size(self)
+        acknowledge(self)
+
+    @contextmanager
+    def disk_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except SqliteError as error:
+            file = self.execute("PRAGMA database_list").fetchone()[2]
+            failure = disk_failure(error, f"Cannot use the database {file}")
+            if failure is None:
+                raise
+            raise failure from error
 
     @contextmanager
     def without_reference_checks(self) -> Iterator[None]:
@@ -216,79 +249,6 @@ def _migrate(connection: FileConnection) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
-    """A DiskFailure for an error that the disk caused; None for any other error."""
-    # Errors from SQLite's backup API carry no code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == _FULL or str(error) == "database or disk is full":
-        return DiskFailure(what, "the disk is full", f"Free some space; {_AGAIN}")
-    if code == _IO_ERROR or str(error) == "disk I/O error":
-        name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
-        return DiskFailure(
-            what,
-            f"the disk could not be read or written ({name})",
-            f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
-        )
-    return None
-
-
-@contextmanager
-def disk_failures(connection: Connection) -> Iterator[None]:
-    """Raise SQLite's errors about the disk as DiskFailure."""
-    try:
-        yield
-    except SqliteError as error:
-        file = connection.execute("PRAGMA database_list").fetchone()[2]
-        failure = disk_failure(error, f"Cannot use the database {file}")
-        if failure is None:
-            raise
-        raise failure from error
-
-
-@contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction.
-
-    If it ends without an error, the caller may acknowledge what it wrote. Raises DiskFailure,
-    NotAcknowledged or DatabaseGone; after the latter two it may be committed nevertheless.
-    """
-    refuse_gone(connection)
-    with disk_failures(connection):
-        try:
-            connection.begin_write()
-            yield
-            count_write(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            # Some errors roll back by themselves; others do not, even on BEGIN and COMMIT.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    confirm(connection)
-
-
-def confirm(connection: Connection) -> None:
-    """Note on disk how far the writer's database has come, before anyone is told or reads it.
-
-    Raises DatabaseGone or NotAcknowledged.
-    """
-    refuse_gone(connection)
-    note_size(connection)
-    acknowledge(connection)
-
-
-@contextmanager
-def snapshot(connection: Connection) -> Iterator[None]:
-    """One read transaction: all reads within it see the same state. Raises DiskFailure."""
-    with disk_failures(connection):
-        try:
-            connection.begin_read()
-            yield
-        finally:
-            if connection.in_transaction:  # a disk error may have ended it
-                connection.execute("COMMIT")
-
-
 def _refuse_loss(path: Path) -> None:
     """Raise VersionsLost if the file and its log lack something that was acknowledged.
 
@@ -348,7 +308,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     connection = open_file(path)
     try:
         _refuse_foreign(connection, path)
-        with disk_failures(connection):
+        with connection.disk_failures():
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only while it is empty
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
@@ -362,10 +322,10 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
         _migrate(connection)
         if accept_loss and known:
             with transaction(connection):
-                reserve_lost(connection, known)
+                reserve_lost(connection, known.version)
             note_path(path).unlink()
         connection.opened = opened_now(path)
-        confirm(connection)
+        connection.acknowledge()
     except BaseException:
         connection.close()
         raise

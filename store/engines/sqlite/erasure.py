@@ -21,8 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.engines.sqlite.database import Connection, disk_failures
-from store.engines.sqlite.presence import refuse_gone
+from store.contract import Connection
 from store.exceptions import DiskFailure
 from store.space import shrink, truncate_wal, vacuum
 
@@ -138,7 +137,7 @@ def _emptied(
 ) -> bool:
     """Empty the log, and add to `again` the pages that it had."""
     for _ in range(_TRIES):
-        refuse_gone(connection)
+        connection.refuse_gone()
         again.update(_logged(file))
         if truncate_wal(connection, wait=False):
             return True
@@ -170,7 +169,7 @@ def _disk_errors(file: _File) -> Iterator[None]:
 @contextmanager
 def _alone(connection: Connection, file: _File) -> Iterator[bool]:
     """Hold the write lock; False if something was written before it was taken."""
-    with disk_failures(connection):
+    with connection.disk_failures():
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield file.log.stat().st_size == 0

@@ -4,31 +4,10 @@ SQLite carries on with deleted or replaced files: every commit succeeds, and all
 start.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from store.contract import Connection, Opened
 from store.exceptions import DatabaseGone
-
-if TYPE_CHECKING:
-    from store.engines.sqlite.database import Connection
-
-Identity = tuple[int, int]  # a file's device and inode
-
-
-@dataclass(slots=True)
-class Opened:
-    """The files behind the writer's connection.
-
-    `least_bytes` is the least size of the database as of the last commit. `overwritten` says how it
-    was found to be overwritten, which is final.
-    """
-
-    database: Path
-    file: Identity
-    log: Identity
-    least_bytes: int = 0
-    overwritten: str | None = None
 
 
 def opened_now(database: Path) -> Opened:
@@ -37,7 +16,7 @@ def opened_now(database: Path) -> Opened:
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 
 
-def note_size(connection: "Connection") -> None:
+def note_size(connection: Connection) -> None:
     """Remember the size of the writer's database. A checkpoint may cut it to its pages in use."""
     if connection.opened:
         pages, page_bytes = (
@@ -48,13 +27,13 @@ def note_size(connection: "Connection") -> None:
         connection.opened.least_bytes = min(stored_bytes, pages * page_bytes)
 
 
-def expect_shrinking(connection: "Connection") -> None:
+def expect_shrinking(connection: Connection) -> None:
     """Until its size is noted again, the writer's database may become smaller by itself."""
     if connection.opened:
         connection.opened.least_bytes = 0
 
 
-def refuse_gone(connection: "Connection") -> None:
+def refuse_gone(connection: Connection) -> None:
     """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
     if connection.opened and (why := _what_is_wrong(connection.opened)):
         raise gone(connection.opened.database, why)
