@@ -56,6 +56,10 @@ Item = Line | PlacedTable
 def arranged(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
     """The lines and tables of a page in reading order. `number` is that of the page."""
     spans = page.spans
+    is_mirrored = _is_right_to_left(spans)
+    if is_mirrored:  # columns and cells are read from the right
+        rules = [(-right, bottom, -left, top) for left, bottom, right, top in rules]
+        _mirror(spans)
     tables: list[PlacedTable] = []
     for grid in grids_of(rules) if spans else ():
         within = inside(grid, spans)
@@ -67,8 +71,15 @@ def arranged(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
     items = list(_in_columns(spans, number, _MAX_COLUMN_DEPTH))
     for table in tables:
         items.insert(_place_of(table, items), table)
+    if is_mirrored:
+        _mirror(item for item in items if isinstance(item, Line))
     items += [Line(text, 0, 0, 0, 0, 0.0) for text in [" ".join(page.turned)] if text]
     return items
+
+
+def _mirror(parts: Iterable[Span | Line]) -> None:
+    for part in parts:
+        part.left, part.right = -part.right, -part.left
 
 
 def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
@@ -106,7 +117,7 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
     if left and right and not (_is_prose(left, 2) and _is_prose(right, 2)):
         yield from _in_rows(spans, number)
         return
-    for side in (right, left) if _is_right_to_left(spans) else (left, right):
+    for side in (left, right):
         if side:
             yield from _in_columns(side, number, depth - 1)
 
@@ -157,8 +168,6 @@ def _in_rows(spans: Iterable[Span], number: int) -> Iterator[Item]:
 
 
 def _line(row: list[Span]) -> Line:
-    if _is_right_to_left(row):
-        row = sorted(row, key=lambda span: span.order)
     return Line(
         joined(row),
         row[0].left,

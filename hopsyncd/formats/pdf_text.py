@@ -9,6 +9,8 @@ from typing import Any
 from hopsyncd.formats.inline import lowered, raised
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
+_SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
+_ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 HYPHEN = "\ufffe"  # PDFium's mark where a hyphen ended a line
 _WIDE_GAP = 0.8  # times the height of a line: no space between words is as wide
 _RAISED, _LOWERED = 0.18, 0.03  # of the height of the letters beside
@@ -112,6 +114,7 @@ class TextReader:
             if (tail[3] - tail[1]) < _SMALL * (head[3] - head[1]) and last > first:
                 word = self._with_marks(first, last)
             else:
+                word = word if word.isascii() else self._with_ligatures(word, first)
                 word = _plain(word)
             left, right = min(head[0], tail[0]), max(head[2], tail[2])
             bottom, top = head[1], head[3]
@@ -136,6 +139,18 @@ class TextReader:
         if not self._quarters:
             return rect.left, rect.bottom, rect.right, rect.top
         return turned_box((rect.left, rect.bottom, rect.right, rect.top), self._quarters)
+
+    def _with_ligatures(self, word: str, first: int) -> str:
+        """A word in which lam stands before alef where one glyph shows both.
+
+        PDFium turns text from right to left, and the letters of such a glyph with it.
+        """
+        letters = list(word)
+        for found in _ALEF_LAM.finditer(word):
+            at = found.start()
+            if self._box(first + at) == self._box(first + at + 1):
+                letters[at], letters[at + 1] = letters[at + 1], letters[at]
+        return _apart("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
         """A word whose last letters are smaller than its first: they may be raised or lowered."""
@@ -187,6 +202,15 @@ def _with_mark(run: str, mark: str, before: str) -> str:
 def _plain(word: str) -> str:
     """A word without what is only the form of its letters."""
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
+
+
+def _apart(word: str) -> str:
+    """Latin letters apart from those of right-to-left scripts: PDFium loses spaces between them.
+
+    >>> _apart("Python\u0645\u0646") == "Python \u0645\u0646"
+    True
+    """
+    return _SCRIPTS_MEET.sub(" ", word)
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:

@@ -10,6 +10,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.pdf_layout import arranged
+from hopsyncd.formats.pdf_tables import PlacedTable
+from hopsyncd.formats.pdf_text import PageText, Span
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.units import PDF
 
@@ -177,3 +180,27 @@ def test_a_damaged_file_says_what_to_do() -> None:
         "Not a valid PDF",
         "Export it again, or add it to `ignore`",
     )
+
+
+def test_a_file_of_page_numbers_alone_is_not_empty() -> None:
+    def draw(canvas: Canvas) -> None:
+        for page in range(1, 4):
+            canvas.drawString(50, 700, f"p{page}")
+            canvas.showPage()
+
+    assert texts(read(draw)) == ["p1", "p2", "p3"]
+
+
+def test_rows_of_right_to_left_text_begin_at_the_right() -> None:
+    spans = [
+        Span("\u05d0\u05d1", 400, 0, 420, 10, 0),
+        Span("\u05d2\u05d3", 100, 0, 120, 10, 1),
+        Span("\u05d4\u05d5", 400, -20, 420, -10, 2),
+        Span("\u05d6\u05d7", 100, -20, 120, -10, 3),
+    ]
+    (table,) = arranged(PageText(spans), [], 1)
+    assert isinstance(table, PlacedTable)
+    assert [[cell and cell.text for cell in row.cells] for row in table.table.rows] == [
+        ["\u05d0\u05d1", "\u05d2\u05d3"],
+        ["\u05d4\u05d5", "\u05d6\u05d7"],
+    ]
