@@ -215,8 +215,13 @@ def _apart(word: str) -> str:
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:
     """Whether a word stands beside a span in its line."""
-    height = max(span.height, top - bottom, 0.1)
-    if min(span.top, top) - max(span.bottom, bottom) < 0.4 * min(span.height, top - bottom):
+    # This runs for each word: comparisons are faster than min and max.
+    above, below = span.top, span.bottom
+    tall, small = above - below, top - bottom
+    if tall < small:
+        tall, small = small, tall
+    shared = (above if above < top else top) - (below if below > bottom else bottom)
+    if shared < 0.4 * small:
         return False
-    gap = max(left - span.right, span.left - right)
-    return -height * 3 < gap < _WIDE_GAP * height
+    gap = left - span.right if left >= span.left else span.left - right
+    return -3 * tall < gap < _WIDE_GAP * (tall if tall > 0.1 else 0.1)
