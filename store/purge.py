@@ -20,12 +20,12 @@ import numpy as np
 
 from store.contract import Connection
 from store.counters import count_rewrite
-from store.engines.sqlite.erasure import erase
 from store.exceptions import PurgeRefused
 from store.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.losses import CutSearch, Losses, Span
 from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.search import delete_vectors, put_vectors
+from store.space import erase
 from store.transactions import transaction
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes

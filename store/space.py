@@ -1,208 +1,48 @@
-"""The database as a file: its space, and copies of it.
-
-A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
-inside one read transaction, so the copy is one version, and in WAL mode neither readers nor the
-writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers rows of tables without
-an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
-"""
+"""The space that the record takes, and copies of it, on either engine."""
 
 import ctypes
-import os
-import tempfile
 from collections.abc import Callable
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import suppress
 
 from store.contract import Connection
-from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
-from store.engines.sqlite.presence import expect_shrinking, note_size
-from store.exceptions import BackupFailed, DiskFailure
-from store.search import move_vectors, recipes, renew_vectors, sparse_chunks
-from store.transactions import snapshot
+from store.engines.sqlite import erasure, space
+from store.engines.sqlite.space import backup
 
-_PAGES = 1000  # freed per step
-_QUICK_BYTES = 1 << 25  # of a file that is rewritten within a second
-_WAIT_MS, _NO_WAIT_MS = 10_000, 200
-_PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
+__all__ = ["backup", "erase", "file_bytes", "release_heap", "release_memory", "shrink"]
 
 
 def file_bytes(connection: Connection) -> int:
     """The size of the database without its log."""
-    if connection.server:
-        return connection.server.size_bytes()
-    pages, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-    )
-    return int(pages * size)
+    return connection.server.size_bytes() if connection.server else space.file_bytes(connection)
 
 
 def release_memory(connection: Connection) -> None:
-    """Give the system back the memory of all but the pages used last; takes some milliseconds."""
+    """Give unused memory back to the system, also the database's pages but those used last."""
     if not connection.server:
-        most = connection.execute("PRAGMA cache_size").fetchone()[0]
-        for size in (-_PAGES_KIB, most):
-            connection.execute(f"PRAGMA cache_size = {size}")
+        space.drop_pages(connection)
     release_heap()
 
 
 def release_heap() -> None:
-    """Give the system back what is free between what is used."""
-    with suppress(AttributeError):  # other C libraries than glibc have nothing of the kind
+    """Give free memory back to the system."""
+    with suppress(AttributeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Shrink the file by what was deleted, in steps; `between` runs after each.
-
-    If a tenth of a small file is free, about as much again is lost in half-empty pages, so the file
-    is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
-    The writer would wait too long for a large one, which gives back its free pages in steps.
-    """
+    """Give back the space of deleted rows, in steps; `between` runs after each."""
     if connection.server:
         connection.server.give_back(whole=False)
-        return
-    for recipe in recipes(connection):
-        for lives in sparse_chunks(connection, recipe):
-            move_vectors(connection, recipe, lives)
-            between()
-    _vacuum(connection, between)
-    truncate_wal(connection, wait=False)
+    else:
+        space.shrink(connection, between)
 
 
-def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
-    free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
-    if 10 * free > whole and file_bytes(connection) <= _QUICK_BYTES:
-        vacuum(connection, between)
-        return
-    while free:
-        _shrunk(connection, f"PRAGMA incremental_vacuum({_PAGES})")
-        before, free = free, _free_pages(connection)
-        between()
-        if free >= before:
-            return
+def erase(connection: Connection, between: Callable[[], None]) -> bool:
+    """Leave no byte of deleted rows on disk; `between` runs after each step.
 
-
-def _free_pages(connection: Connection) -> int:
-    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
-
-
-def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
-    """Rewrite the whole file as one that can be vacuumed in steps; `between` runs after each part.
-
-    The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only where there are no gaps. What is written between only adds to them.
+    False if a reader kept the log from being emptied.
     """
-    for recipe in recipes(connection):
-        renew_vectors(connection, recipe)
-        between()
-    with connection.disk_failures():
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    _shrunk(connection, "VACUUM")
-    between()
-
-
-def _shrunk(connection: Connection, statement: str) -> None:
-    """Run a statement that frees pages: anyone's next checkpoint may make the file smaller.
-
-    That is possible even if the statement fails, as the disk may have done it all the same.
-    """
-    with connection.disk_failures():
-        expect_shrinking(connection)
-        try:
-            connection.execute(statement).fetchall()
-        finally:
-            note_size(connection)
-
-
-def truncate_wal(connection: Connection, *, wait: bool) -> bool:
-    """Move the WAL into the file and truncate it.
-
-    False while a reader still uses an older state of the file: the WAL then keeps its content.
-    """
-    connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
-    try:
-        with connection.disk_failures():
-            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
-    return not busy
-
-
-def backup(connection: Connection, target: Path) -> None:
-    """Write the database as one file that only its owner can read. Raises BackupFailed.
-
-    An existing target is refused. The copy is made and checked under a temporary name beside the
-    target (.NAME.*.part), and renamed once it is on disk. A kill leaves at most that file.
-    """
-    if not isinstance(connection, FileConnection):
-        raise _failed(target, "the database is on a server", "Use `pg_dump`, or `hopsyncd copy`")
-    try:
-        _refuse_existing(target)
-        descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
-    except OSError as error:
-        raise _failed(target, _why(error)) from error
-    os.close(descriptor)
-    part = Path(name)
-    try:
-        _copy(connection, part)
-        _sync(part)
-        _name(part, target)
-    except (OSError, SqliteError, DiskFailure) as error:
-        raise _failed(target, _why(error)) from error
-    finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite cannot delete these on a bad disk
-            part.with_name(part.name + suffix).unlink(missing_ok=True)
-
-
-def _refuse_existing(target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        raise BackupFailed(
-            f"Cannot write the backup {target}",
-            "that name is taken",
-            "Choose a new name, or move the old backup away",
-        )
-
-
-def _failed(
-    target: Path,
-    why: str,
-    hint: str = "Choose a folder that you can write to and that has enough space",
-) -> BackupFailed:
-    return BackupFailed(f"Cannot write the backup {target}", why, hint)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    failure = error if isinstance(error, DiskFailure) else disk_failure(error, "")
-    return failure.why if failure else str(error)
-
-
-def _copy(connection: FileConnection, part: Path) -> None:
-    with closing(open_file(part)) as copy:
-        with snapshot(connection):
-            connection.backup(copy)
-        # The copied header says WAL; without that, the backup is one self-contained file.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        lines = [row[0] for row in copy.execute("PRAGMA quick_check")]
-        if lines != ["ok"]:
-            raise SqliteError(f"the copy is damaged: {lines[0]}")
-
-
-def _name(part: Path, target: Path) -> None:
-    """Give the copy its final name, synced to disk, or remove it."""
-    _refuse_existing(target)
-    part.rename(target)
-    try:
-        _sync(target.parent)
-    except OSError:
-        target.unlink()
-        raise
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if connection.server:
+        connection.server.give_back(whole=True)
+        return True
+    return erasure.erase(connection, between)

@@ -12,9 +12,9 @@ import pytest
 from store.check import opening_check
 from store.engines.sqlite.acknowledged import Acknowledged, note_path, state_of
 from store.engines.sqlite.database import SqliteError, open_reader, open_writer
+from store.engines.sqlite.space import truncate_wal
 from store.exceptions import StoreError, VersionsLost
 from store.history import delete_tag, set_tag
-from store.space import truncate_wal
 from tests.fakes.lived import page
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

@@ -8,9 +8,9 @@ import pytest
 
 from store.engines.sqlite.acknowledged import note_path, noted, state_of
 from store.engines.sqlite.database import open_reader, open_writer, writer_place
+from store.engines.sqlite.space import backup, truncate_wal, vacuum
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.history import delete_tag, set_tag
-from store.space import backup, truncate_wal, vacuum
 from store.transactions import transaction
 from tests.fakes.lived import lived
 

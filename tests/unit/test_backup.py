@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
-from store import space
 from store.check import check
+from store.engines.sqlite import space
 from store.engines.sqlite.database import SqliteError, open_reader, open_writer
 from store.exceptions import BackupFailed
 from store.space import backup

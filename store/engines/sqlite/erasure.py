@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from store.contract import Connection
+from store.engines.sqlite.space import shrink, truncate_wal, vacuum
 from store.exceptions import DiskFailure
-from store.space import shrink, truncate_wal, vacuum
 
 # SQLite's file format: https://sqlite.org/fileformat2.html.
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -63,9 +63,6 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
     False if a reader kept the log from being emptied. A file without a pointer map, as an older
     hopsyncd made it, is rewritten as a whole, and has one then.
     """
-    if connection.server:
-        connection.server.give_back(whole=True)
-        return True
     shrink(connection, between)
     try:
         return scrub(connection, between)
