@@ -23,6 +23,7 @@ _DOCUMENTS: dict[str, str] = {
     **dict.fromkeys((".xlsx", ".xlsm"), f"{_OFFICE}spreadsheetml.sheet"),
     ".xls": "application/vnd.ms-excel",
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
+    ".odp": "application/vnd.oasis.opendocument.presentation",
     ".odt": "application/vnd.oasis.opendocument.text",
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",

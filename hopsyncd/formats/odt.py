@@ -1,67 +1,314 @@
-"""OpenDocument texts."""
+"""OpenDocument texts and presentations."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count, repeat
 from xml.etree.ElementTree import Element
+from zipfile import ZipFile
 
-from hopsyncd.formats.archive import local_name, opened, outermost, tree_of
-from hopsyncd.formats.blocks import Block, Kind
-from hopsyncd.formats.fields import table_texts
+from hopsyncd.formats.archive import attribute, child_of, local_name, opened, tree_of
+from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
+from hopsyncd.formats.office_text import (
+    Line,
+    ListLeads,
+    picture_text,
+    said_of_itself,
+    with_metadata,
+)
+from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 
-_SPELLED = {"s": " ", "tab": "\t", "line-break": "\n"}
-# Deleted text, text that only repeats other text, and annotations.
-_LEFT_OUT = ("tracked-changes", "table-of-content", "annotation", "note-citation")
+_SPELLED = {"tab": "\t", "line-break": "\n", "soft-page-break": ""}
+# Deleted text, text that only repeats other text, and settings.
+_LEFT_OUT = frozenset(
+    "tracked-changes table-of-content note-citation ruby-text forms sequence-decls".split()
+)
+_BESIDE = frozenset(("note-body", "annotation", "text-box", "desc", "table", "object"))
+_FURNITURE = ("date-time", "footer", "header", "page-number")
+_MARGINS = frozenset(
+    f"{kind}{which}" for kind in ("header", "footer") for which in ("", "-left", "-first")
+)
+_MAX_REPEATED = 10_000  # cells of a document, beyond those that it has
+_MAX_SPACES = 1000
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the lines of its blocks count paragraphs, headings and table rows alike."""
-    body = tree_of(opened(data), "content.xml").find("{*}body/{*}text")
-    told = () if body is None else _told(body, "paragraph")
-    return tuple(
-        Block(kind, text, number, number, level)
-        for number, (kind, text, level) in enumerate(told, 1)
-    )
+    """Read a text; the lines of its blocks count paragraphs, headings and table rows alike.
+
+    Page headers and footers come at the end, each text once.
+    """
+    archive = opened(data)
+    content = tree_of(archive, "content.xml")
+    body = child_of(content, "body", "text")
+    numbers = count(1)
+    styles = _tree(archive, "styles.xml")
+    reader = _Reader(archive, _marks(content, styles), numbers)
+    blocks = () if body is None else tuple(reader.content(body))
+    blocks = with_title(blocks, *reader.title)
+    skipped: Counter[str] = Counter()
+    if styles is not None:
+        known = {" ".join(block.text.split()) for block in blocks}
+        margins = tuple(_margins(styles, reader, known, skipped))
+        line = next(numbers)
+        blocks += (Block("heading", "", line, line, level=1), *margins) if margins else ()
+    blocks = _with_metadata(archive, blocks)
+    return (*blocks, skipped_block(skipped)) if skipped else blocks
 
 
-def _told(parent: Element, usual: Kind) -> Iterator[tuple[Kind, str, int]]:
-    """Yield kind, text and level of all that has text, in reading order."""
+def odp_blocks(data: bytes) -> tuple[Block, ...]:
+    """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
+    archive = opened(data)
+    content = tree_of(archive, "content.xml")
+    body = child_of(content, "body", "presentation")
+    marks = _marks(content, _tree(archive, "styles.xml"))
+    blocks: list[Block] = []
+    pages = (one for one in (body if body is not None else ()) if local_name(one) == "page")
+    for number, page in enumerate(pages, 1):
+        reader = _Reader(archive, marks, repeat(number))
+        frames = [one for one in page if local_name(one) not in ("notes", "forms")]
+        titles = [frame for frame in frames if attribute(frame, "class") == "title"]
+        title = " ".join(" ".join(reader.flat(frame)[0].split()) for frame in titles)
+        blocks.append(Block("heading", title, number, number, level=1))
+        for frame in frames:
+            if frame not in titles and attribute(frame, "class") not in _FURNITURE:
+                blocks += reader.content([frame])
+        for notes in (one for one in page if local_name(one) == "notes"):
+            said = [frame for frame in notes if attribute(frame, "class") == "notes"]
+            if below := tuple(reader.content(said)):
+                blocks += (Block("heading", "Notes", number, number, level=2), *below)
+    return _with_metadata(archive, tuple(blocks))
+
+
+def _tree(archive: ZipFile, name: str) -> Element | None:
+    return tree_of(archive, name) if name in archive.NameToInfo else None
+
+
+def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    tree = _tree(archive, "meta.xml")
+    meta = None if tree is None else child_of(tree, "meta")
+    if meta is None:
+        return blocks
+    # In these files `date` is when the document was changed.
+    told = [one for one in meta if local_name(one) != "date"]
+    titles, properties = said_of_itself(told)
+    changed = child_of(meta, "date")
+    if changed is not None and changed.text:
+        properties.append(("modified", changed.text.strip()))
+    return with_metadata(blocks, titles, properties)
+
+
+def _marks(*trees: Element | None) -> dict[str, str]:
+    """By style: "^" for raised and "_" for lowered text; "t" for the title of a document."""
+    marks = {"Title": "t"}
+    for tree in trees:
+        for style in () if tree is None else tree.iterfind(".//{*}style"):
+            properties = child_of(style, "text-properties")
+            said = "" if properties is None else attribute(properties, "text-position")
+            place = said.split(" ")[0].rstrip("%")
+            if place == "super" or (place.isdecimal() and int(place) > 0):
+                marks[attribute(style, "name")] = "^"
+            elif place == "sub" or place.startswith("-"):
+                marks[attribute(style, "name")] = "_"
+            elif attribute(style, "parent-style-name") == "Title":
+                marks[attribute(style, "name")] = "t"
+    return marks
+
+
+def _margins(
+    styles: Element, reader: "_Reader", known: set[str], skipped: Counter[str]
+) -> Iterator[Block]:
+    """The texts of page headers and footers that stand nowhere else."""
+    for page in styles.iterfind(".//{*}master-page"):
+        for margin in page:
+            if local_name(margin) not in _MARGINS:
+                continue
+            for block in reader.content(margin):
+                text = " ".join(block.text.split())
+                if text in known or text.strip("-/ ").isdecimal():
+                    skipped["page headers and footers that repeat"] += 1
+                else:
+                    known.add(text)
+                    kind = block.kind if block.kind == "table" else "note"
+                    yield Block(kind, block.text, block.first_line, block.last_line)
+
+
+class _Reader:
+    """Reads content; each paragraph and each row takes the next of `numbers`."""
+
+    def __init__(self, archive: ZipFile, marks: dict[str, str], numbers: Iterator[int]) -> None:
+        self.title = ("", 1)
+        self._archive, self._marks, self._numbers = archive, marks, numbers
+        self._repeats = _MAX_REPEATED
+        self._charts: set[str] = set()  # that have been read
+        self._leads = ListLeads()
+
+    def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
+        """Read all that has text, in reading order; `depth` is that of the list, from 0."""
+        for child in parent:
+            name = local_name(child)
+            if name in ("p", "h"):
+                yield from self._paragraph(child, depth)
+            elif name == "table":
+                yield from self._table(child)
+            elif name == "desc":
+                yield from self._picture(child)
+            elif name == "object":
+                yield from self._chart(attribute(child, "href"))
+            elif name == "list":
+                yield from self.content(child, depth + 1)
+            elif name not in _LEFT_OUT and name != "annotation":
+                yield from self.content(child, depth)
+
+    def _picture(self, description: Element) -> Iterator[Block]:
+        if text := picture_text(description.text or ""):
+            yield Block("figure", text, line := next(self._numbers), line)
+
+    def _chart(self, address: str) -> Iterator[Block]:
+        """The titles of an embedded chart, and its values as a table."""
+        member = f"{address.removeprefix('./').strip('/')}/content.xml"
+        if member in self._charts or member not in self._archive.NameToInfo:
+            return
+        self._charts.add(member)
+        chart = child_of(tree_of(self._archive, member), "body", "chart", "chart")
+        for part in () if chart is None else chart.iter():
+            if local_name(part) == "table":
+                yield from self._table(part)
+            elif local_name(part) in ("title", "subtitle"):
+                text = " ".join(self.flat(part)[0].split())
+                number = next(self._numbers)
+                yield Block("figure", text, number, number)
+
+    def _paragraph(self, paragraph: Element, depth: int) -> Iterator[Block]:
+        line, beside = Line(), list[Element]()
+        self._inline(paragraph, line, beside, "")
+        text, links = line.taken()
+        if text:
+            yield self._block(paragraph, text, links, depth)
+        for element in beside:
+            yield from self._beside(element)
+
+    def _block(self, paragraph: Element, text: str, links: Links, depth: int) -> Block:
+        number = next(self._numbers)
+        is_title = self._marks.get(attribute(paragraph, "style-name")) == "t"
+        if local_name(paragraph) == "h" or is_title:
+            self._leads.end()
+            text = " ".join(text.split())
+            said = "1" if is_title else attribute(paragraph, "outline-level")
+            level = min(max(int(said), 1), 6) if said.isdecimal() and len(said) < 4 else 1
+            if is_title and not self.title[0]:
+                self.title = (text, number)
+            return Block("heading", text, number, number, level, links)
+        if depth < 0:
+            self._leads.end(text)
+            return Block("paragraph", text, number, number, links=links)
+        return self._leads.add_item(Block("list_item", text, number, number, links=links), depth)
+
+    def _inline(self, parent: Element, line: Line, beside: list[Element], mark: str) -> None:
+        line.add(_flowed(parent.text), mark)
+        for child in parent:
+            name = local_name(child)
+            if name == "s":
+                said = attribute(child, "c")
+                line.add(" " * min(int(said) if said.isdecimal() else 1, _MAX_SPACES))
+            elif name in _SPELLED:
+                line.add(_SPELLED[name])
+            elif name in _BESIDE:
+                beside.append(child)
+            elif name == "a":
+                start = line.begin()
+                self._inline(child, line, beside, mark)
+                line.mark_link(attribute(child, "href"), start)
+            elif name not in _LEFT_OUT:
+                own = self._marks.get(attribute(child, "style-name"), "").strip("t")
+                self._inline(child, line, beside, own or mark)
+                line.add("\n" if name in ("p", "h") else "")
+            line.add(_flowed(child.tail), mark)
+
+    def _beside(self, element: Element) -> Iterator[Block]:
+        """Notes, comments, text boxes, descriptions of pictures and tables in cells."""
+        name = local_name(element)
+        if name == "text-box":
+            yield from self.content(element)
+        elif name in ("desc", "table", "object"):
+            yield from self.content([element])
+        else:
+            author = child_of(element, "creator") if name == "annotation" else None
+            paragraphs = [one for one in element if local_name(one) not in ("creator", "date")]
+            text, links, _ = self.flat(paragraphs)
+            prefix = f"{author.text}: " if author is not None and author.text else ""
+            if text:
+                links = tuple((at + len(prefix), link) for at, link in links)
+                number = next(self._numbers)
+                yield Block("note", prefix + text, number, number, links=links)
+
+    def flat(self, parent: Element | list[Element]) -> tuple[str, Links, list[Element]]:
+        """All text of a part, its links, and what stands beside it."""
+        line, beside = Line(), list[Element]()
+        self._flatten(parent, line, beside)
+        return *line.taken(), beside
+
+    def _flatten(self, parent: Element | list[Element], line: Line, beside: list[Element]) -> None:
+        for child in parent:
+            name = local_name(child)
+            if name in ("p", "h"):
+                self._inline(child, line, beside, "")
+                line.add("\n")
+            elif name in ("table", "desc", "annotation", "object"):
+                beside.append(child)
+            elif name not in _LEFT_OUT:
+                self._flatten(child, line, beside)
+
+    def _table(self, element: Element) -> Iterator[Block]:
+        leads = tuple(filter(None, (self._leads.introduction,)))
+        self._leads.end()
+        beside: list[tuple[int, Element]] = []
+        after = iter(beside)
+        table = self._built(element, beside)
+        waiting = next(after, None)
+        for block in table_blocks(table, leads):
+            while waiting and block.kind == "table" and waiting[0] < block.first_line:
+                yield from self._beside(waiting[1])
+                waiting = next(after, None)
+            yield block
+        while waiting:
+            yield from self._beside(waiting[1])
+            waiting = next(after, None)
+
+    def _built(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
+        builder = TableBuilder()
+        for row, is_header in _rows(element, False):
+            said = [one for one in row if local_name(one) == "table-cell"]
+            cells = [(cell, *self.flat(cell)) for cell in said]
+            has_text = any(text for _, text, _, _ in cells)
+            for at in range(self._repeat(row, "rows-repeated", len(cells)) if has_text else 1):
+                number = next(self._numbers)
+                builder.begin_row(number, is_header=is_header)
+                for cell, text, links, found in cells:
+                    spans = _number(cell, "rows-spanned"), _number(cell, "columns-spanned")
+                    for _ in range(self._repeat(cell, "columns-repeated", 1)):
+                        builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)
+                    beside += [(number, one) for one in found] if at == 0 else []
+        return builder.build()
+
+    def _repeat(self, element: Element, name: str, cells: int) -> int:
+        """How often something stands in a table, of so many cells each time."""
+        times = min(_number(element, name), 1 + self._repeats // max(cells, 1))
+        self._repeats -= (times - 1) * cells
+        return times
+
+
+def _rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
     for child in parent:
         name = local_name(child)
-        if name in ("p", "h"):
-            yield from _paragraph(child, usual)
-        elif name == "table":
-            yield from _rows(child)
-        elif name not in _LEFT_OUT:
-            yield from _told(child, "list_item" if name == "list-item" else usual)
+        if name == "table-row":
+            yield child, is_header
+        elif name in ("table-header-rows", "table-row-group", "table-rows"):
+            yield from _rows(child, is_header or name == "table-header-rows")
 
 
-def _paragraph(paragraph: Element, usual: Kind) -> Iterator[tuple[Kind, str, int]]:
-    text = "".join(_text(paragraph)).strip()
-    if text and local_name(paragraph) == "h":
-        said = next((v for k, v in paragraph.items() if k.endswith("}outline-level")), "1")
-        yield "heading", " ".join(text.split()), min(max(int(said), 1), 6)
-    elif text:
-        yield usual, text, 0
-    for note in paragraph.iterfind(".//{*}note-body"):
-        yield from _told(note, "paragraph")
+def _number(element: Element, name: str) -> int:
+    said = attribute(element, f"number-{name}")
+    return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
 
 
-def _rows(table: Element) -> Iterator[tuple[Kind, str, int]]:
-    rows = [
-        [" ".join("".join(_text(cell)).split()) for cell in outermost(row, "table-cell")]
-        for row in outermost(table, "table-row")
-    ]
-    for row, text in zip(rows, table_texts(rows), strict=True):
-        if any(row):
-            yield "table", text, 0
-
-
-def _text(element: Element) -> Iterator[str]:
-    yield " ".join((element.text or "").split("\n"))
-    for child in element:
-        name = local_name(child)
-        if name in _SPELLED:
-            yield _SPELLED[name]
-        elif name not in (*_LEFT_OUT, "note-body"):
-            yield from _text(child)
-            yield "\n" if name in ("p", "h") else ""
-        yield " ".join((child.tail or "").split("\n"))
+def _flowed(text: str | None) -> str:
+    return " ".join((text or "").split("\n"))

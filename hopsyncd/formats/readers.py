@@ -15,7 +15,7 @@ from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.mail import CALENDAR, MAIL, mail_blocks, mbox_blocks
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.odt import odt_blocks
+from hopsyncd.formats.odt import odp_blocks, odt_blocks
 from hopsyncd.formats.outlook import outlook_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
@@ -29,6 +29,7 @@ from hopsyncd.formats.units import (
     EPUB,
     IPYNB,
     MBOX,
+    ODP,
     ODS,
     ODT,
     OUTLOOK,
@@ -87,6 +88,7 @@ def _outlook_blocks(data: bytes) -> tuple[Block, ...]:
 _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     PDF: pdf_blocks,
     DOCX: docx_blocks,
+    ODP: odp_blocks,
     ODT: odt_blocks,
     RTF: rtf_blocks,
     PPTX: pptx_blocks,

@@ -184,6 +184,7 @@ PPTX = f"{_OFFICE}presentationml.presentation"
 XLSX = f"{_OFFICE}spreadsheetml.sheet"
 XLS = "application/vnd.ms-excel"
 ODS = "application/vnd.oasis.opendocument.spreadsheet"
+ODP = "application/vnd.oasis.opendocument.presentation"
 EPUB = "application/epub+zip"
 IPYNB = "application/x-ipynb+json"
 CANVAS = "application/x-canvas+json"
@@ -194,7 +195,7 @@ RTF = "application/rtf"
 
 _UNITS = {
     **dict.fromkeys((DOCX, ODT, RTF), "paragraph"),
-    PPTX: "slide",
+    **dict.fromkeys((PPTX, ODP), "slide"),
     **dict.fromkeys((XLSX, XLS, ODS), "range"),
     EPUB: "chapter",
     MBOX: "message",

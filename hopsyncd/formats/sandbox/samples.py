@@ -6,7 +6,20 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from hopsyncd.formats.mail import MAIL
-from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODS, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.units import (
+    CANVAS,
+    DOCX,
+    EPUB,
+    IPYNB,
+    MBOX,
+    ODP,
+    ODS,
+    ODT,
+    PDF,
+    PPTX,
+    RTF,
+    XLSX,
+)
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -81,6 +94,17 @@ def _ods() -> bytes:
     return _zipped({"content.xml": content})
 
 
+def _odp() -> bytes:
+    names = (
+        f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"'
+        for one in (*_ODT_NAMES, "draw")
+    )
+    page = "<draw:page><draw:text-box><text:p>Sample</text:p></draw:text-box></draw:page>"
+    body = f"<office:body><office:presentation>{page}</office:presentation></office:body>"
+    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
+    return _zipped({"content.xml": content})
+
+
 def _pptx() -> bytes:
     names = f'xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}" xmlns:r="{_OFFICE}"'
     text = "<p:txBody><a:p><a:r><a:t>Sample</a:t></a:r></a:p></p:txBody>"
@@ -132,6 +156,7 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
         PDF: _pdf,
         DOCX: _docx,
         ODS: _ods,
+        ODP: _odp,
         ODT: _odt,
         RTF: lambda: rb"{\rtf1\ansi Sample\par}",
         PPTX: _pptx,
