@@ -1,35 +1,123 @@
-"""Books."""
+"""Books: their chapters in reading order, below the title, with what the book says about itself."""
 
+import zlib
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element, ParseError
+from zipfile import BadZipFile, ZipFile
 
-from hopsyncd.formats.archive import opened, tree_of
-from hopsyncd.formats.blocks import Block
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.archive import attribute, child_of, local_name, opened, tree_of
+from hopsyncd.formats.blocks import Block, in_one_line, skipped_block, skipped_of, with_title
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.office_text import said_of_itself, with_metadata
 
 _CONTAINER = "META-INF/container.xml"
+_DAMAGES = (BadZipFile, zlib.error, DocumentUnreadable, ValueError, NotImplementedError, EOFError)
+_CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
 
 def epub_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book; the lines of its blocks number the files of its reading order, from 1."""
+    """Read a book; the lines of its blocks number the files of its reading order, from 1.
+
+    A chapter that is damaged is left out and counted. Raises DocumentUnreadable if all are.
+    """
     archive = opened(data)
     root = tree_of(archive, _CONTAINER).find(".//{*}rootfile")
     package = "" if root is None else root.get("full-path", "")
     tree = tree_of(archive, package)
-    files = {
-        item.get("id"): normpath(join(dirname(package), unquote(item.get("href", ""))))
-        for item in tree.iterfind(".//{*}manifest/{*}item")
-    }
+    items = {item.get("id"): item for item in tree.iterfind(".//{*}manifest/{*}item")}
+    names = {at: _member(package, item.get("href", "")) for at, item in items.items()}
+    titles = _titles(archive, [(item, names[at]) for at, item in items.items()])
     blocks: list[Block] = []
+    skipped: Counter[str] = Counter()
     for number, entry in enumerate(tree.iterfind(".//{*}spine/{*}itemref"), 1):
-        name = files.get(entry.get("idref"))
-        if name in archive.namelist():
-            # A chapter without a heading must not stand under the one before.
-            blocks.append(Block("heading", "", number, number, level=1))
-            blocks += (
-                replace(block, first_line=number, last_line=number)
-                for block in html_blocks(decode(archive.read(name), kind="text/html"))
-            )
-    return tuple(blocks)
+        name = names.get(entry.get("idref"), "")
+        if name not in archive.NameToInfo:
+            continue
+        if "nav" in items[entry.get("idref")].get("properties", "").split():
+            skipped[_CONTENTS] += 1
+            continue
+        try:
+            chapter = html_blocks(decode(archive.read(name), kind="text/html"))
+        except _DAMAGES:
+            skipped[_DAMAGED] += 1
+            continue
+        skipped.update(skipped_of(chapter))
+        blocks += _chapter(chapter, titles.get(name, ""), number)
+    if skipped[_DAMAGED] and not blocks:
+        raise DocumentUnreadable(
+            "the document",
+            "all of its chapters are damaged",
+            "Get the book again, or leave it out by an ignore pattern",
+        )
+    metadata = child_of(tree, "metadata")
+    told = _with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
+    return (*told, skipped_block(skipped)) if skipped.total() else told
+
+
+def _member(package: str, href: str) -> str:
+    return normpath(join(dirname(package), unquote(href.partition("#")[0])))
+
+
+def _leaves(metadata: Element) -> Iterator[Element]:
+    for element in metadata.iter():
+        if attribute(element, "property") != "dcterms:modified":
+            yield element
+        elif element.text:
+            changed = Element("modified")
+            changed.text = element.text
+            yield changed
+
+
+def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
+    """The blocks of a chapter; one that has no heading takes its title from the contents."""
+    has_heading = any(block.level and block.text for block in chapter)
+    # A chapter without a title must not stand under the one before.
+    yield Block("heading", "" if has_heading else title, number, number, level=1)
+    for block in chapter:
+        if block.kind != "skipped":
+            said = replace(block, first_line=number, last_line=number, names=(), properties=())
+            yield said
+
+
+def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
+    """The book below its title, which is followed by its authors."""
+    titles, properties = said_of_itself(metadata)
+    below = with_title(tuple(blocks), titles[0] if titles else "", 1)
+    authors = [value for name, value in properties if name == "author"]
+    if below and authors and titles:
+        at = 1 if below[0].text else 0
+        line = Block("paragraph", f"Author: {', '.join(authors)}", 1, 1)
+        below = (*below[:at], line, *below[at:])
+    return with_metadata(below, titles, properties)
+
+
+def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
+    """What the table of contents calls each file, at its first mention."""
+    titles: dict[str, str] = {}
+    for item, name in items:
+        is_nav = "nav" in item.get("properties", "").split()
+        is_ncx = item.get("media-type") == "application/x-dtbncx+xml"
+        if not (is_nav or is_ncx) or name not in archive.NameToInfo:
+            continue
+        try:
+            tree = tree_of(archive, name)
+        except (ParseError, *_DAMAGES):
+            continue
+        for part in tree.iter():
+            if is_nav and local_name(part) == "a":
+                target, text = part.get("href", ""), "".join(part.itertext())
+            elif is_ncx and local_name(part) == "navPoint":
+                content, label = child_of(part, "content"), child_of(part, "navLabel")
+                target = "" if content is None else content.get("src", "")
+                text = "" if label is None else "".join(label.itertext())
+            else:
+                continue
+            if text := in_one_line(text):
+                titles.setdefault(_member(name, target), text)
+    return titles
