@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from store.access_rules import AccessRule, read_access_rule
 from store.contract import Connection
 from store.records import ALIVE, Seen
 from store.transactions import transaction
@@ -30,16 +31,6 @@ class SourceRow:
     problems: int
     pinned: int
     left_out: str = "{}"
-
-
-AccessRule = tuple[tuple[str, ...], ...]
-"""Who may see a source: whoever matches an entry of each clause. Without clauses: all members."""
-
-OPEN: AccessRule = ()
-"""The rule of a source that all members may see."""
-
-NOBODY: AccessRule = ((),)
-"""The rule of a source that only admins may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,32 +189,7 @@ def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
     rows = connection.execute(
         "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
     )
-    return {name: None if rule is None else _access_rule(rule) for name, rule in rows}
-
-
-def _access_rule(text: str) -> AccessRule:
-    """The rule in a recorded text. A text that is not a rule closes the source."""
-    try:
-        clauses = json.loads(text)
-    except (ValueError, RecursionError):
-        return NOBODY
-    valid = isinstance(clauses, list) and all(
-        isinstance(clause, list) and all(isinstance(entry, str) for entry in clause)
-        for clause in clauses
-    )
-    return tuple(tuple(clause) for clause in clauses) if valid else NOBODY
-
-
-def narrowed(rule: AccessRule, further: AccessRule) -> AccessRule:
-    """The rule of those who match both."""
-    return tuple(dict.fromkeys([*rule, *further]))
-
-
-def left_rule(known: AccessRule | None) -> AccessRule:
-    """The rule of a source that leaves the configuration: closed to all, unless it is open."""
-    if known is None:
-        return NOBODY
-    return OPEN if known == OPEN else narrowed(known, NOBODY)
+    return {name: None if rule is None else read_access_rule(rule) for name, rule in rows}
 
 
 def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) -> None:

@@ -12,7 +12,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
 from hopsyncd.retrieve.acl import Acl, Mask
-from store.sources import NOBODY, OPEN, AccessRule, left_rule, narrowed
+from store.access_rules import NOBODY, OPEN, AccessRule, left_rule, narrowed
 
 Recorded = Mapping[str, AccessRule | None]
 """The rules in the record, by source; None where no rule is known."""

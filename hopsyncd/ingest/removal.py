@@ -18,6 +18,7 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import take_out
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
+from store.access_rules import left_rule
 from store.check import opening_check
 from store.content import recipe_of
 from store.contract import Connection
@@ -26,13 +27,7 @@ from store.purge import ask_source_purge, asked_purges
 from store.purge import purge as carry_out
 from store.reads import live_documents
 from store.records import Passage, QuestionSet, Recipe, Version
-from store.sources import (
-    access_rules,
-    forget_source,
-    left_rule,
-    put_access_rules,
-    source_names,
-)
+from store.sources import access_rules, forget_source, put_access_rules, source_names
 from store.versions import head
 
 _PASSES = 3  # a fetch may be writing meanwhile

@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
+from store.access_rules import NOBODY, OPEN, AccessRule
 from store.engines.sqlite.database import open_file, open_writer
 from store.engines.sqlite.migrations import apply_migrations
-from store.sources import (
-    NOBODY,
-    OPEN,
-    AccessRule,
-    access_rules,
-    put_access_rules,
-    register_source,
-)
+from store.sources import access_rules, put_access_rules, register_source
 
 ROOT, DAEMON, MEMBERS = "user:root", "group:daemon", "members"
 BY_ROOT, BY_DAEMON = ((ROOT,),), ((DAEMON,),)

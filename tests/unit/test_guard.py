@@ -26,7 +26,7 @@ from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
 from hopsyncd.retrieve.acl import EVERYTHING
-from store.sources import OPEN, AccessRule
+from store.access_rules import OPEN, AccessRule
 
 OWNER = Credentials(os.geteuid(), 1, frozenset({0}))
 NOBODY = Credentials(65_534, 2, frozenset({65_534}))
