@@ -94,6 +94,8 @@ def _by_mark(data: bytes, encoding: str) -> str:
 
 def _declared(data: bytes, charset: str | None, kind: str, utf_8: str | None) -> Iterator[str]:
     """The codecs of what is declared that may be true, in order; `utf_8` is the text as UTF-8."""
+    if charset and utf_8 is not None and codecs_of(charset)[:1] == ("utf-8",):
+        yield "utf-8"
     beyond = 0
     if utf_8 is not None and not utf_8.isascii():
         beyond = sum(map(len, _BEYOND_ASCII.findall(utf_8[:100_000]))) or _SURE_OF_UTF_8

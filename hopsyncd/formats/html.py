@@ -77,6 +77,7 @@ class _Builder:
         self._levels: list[int] = []  # of the headings above each box
         self._is_caption = False  # whether a heading here is that of a note or a table
         self._has_caption = False  # whether the figure around has one
+        self._around: dict[Element, str] = {}  # what each open element is
         self._leads = Leads()
 
     @property
@@ -104,7 +105,10 @@ class _Builder:
 
     def _take(self, event: Event) -> None:
         name, opens = event.value, event.what == "open"
-        around = _around(event.element)
+        if opens:
+            around = self._around[event.element] = _around(event.element)
+        else:
+            around = self._around.pop(event.element, "")
         if opens and around:
             self._enter(around)
         if name == "figure" and opens:

@@ -9,8 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hopsyncd.formats import library
 
@@ -77,6 +78,11 @@ class Page:
         return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
 
 
+@cache
+def _etree() -> Any:
+    return library("lxml.etree")
+
+
 def parse(text: str) -> Element | None:
     """The root element of a page; None if there is nothing in it."""
     root = _parsed(text)
@@ -86,7 +92,7 @@ def parse(text: str) -> Element | None:
 
 
 def _parsed(text: str) -> Element | None:
-    etree = library("lxml.etree")
+    etree = _etree()
     parser = etree.HTMLParser(encoding="utf-8", remove_pis=True, no_network=True, huge_tree=True)
     if not text.strip():
         return None
@@ -156,8 +162,9 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
     Empty unless that part has most of the page's prose.
     """
-    mains = {one for one in elements if one.tag == "main" or one.get("role") == "main"}
-    mains = mains or {one for one in elements if one.tag == "article"}
+    root = elements[0]
+    mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
+    mains = mains or {*root.iter("article")}
     outermost = [one for one in mains if mains.isdisjoint(one.iterancestors())]
     if sum(map(sizes.prose, outermost)) <= _MAIN_SHARE * sizes.prose(elements[0]):
         return set()
@@ -222,8 +229,7 @@ def _is_label(button: Element) -> bool:
     return not any(up.tag in _TITLES for up in button.iterancestors())
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Text, or an element that opens or closes, at a line of the file.
 
     A `link` is one that leads through the site, without its text. A `table` is a whole one.
@@ -240,7 +246,7 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
 
     With `tables`, tables of data are given whole, others as the elements that they consist of.
     """
-    walker = library("lxml.etree").iterwalk(top, events=("start", "end", "comment"))
+    walker = _etree().iterwalk(top, events=("start", "end", "comment"))
     entered: list[bool] = []  # whether what is inside is given, for each open element
     for what, element in walker:
         text = element.tail
@@ -290,7 +296,7 @@ def is_data(table: Element) -> bool:
 
 def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
     """The elements of these names in a table, without those of tables inside it."""
-    walker = library("lxml.etree").iterwalk(table, events=("start",))
+    walker = _etree().iterwalk(table, events=("start",))
     for _, element in walker:
         if element is table:
             continue

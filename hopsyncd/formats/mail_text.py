@@ -238,6 +238,7 @@ def _after_head(html: str) -> str:
 
 
 _UNSEEN = frozenset(("style", "script", "head", "title"))
+_TAG = re.compile(r"<[^<>]*>")
 _HTML_WORD = re.compile(r"\w{2,}")
 _STUB_COVERS = 0.6
 
@@ -250,8 +251,12 @@ def is_stub(plain: str, html: str) -> bool:
     >>> is_stub("The regatta moved.", "<p>The regatta moved.</p>")
     False
     """
+    # Most often both say the same: then no need to parse.
+    told, seen = _words(plain), _words(unescape(_TAG.sub(" ", _after_head(html))))
+    if len(seen & told) >= _STUB_COVERS * len(seen):
+        return False
     shown = " ".join(unescape(token.value) for token in tokens(html, _UNSEEN) if not token.tag)
-    told, seen = _words(plain), _words(shown)
+    seen = _words(shown)
     return len(seen & told) < _STUB_COVERS * len(seen) and len(told) < 2 * len(seen)
 
 

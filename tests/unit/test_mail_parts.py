@@ -1,5 +1,6 @@
 """Mail: where the text stands, what hangs on it, what is forwarded, and who is told."""
 
+from collections.abc import Iterator
 from email.message import EmailMessage
 from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
@@ -7,8 +8,11 @@ from email.mime.text import MIMEText
 
 import pytest
 
+from connectors.html_tokens import Token, tokens
 from hopsyncd.cli.output import place_text
+from hopsyncd.formats import mail_text
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.mail_text import is_stub
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.units import MBOX
 
@@ -260,3 +264,21 @@ def test_a_mail_is_named_by_its_subject_where_results_are_printed() -> None:
     assert place_text(passage) == "work: The mast (Rune Vik, 2026-03-02)"
     del passage["origin"]
     assert place_text(passage) == "work: CAJ12345@mail.example:3-5"
+
+
+def test_two_texts_that_say_the_same_are_compared_without_parsing_the_html(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[str] = []
+
+    def noted(html: str, unseen: frozenset[str]) -> Iterator[Token]:
+        parsed.append(html)
+        return tokens(html, unseen)
+
+    monkeypatch.setattr(mail_text, "tokens", noted)
+    head = f"<html><head><style>{' '.join(f'.style{n}' for n in range(200))}</style></head>"
+    said = "The regatta moved to Sunday &amp; starts at noon."
+    assert not is_stub(said.replace("&amp;", "&"), f"{head}<body><p>{said}</p></body></html>")
+    assert not parsed
+    assert is_stub("See the HTML.", f"{head}<body><p>{said}</p></body></html>")
+    assert len(parsed) == 1
