@@ -24,7 +24,7 @@ from store.contract import Connection
 from store.gc import Retention, collect
 from store.history import diff
 from store.place import open_writer
-from store.purge import ask_source_purge, purge
+from store.purge import purge, request_source_purge
 from store.records import (
     Change,
     Cut,
@@ -267,7 +267,7 @@ def main() -> None:
 
 
 def _purged(connection: Connection, source: int, step: Callable[[], None]) -> None:
-    purge(connection, ask_source_purge(connection, source), step)
+    purge(connection, request_source_purge(connection, source), step)
 
 
 def _diff(connection: Connection, old: int, new: int) -> None:

@@ -137,8 +137,8 @@ def refuse_overwritten(connection: Connection) -> None:
         raise gone(database, why)
 
 
-def in_words(error: BaseException, connection: Connection) -> BaseException:
-    """DatabaseGone or DiskFailure where an error of SQLite means that; else the error itself.
+def as_store_error(error: BaseException, connection: Connection) -> BaseException:
+    """DatabaseGone or DiskFailure if an error of SQLite means that; else the error itself.
 
     Any read by the writer may fail so: what its connection has in memory can be given up.
     """

@@ -1,7 +1,7 @@
-"""What the store asks of an engine.
+"""The interface between the record and its database engines.
 
-The statements of the record are written once, as SQLite understands them, for a `Connection`. A
-database on a server has a `Server` too, for what is not a matter of statements.
+Each SQL statement is written once, for a `Connection`. Its `Dialect` supplies the parts that
+engines word differently. A connection to a server also has a `Server` for everything but SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class Dialect(Protocol):
 
 
 class FoundRows(Protocol):
-    """What a statement gives."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -71,20 +71,20 @@ class Server(Protocol):
 
     def size_bytes(self) -> int: ...
 
-    def give_back(self, whole: bool) -> None:
-        """Reclaim the space of deleted rows; of the `whole` of it nothing is left to read."""
+    def reclaim_space(self, whole: bool) -> None:
+        """Reclaim the space of deleted rows. With `whole`, rewrite the tables to erase them."""
 
-    def go_on_counting(self) -> None:
-        """Number new rows behind those that were copied with their ids."""
+    def restart_sequences(self) -> None:
+        """Continue row ids after those of copied rows."""
 
     def elect(self) -> bool:
-        """Become the writer, unless another session is it."""
+        """Become the writer; False if another session is the writer."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there may be a new version; False if nobody told of one in that time."""
+        """Wait for the notification of a new version; False if none came in time."""
 
     def findings(self) -> Iterator[str]:
-        """What is wrong with the database's own structure."""
+        """Problems with the structure of the database."""
 
 
 class Connection(Protocol):

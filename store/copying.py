@@ -1,7 +1,7 @@
-"""Copying a record to another place: from a file to a server, or back.
+"""Copies a record from a file to a server, or back.
 
-Rows keep their ids. Versions come last, in one transaction, so what a kill leaves is a record
-without versions, which no daemon serves; the same copy then goes on.
+Rows keep their ids. Versions come last, in one transaction, so a killed copy leaves a record
+without versions, which no daemon serves. Running the same copy again completes it.
 """
 
 import json
@@ -64,7 +64,7 @@ def copy_record(
                     "Choose an empty place",
                 )
             if target.server:
-                target.server.go_on_counting()
+                target.server.restart_sequences()
     return counts
 
 

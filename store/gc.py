@@ -133,7 +133,7 @@ def collect(
     `between` may raise to stop early; another run continues.
     """
     size = file_bytes(connection)
-    unheld = unheld_sets(connection, between)
+    unheld = find_unused_sets(connection, between)
     with transaction(connection):
         versions = expired(connection, retention, now_ms)
         connection.executemany(
@@ -167,7 +167,7 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
             for row in connection.execute(f"SELECT {key} FROM {table} WHERE {_DEAD}", gap)
         ]
         for start in range(0, len(dead), at_once):
-            with unchecked(connection):
+            with transaction_without_checks(connection):
                 gone.update(delete(connection, dead[start : start + at_once]))
             between()
     return gone
@@ -177,7 +177,7 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
     """As drop_sets, in transactions of their own; `between` runs after each."""
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
-        with unchecked(connection):
+        with transaction_without_checks(connection):
             gone.update(drop_sets(connection, sets[start : start + _ROWS_AT_ONCE]))
         between()
     return gone
@@ -209,7 +209,9 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     return Counter(question_sets=len(ids), passages=len(passages))
 
 
-def unheld_sets(connection: Connection, between: Between, sets_at_once: int = 50_000) -> list[int]:
+def find_unused_sets(
+    connection: Connection, between: Between, sets_at_once: int = 50_000
+) -> list[int]:
     """The question sets that no interval uses; `between` runs each time so many were seen.
 
     What it commits may be missing here, and may use one of these.
@@ -235,7 +237,7 @@ def unheld_sets(connection: Connection, between: Between, sets_at_once: int = 50
 
 
 @contextmanager
-def unchecked(connection: Connection) -> Iterator[None]:
+def transaction_without_checks(connection: Connection) -> Iterator[None]:
     """A transaction without foreign key checks, where they are slow.
 
     In SQLite they would scan all matches for each deleted question. The order of deletion makes

@@ -1,4 +1,4 @@
-"""What answers show, on this machine too: read while the database's server is away.
+"""A local copy of the text that answers show, for reading while the database server is away.
 
 A SQLite file with those of the record's tables that a query reads, and of them the rows of the
 version that is served and of the one before. All of it is derived: it is made anew where the record

@@ -1,4 +1,4 @@
-"""What a purge takes from versions, and where their cuts move for it."""
+"""Counts what a purge removes from each version, and moves edge thresholds that it removed."""
 
 import math
 from collections.abc import Iterable

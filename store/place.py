@@ -1,4 +1,4 @@
-"""Opening the record where it is: in a file, or on a server."""
+"""Opens the record, in a file or on a server."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -9,9 +9,9 @@ from store.engines.sqlite import database
 from store.engines.sqlite.database import (
     Library,
     SqliteError,
+    find_loss,
     fresh_database,
     library,
-    lost_from,
     memory_database,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
@@ -23,9 +23,9 @@ __all__ = [
     "Library",
     "SqliteError",
     "exists",
+    "find_loss",
     "fresh_database",
     "library",
-    "lost_from",
     "memory_database",
     "open_reader",
     "open_serving",
@@ -40,12 +40,12 @@ Database = Path | str
 
 
 def exists(place: Database) -> bool:
-    """Whether there may be a record; only a look at a server could tell."""
+    """Whether the file exists; always True for a server, which is not asked."""
     return not isinstance(place, Path) or place.exists()
 
 
 def shown(place: Database) -> str:
-    """The place for people, without who asks there."""
+    """The path or URL to display, without user name and password."""
     if isinstance(place, Path):
         return str(place)
     parts = urlsplit(place)
@@ -53,7 +53,7 @@ def shown(place: Database) -> str:
 
 
 def stored_bytes(place: Database, connection: Connection) -> int:
-    """What the record takes, with its log."""
+    """The size of the record with its log, in bytes."""
     if not isinstance(place, Path):
         return connection.server.size_bytes() if connection.server else 0
     files = [place, place.with_name(f"{place.name}-wal")]

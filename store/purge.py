@@ -21,7 +21,14 @@ import numpy as np
 from store.contract import Connection
 from store.counters import count_rewrite
 from store.exceptions import PurgeRefused
-from store.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
+from store.gc import (
+    Between,
+    drop_sets,
+    drop_unused,
+    find_unused_sets,
+    sweep,
+    transaction_without_checks,
+)
 from store.losses import CutSearch, Losses, Span
 from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.search import delete_vectors, put_vectors
@@ -65,7 +72,7 @@ class Purge:
     path: str = ""
 
 
-def ask_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
+def request_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
     """Note that a document is to be purged: it will be, whatever happens from now on.
 
     Its path is excluded (see `include_again`). Raises PurgeRefused if nothing is known of it.
@@ -80,7 +87,7 @@ def ask_purge(connection: Connection, source: int, path: str, now_ms: int) -> Pu
         return _noted(connection, Purge(source, path))
 
 
-def ask_source_purge(connection: Connection, source: int) -> Purge:
+def request_source_purge(connection: Connection, source: int) -> Purge:
     """The same for all documents that a source ever had. It excludes no path."""
     with transaction(connection):
         return _noted(connection, Purge(source))
@@ -93,7 +100,7 @@ def _noted(connection: Connection, asked: Purge) -> Purge:
     return asked
 
 
-def asked_purges(connection: Connection) -> list[Purge]:
+def pending_purges(connection: Connection) -> list[Purge]:
     """Those that have not come to their end."""
     return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
 
@@ -136,7 +143,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
     versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
     cuts = CutSearch(connection)
     for part in _parts(revisions):
-        with unchecked(connection):
+        with transaction_without_checks(connection):
             count_rewrite(connection)
             losses = Losses(connection)
             for revision in part:
@@ -149,7 +156,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
         versions.update(losses.kept[losses.documents > 0].tolist())
         passages.update(held)
         between()
-    gone.update(drop_unused(connection, unheld_sets(connection, between), between))
+    gone.update(drop_unused(connection, find_unused_sets(connection, between), between))
     return PurgeResult(
         revisions=len(revisions),
         passages=gone["passages"],

@@ -32,7 +32,7 @@ def release_heap() -> None:
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Give back the space of deleted rows, in steps; `between` runs after each."""
     if connection.server:
-        connection.server.give_back(whole=False)
+        connection.server.reclaim_space(whole=False)
     else:
         space.shrink(connection, between)
 
@@ -43,6 +43,6 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
     False if a reader kept the log from being emptied.
     """
     if connection.server:
-        connection.server.give_back(whole=True)
+        connection.server.reclaim_space(whole=True)
         return True
     return erasure.erase(connection, between)

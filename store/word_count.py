@@ -9,10 +9,10 @@ UNSPACED = re.compile(
 WORD = re.compile(r"\w+")
 
 
-def searchable(text: str) -> str:
+def split_unspaced(text: str) -> str:
     """The text with spaces around each character of an unspaced script, for FTS5's tokenizer.
 
-    >>> searchable("in 東京 now").split()
+    >>> split_unspaced("in 東京 now").split()
     ['in', '東', '京', 'now']
     """
     return text if text.isascii() else UNSPACED.sub(r" \1 ", text)
@@ -20,4 +20,4 @@ def searchable(text: str) -> str:
 
 def count_words(text: str) -> int:
     """The number of words in a text."""
-    return len(WORD.findall(searchable(text)))
+    return len(WORD.findall(split_unspaced(text)))

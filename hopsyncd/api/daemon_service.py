@@ -76,7 +76,7 @@ from hopsyncd.retrieve.engine import Engine
 from store.contract import Connection
 from store.gc import Retention
 from store.history import source_changes
-from store.purge import asked_purges
+from store.purge import pending_purges
 from store.sources import item_problems
 from store.transactions import snapshot
 from store.versions import head
@@ -326,7 +326,7 @@ class DaemonService(WatchService):
     def write_by(self, path: SourceSync) -> None:
         """Go on from a write path that was opened: with purges that were cut short first."""
         self.path = path
-        if asked := len(asked_purges(path.connection)):
+        if asked := len(pending_purges(path.connection)):
             log.info("purging goes on", purges=asked)
             self._worker.submit(self._finish_purges).add_done_callback(_tell_failure)
 

@@ -42,7 +42,7 @@ from store.contract import Connection
 from store.exceptions import StoreError
 from store.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.place import SqliteError, fresh_database, shown, stored_bytes
-from store.purge import asked_purges
+from store.purge import pending_purges
 from store.sources import SourceRow, all_sources, counts_in, item_problems, skipped_by_kind
 from store.transactions import snapshot
 
@@ -141,7 +141,7 @@ class StateService(ReadService):
                 for kind, one in sorted(dict(self.unavailable).items())
             ],
             "watch_problems": self.watch_problems() if whole else [],
-            "purging": len(asked_purges(connection)) if whole else 0,
+            "purging": len(pending_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": {**counters(connection), "queries": self._queries} if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},

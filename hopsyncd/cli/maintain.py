@@ -160,12 +160,12 @@ def recover(context: click.Context, yes: bool) -> None:
     """
     # These import numpy, which most commands do without.
     from store.check import check
-    from store.place import lost_from, open_writer, writer_place
+    from store.place import find_loss, open_writer, writer_place
     from store.versions import head
 
     database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
     with writer_place(database):
-        why = lost_from(database)
+        why = find_loss(database)
         if why is None:
             click.echo(f"{database} has lost nothing that was acknowledged; nothing was changed.")
             return

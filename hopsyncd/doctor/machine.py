@@ -29,7 +29,7 @@ from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from store.check import check
 from store.exceptions import OlderSchema, StoreError
-from store.place import SCHEMA_VERSION, library, lost_from, open_reader, shown
+from store.place import SCHEMA_VERSION, find_loss, library, open_reader, shown
 from store.versions import head
 
 _LEAST_PYTHON = (3, 11)
@@ -220,7 +220,7 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 def database(config: Config) -> Iterator[Diagnosis]:
     """The database opens, its schema and structure are sound, no version is from the future."""
     place, path = config.place, shown(config.place)
-    if isinstance(place, Path) and not place.exists() and lost_from(place) is None:
+    if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
         yield well("database", f"{path} is created at the first start")
         return
     try:

@@ -23,7 +23,7 @@ from store.check import opening_check
 from store.content import recipe_of
 from store.contract import Connection
 from store.place import exists, open_reader, open_writer, writer_place
-from store.purge import ask_source_purge, asked_purges
+from store.purge import pending_purges, request_source_purge
 from store.purge import purge as carry_out
 from store.reads import live_documents
 from store.records import Passage, QuestionSet, Recipe, Version
@@ -50,7 +50,7 @@ def removed(
     erased = None
     if name in rows:
         row = rows[name]
-        asked = ask_source_purge(connection, row) if purge else None
+        asked = request_source_purge(connection, row) if purge else None
         gone = sorted(live_documents(connection, row))
         # Before the version, so that a kill between the two costs only another scan.
         forget_source(connection, row)
@@ -75,7 +75,7 @@ def finish_purges(path: SourceSync) -> set[str]:
     """Go on with the purges that were cut short; returns the sources that lost all documents."""
     names, emptied = source_names(path.connection), set[str]()
     apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
-    for asked in asked_purges(path.connection):
+    for asked in pending_purges(path.connection):
         if asked.path:
             take_out(path, asked)
             continue

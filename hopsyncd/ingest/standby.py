@@ -19,7 +19,6 @@ from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
-from store.asked_syncs import SyncReply, ask_sync, open_asks, replies, reply
 from store.changes import Stamp, stamp
 from store.content import recipe_of
 from store.contract import Connection
@@ -27,6 +26,7 @@ from store.exceptions import Deposed, DiskFailure, NoSuchVersion, NotADatabase, 
 from store.local_copy import SHOWN_NAME, LocalCopy
 from store.place import SqliteError, open_reader, open_serving
 from store.records import Recipe
+from store.requested_syncs import SyncReply, pending_syncs, replies, reply, request_sync
 from store.transactions import snapshot
 from store.versions import head
 
@@ -139,7 +139,7 @@ class Standby:
         done: Future[Synced] = promise()
         try:
             with closing(open_reader(self._url)) as connection:
-                asked = ask_sync(connection, sources, accept_empty)
+                asked = request_sync(connection, sources, accept_empty)
         except ServerLost as error:
             done.set_exception(error)
         else:
@@ -156,7 +156,7 @@ class Standby:
 
     def hear(self, connection: Connection, request: Request) -> None:
         """Take up the syncs that others wait for, as the writer. Raises ServerLost."""
-        asks = open_asks(connection)
+        asks = pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # a purge forgot it
             newest = head(connection)

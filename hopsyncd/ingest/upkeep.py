@@ -38,7 +38,7 @@ from store.contract import Connection
 from store.exceptions import PurgeRefused
 from store.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.history import delete_tag, resolve, set_tag
-from store.purge import Purge, PurgeResult, ask_purge, purge
+from store.purge import Purge, PurgeResult, purge, request_purge
 from store.reads import documents_at, live_content, live_documents, matches_at
 from store.records import (
     ALIVE,
@@ -344,7 +344,7 @@ def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
 def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
     """Remove a document from every version. Raises PurgeRefused."""
     row, name, item = _located(path.connection, document, source)
-    done = take_out(path, ask_purge(path.connection, row, item, now_ms))
+    done = take_out(path, request_purge(path.connection, row, item, now_ms))
     return {
         "source": name,
         "document": item,

@@ -22,7 +22,7 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Stopping, YieldToEdits
 from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
-from store.check import in_words, refuse_overwritten
+from store.check import as_store_error, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
 
 log = structlog.get_logger(__name__)
@@ -133,7 +133,7 @@ class SyncWorker:
                 if counts_as:
                     self._times.note(counts_as, None)
             except BaseException as error:
-                done.set_exception(_reportable(in_words(error, path.connection)))
+                done.set_exception(_reportable(as_store_error(error, path.connection)))
                 if not isinstance(error, REPORTABLE):
                     raise
             else:
@@ -371,7 +371,7 @@ class SyncWorker:
             raise Stopping
 
     def _fail(self, error: Exception) -> None:
-        told = in_words(error, self._path.connection) if self._path else error
+        told = as_store_error(error, self._path.connection) if self._path else error
         self.error = str(told) or type(told).__name__
         self.busy = False  # after the error: nobody is told that all is well in between
         if self.standby and self.standby.is_deposed_by(error):

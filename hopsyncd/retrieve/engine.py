@@ -28,7 +28,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.text.words import with_spelling
+from hopsyncd.text.words import correct_spelling
 from store.content import known_passages, recipe_of
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
@@ -396,4 +396,4 @@ def _spelled(
     """The question without typos, and the words that were taken for others."""
     read = partial(known_passages, connection)
     meant = respelled(served.unfiltered or served, question, read)
-    return with_spelling(question, meant), meant
+    return correct_spelling(question, meant), meant

@@ -26,7 +26,7 @@ from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.text.words import index_terms, plain, terms_of_each
 from store.records import Passage, PassageId, Vectors
-from store.word_count import searchable
+from store.word_count import split_unspaced
 
 # The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
 K1 = 1.2
@@ -385,4 +385,4 @@ def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...
     (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
     parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
-    return tuple(tuple(map(intern, _WORD.findall(plain(searchable(part))))) for part in parts)
+    return tuple(tuple(map(intern, _WORD.findall(plain(split_unspaced(part))))) for part in parts)

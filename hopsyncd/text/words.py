@@ -1,4 +1,4 @@
-"""What full-text search counts as a word, in every script."""
+"""Words as full-text search sees them, in every script."""
 
 import re
 import threading
@@ -9,14 +9,14 @@ from functools import partial
 from store.contract import Connection
 from store.place import memory_database
 from store.transactions import snapshot
-from store.word_count import UNSPACED, WORD, searchable
+from store.word_count import UNSPACED, WORD, split_unspaced
 
 _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TOKENIZERS = threading.local()
 _MOST_KNOWN = 1 << 14
-_KNOWN: dict[str, tuple[str, ...]] = {}  # the terms of texts that were asked for
+_KNOWN: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
 def spellings(text: str) -> list[str]:
@@ -25,13 +25,13 @@ def spellings(text: str) -> list[str]:
     >>> spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
     """
-    return [*dict.fromkeys(map(_lower, _SPELLED.findall(searchable(_composed(text)))))]
+    return [*dict.fromkeys(map(_lower, _SPELLED.findall(split_unspaced(_composed(text)))))]
 
 
-def with_spelling(text: str, meant: Mapping[str, str]) -> str:
+def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
     """The text with words replaced, as `spellings` names them, each in the case that it has.
 
-    >>> with_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
+    >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
     """
     if not meant:
@@ -125,7 +125,7 @@ def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
         memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
         memory.executemany(
             "INSERT INTO body (rowid, text) VALUES (?, ?)",
-            [(at, searchable(text)) for at, text in enumerate(texts, 1)],
+            [(at, split_unspaced(text)) for at, text in enumerate(texts, 1)],
         )
         for at, term, count in memory.execute(
             "SELECT doc, term, count(*) FROM term GROUP BY term, doc"

@@ -31,7 +31,7 @@ from store.exceptions import (
 )
 from store.gc import Retention, collect, plan_gc
 from store.place import Database, open_reader, open_writer
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.records import Passage, Recipe, SetId, to_grid
 from store.transactions import snapshot
 from store.versions import kept_versions, version
@@ -199,11 +199,11 @@ class TestUpkeep:
         results, left = [], []
         for made in (lived(tmp_path / "s.db"), lived(on_server)):
             with pytest.raises(PurgeRefused):
-                purge(made.connection, ask_purge(made.connection, made.source.id, "oslo.md", 0))
+                purge(made.connection, request_purge(made.connection, made.source.id, "oslo.md", 0))
             made.connector.remove("oslo.md")  # type: ignore[attr-defined]
             made.sync()
             results.append(
-                purge(made.connection, ask_purge(made.connection, made.source.id, "oslo.md", 0))
+                purge(made.connection, request_purge(made.connection, made.source.id, "oslo.md", 0))
             )
             left.append((graphs(made.connection), told(made.connection)))
             assert_sound(made.connection)

@@ -13,7 +13,7 @@ from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, opening_check
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
-from store.purge import asked_purges
+from store.purge import pending_purges
 from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import Work, copies_at, copy_database, kill_at, steps_of
@@ -151,5 +151,5 @@ def finish(path: Path) -> None:
     """Go on with purges as a start does, which nobody asks."""
     stack = Stack(path, MemoryConnector())
     finish_purges(stack.path)
-    assert asked_purges(stack.connection) == []
+    assert pending_purges(stack.connection) == []
     stack.close()

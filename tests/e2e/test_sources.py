@@ -11,7 +11,7 @@ import pytest
 from hopsyncd.ingest.read import READER
 from store.engines.sqlite.database import open_file, open_writer
 from store.operational import put_quarantined
-from store.purge import ask_source_purge
+from store.purge import request_source_purge
 from store.records import content_hash
 from store.sources import source_names
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
@@ -153,7 +153,7 @@ def test_a_purge_that_was_cut_short_is_finished_by_the_next_start(small: Place) 
     small.stop()
     with closing(open_writer(small.home / "data/hopsyncd.db")) as connection:
         rows = {name: row for row, name in source_names(connection).items()}
-        ask_source_purge(connection, rows["more"])
+        request_source_purge(connection, rows["more"])
     small.configure(source("notes", small.notes))
     small.start()
     small.until(lambda: not small.status()["purging"])

@@ -13,7 +13,7 @@ from store.contract import Connection
 from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreError
 from store.gc import Retention, collect
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.space import backup
 from store.transactions import snapshot
 from store.versions import kept_versions
@@ -42,7 +42,7 @@ def _rebuild(connection: Connection) -> None:
 ACTS: dict[str, Callable[[Connection], object]] = {
     "gc": lambda connection: collect(connection, KEEP, NOW_MS),
     # It was in version 3 and is in the head no more.
-    "purge": lambda connection: purge(connection, ask_purge(connection, 1, "copy.md", NOW_MS)),
+    "purge": lambda connection: purge(connection, request_purge(connection, 1, "copy.md", NOW_MS)),
     "rebuild": _rebuild,
     "backup": _backup,
 }

@@ -53,7 +53,7 @@ from hopsyncd.retrieve.query_parser import understood
 from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.pages import question_of, with_code
-from store.word_count import searchable
+from store.word_count import split_unspaced
 
 SMALL, LARGE = 16 << 10, 64 << 10
 GROWTH = 6.0  # four where it is linear, sixteen where it is quadratic
@@ -245,7 +245,7 @@ def _passage(text: str) -> object:
 
 
 def _words(text: str) -> object:
-    return index_terms(text), spellings(text), plain(text), searchable(text)
+    return index_terms(text), spellings(text), plain(text), split_unspaced(text)
 
 
 PARSERS: dict[str, Parser] = {

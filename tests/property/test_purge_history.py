@@ -12,7 +12,7 @@ from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
 from store.gc import Retention, collect
 from store.history import set_tag
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from tests.fakes.dump import graphs
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -54,7 +54,7 @@ def test_after_any_history_what_is_left_is_sound_and_unchanged(
         collect(stack.connection, Retention(kept, 0), NOW_MS)
         before = graphs(stack.connection)
         stack.writer.apply(Batch("purge of a.md", gone=((stack.source.id, "a.md"),)))
-        purge(stack.connection, ask_purge(stack.connection, stack.source.id, "a.md", NOW_MS))
+        purge(stack.connection, request_purge(stack.connection, stack.source.id, "a.md", NOW_MS))
         after = graphs(stack.connection)
         for number, was in before.items():
             now = after[number]

@@ -10,7 +10,7 @@ from store.changes import changes, stamp
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect
 from store.history import set_tag
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.records import ALIVE
 from store.versions import kept_versions
 from tests.fakes.edited import LATER_MS, edited
@@ -95,7 +95,7 @@ class TestAfterRowsWereDeleted:
         stack.writer.apply(Batch("", gone=((stack.source.id, path),)))
         follower.follow(stack.connection)
         assert follower.began_again == 0
-        purge(stack.connection, ask_purge(stack.connection, stack.source.id, path, LATER_MS))
+        purge(stack.connection, request_purge(stack.connection, stack.source.id, path, LATER_MS))
         follower.follow(stack.connection)
         assert follower.began_again == 1
         assert_same(follower, stack)

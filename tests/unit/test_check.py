@@ -11,7 +11,7 @@ from store.engines.sqlite.database import memory_database, open_writer
 from store.exceptions import NotADatabase
 from store.gc import Retention, collect
 from store.history import set_tag
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.versions import kept_versions
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
@@ -55,7 +55,7 @@ def test_what_gc_and_a_purge_leave_has_no_findings(stack: Stack) -> None:
     assert isinstance(files, MemoryConnector)
     files.remove("sofia.md")
     stack.sync()
-    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "sofia.md", 10**12))
+    purge(stack.connection, request_purge(stack.connection, stack.source.id, "sofia.md", 10**12))
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
 

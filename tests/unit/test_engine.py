@@ -22,7 +22,7 @@ from store.content import full_text
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.records import Version
 from store.sources import register_source
 from tests.fakes.llm import FakeLlm, Play
@@ -189,7 +189,7 @@ def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path)
     stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
     engine = serving(stack, tmp_path / "s.db")
     before = engine.query(QUESTION, 5, Search(), at="1")
-    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "paris.md", 0))
+    purge(stack.connection, request_purge(stack.connection, stack.source.id, "paris.md", 0))
     engine.forget_pasts()
     after = engine.query(QUESTION, 5, Search(), at="1")
     assert before is not None and after is not None
@@ -314,7 +314,7 @@ def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
     def play(call: LlmCall) -> str | LlmError:
         for _ in once:
             stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
-            purge(stack.connection, ask_purge(stack.connection, stack.source.id, "paris.md", 0))
+            purge(stack.connection, request_purge(stack.connection, stack.source.id, "paris.md", 0))
         return first_offered(call)
 
     engine = serving(stack, tmp_path / "s.db", play)

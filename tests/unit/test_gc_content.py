@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.content import known_passages
-from store.gc import Retention, collect, plan_gc, sweep, unheld_sets
+from store.gc import Retention, collect, find_unused_sets, plan_gc, sweep
 from store.history import set_tag
 from store.records import ALIVE, Passage
 from store.search import move_vectors, sparse_chunks
@@ -58,7 +58,7 @@ class TestUnusedContent:
         for number in range(5):
             stack.prepare(Passage((), f"Paid for Brutus and {number}."))
         steps: list[int] = []
-        found = unheld_sets(stack.connection, lambda: steps.append(1), sets_at_once)
+        found = find_unused_sets(stack.connection, lambda: steps.append(1), sets_at_once)
         now = [row[0] for row in stack.connection.execute("SELECT id FROM question_set")]
         assert sorted(found) == sorted({*now} - {*known})
         assert len(found) == len({*found}) == 5

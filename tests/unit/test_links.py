@@ -17,7 +17,7 @@ from hopsyncd.retrieve.results import answer_json, id_text
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.check import check
 from store.content import known_passages
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.reads import documents_at, places_at
 from store.records import PassageId
 from tests.fakes.memory import MemoryConnector
@@ -234,7 +234,9 @@ def test_a_purge_takes_names_and_links_with_their_document(tmp_path: Path) -> No
 
     assert len(found()) == 3
     stack.writer.apply(Batch("purge of a.md", gone=((stack.source.id, "a.md"),)))
-    assert purge(stack.connection, ask_purge(stack.connection, stack.source.id, "a.md", 0)).erased
+    assert purge(
+        stack.connection, request_purge(stack.connection, stack.source.id, "a.md", 0)
+    ).erased
     assert found() == []
 
 

@@ -15,7 +15,7 @@ from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.questions import BuiltinMaker
 from store.gc import Retention, collect
-from store.purge import ask_purge, purge
+from store.purge import purge, request_purge
 from store.records import Link, PassageId
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
@@ -247,7 +247,7 @@ def test_after_a_purge_or_garbage_collection_of_its_version_the_index_is_rebuilt
     again.keep_index()
     stack = kept.stack
     stack.writer.apply(Batch("gone", gone=((stack.source.id, "a.md"),)))
-    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "a.md", 0))
+    purge(stack.connection, request_purge(stack.connection, stack.source.id, "a.md", 0))
     assert kept.served(kept.started()) == kept.expected
 
 

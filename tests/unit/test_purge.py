@@ -15,7 +15,7 @@ from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
 from store.gc import Retention, collect
 from store.history import diff, set_tag
-from store.purge import Purge, PurgeResult, ask_purge, purge
+from store.purge import Purge, PurgeResult, purge, request_purge
 from store.records import Passage
 from store.sources import excluded_paths, include_again
 from store.transactions import snapshot
@@ -57,7 +57,7 @@ def stack(tmp_path: Path) -> Stack:
 def purged(stack: Stack, path: str = "secret.md") -> PurgeResult:
     """As the daemon does: first a version without the document, then the purge."""
     stack.writer.apply(Batch(f"purge of {path}", gone=((stack.source.id, path),)))
-    return purge(stack.connection, ask_purge(stack.connection, stack.source.id, path, NOW_MS))
+    return purge(stack.connection, request_purge(stack.connection, stack.source.id, path, NOW_MS))
 
 
 def files_with(folder: Path, word: str) -> list[str]:
@@ -136,7 +136,7 @@ class TestTheFiles:
             graph_at(reader, 1)
             assert not purged(stack).erased
         again = purge(
-            stack.connection, ask_purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+            stack.connection, request_purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
         )
         assert again.erased and again.revisions == 0
         assert files_with(tmp_path, TEXT) == []
@@ -202,7 +202,9 @@ class TestTheVersions:
     def test_the_head_is_as_it_was(self, stack: Stack) -> None:
         stack.writer.apply(Batch("gone", gone=((stack.source.id, "secret.md"),)))
         before = graph_at(stack.connection, 5)
-        purge(stack.connection, ask_purge(stack.connection, stack.source.id, "secret.md", NOW_MS))
+        purge(
+            stack.connection, request_purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        )
         assert graph_at(stack.connection, 5) == before
 
     def test_a_tagged_version_is_no_exception(self, stack: Stack) -> None:
@@ -267,7 +269,10 @@ class TestTheSource:
 
     def test_an_unknown_path_is_refused(self, stack: Stack) -> None:
         with pytest.raises(PurgeRefused, match="no version has it"):
-            purge(stack.connection, ask_purge(stack.connection, stack.source.id, "typo.md", NOW_MS))
+            purge(
+                stack.connection,
+                request_purge(stack.connection, stack.source.id, "typo.md", NOW_MS),
+            )
 
     def test_no_record_of_its_scan_is_left(self, stack: Stack) -> None:
         purged(stack)
@@ -317,11 +322,12 @@ class TestManyRevisions:
         with pytest.raises(Killed):
             purge(
                 edited.connection,
-                ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
+                request_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
                 between,
             )
         assert purge(
-            edited.connection, ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS)
+            edited.connection,
+            request_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
         ).erased
         assert check(edited.connection, deep=True) == []
         for number, rows in graphs(edited.connection).items():
@@ -339,7 +345,7 @@ class TestManyRevisions:
 
         purge(
             edited.connection,
-            ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
+            request_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
             between,
         )
         assert check(edited.connection, deep=True) == []

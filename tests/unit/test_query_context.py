@@ -18,7 +18,7 @@ from hopsyncd.retrieve.query_context import (
 )
 from hopsyncd.text.words import index_terms, plain, term_counts
 from store.records import Passage, PassageId, to_grid
-from store.word_count import count_words, searchable
+from store.word_count import count_words, split_unspaced
 from tests.fakes.indexed import GivenLikeness, advance, document, indexed, passage, snapshot_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -116,7 +116,7 @@ def test_terms_of_an_ascii_text_are_those_of_its_words(text: str) -> None:
 
 def test_a_part_of_a_phrase_is_found_in_scripts_without_spaces(tmp_path: Path) -> None:
     assert count_words("東京 tower") == 3
-    assert searchable("東京").split() == ["東", "京"]
+    assert split_unspaced("東京").split() == ["東", "京"]
     stack = Stack(tmp_path / "graph.db", MemoryConnector({"a.md": "東京タワー".encode()}))
     stack.sync()
     assert scores(stack, 1, "東京")[0] > 0
@@ -205,7 +205,7 @@ def test_rows_that_are_not_those_of_the_sentences_have_no_part() -> None:
 
 
 def plain_words(text: str) -> list[str]:
-    return plain(searchable(text)).replace(".", " ").replace("'", " ").split()
+    return plain(split_unspaced(text)).replace(".", " ").replace("'", " ").split()
 
 
 def test_a_sentence_has_the_words_that_differ_from_the_question_by_marks() -> None:

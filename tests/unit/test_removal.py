@@ -18,7 +18,7 @@ from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
 from store.engines.sqlite.database import open_reader
 from store.exceptions import PurgeRefused
-from store.purge import ask_source_purge, purge
+from store.purge import purge, request_source_purge
 from store.reads import live_documents
 from store.sources import register_source, seen_items
 from tests.fakes.dump import graph_at
@@ -164,7 +164,7 @@ def test_a_purged_source_is_in_no_version_and_no_file(two: TwoSources) -> None:
     alone = graph_at(two.stack.connection, 1)
     assert two.holds(b"Zqtext")
     with pytest.raises(PurgeRefused, match="newest version"):
-        purge(two.stack.connection, ask_source_purge(two.stack.connection, two.more.id))
+        purge(two.stack.connection, request_source_purge(two.stack.connection, two.more.id))
     done = two.remove(purge=True)
     assert done["erased"]
     assert done["held_by"] == [["notes", "rome.md"]]

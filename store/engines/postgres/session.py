@@ -79,7 +79,7 @@ _MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
 
 
 class _Whole(Loader):
-    """Sums of whole numbers are whole."""
+    """Loads sums of integers as integers."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
@@ -115,7 +115,7 @@ class Session:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def disk_failures(self) -> AbstractContextManager[None]:
-        return nullcontext()  # `_told` raises them
+        return nullcontext()  # `_raise_store_errors` raises them
 
     def refuse_gone(self) -> None:
         """There is no file that could be gone."""
@@ -131,7 +131,7 @@ class Session:
         if sql in ("COMMIT", "ROLLBACK"):
             self._is_amid = False
         try:
-            with self._told():
+            with self._raise_store_errors():
                 return self._run(sql, parameters)
         except ServerLost:
             self._is_amid = False
@@ -140,12 +140,12 @@ class Session:
             self._disconnect()
             self._connection = self._connect()
             self._is_amid = sql.startswith("BEGIN")
-            with self._told():
+            with self._raise_store_errors():
                 return self._run(sql, parameters)
 
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows:
         rows = [self._named(sql, row) for row in parameters]
-        with self._told():
+        with self._raise_store_errors():
             cursor = self._connection.cursor()
             cursor.executemany(with_parameters(sql), rows)
             return cast(FoundRows, cursor)
@@ -162,7 +162,7 @@ class Session:
         row = self.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0])
 
-    def give_back(self, whole: bool) -> None:
+    def reclaim_space(self, whole: bool) -> None:
         tables = self.execute(
             "SELECT relname FROM pg_class WHERE relkind = 'r'"
             " AND relnamespace = 'hopsyncd'::regnamespace ORDER BY relname"
@@ -170,7 +170,7 @@ class Session:
         for (table,) in tables:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
-    def go_on_counting(self) -> None:
+    def restart_sequences(self) -> None:
         for table in ("source", "recipe", "document", "life", "watch", "telling"):
             self.execute(
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
@@ -185,7 +185,7 @@ class Session:
             yield f"the index {index} is not valid"
 
     def wait(self, timeout_s: float) -> bool:
-        with self._told():
+        with self._raise_store_errors():
             self._connection.execute(f"LISTEN {CHANNEL}")
             return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
 
@@ -230,7 +230,7 @@ class Session:
         connection.adapters.register_loader("numeric", _Whole)
         self.line.connect(connection)
         try:
-            with self._told():
+            with self._raise_store_errors():
                 connection.execute("; ".join(_SETTINGS))
         except BaseException:
             connection.close()
@@ -239,8 +239,8 @@ class Session:
         return connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Raise the server's errors as those of the store."""
+    def _raise_store_errors(self) -> Iterator[None]:
+        """Raise errors of the server as StoreError."""
         try:
             with self.line.in_use():
                 yield
@@ -250,7 +250,7 @@ class Session:
             raise Deposed(
                 f"Cannot write a version to {shown(self._url)}",
                 "another daemon has written it",
-                "This daemon goes on as a reader; nothing is lost",
+                "This daemon continues as a reader; nothing is lost",
             ) from error
         except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
             raise DiskFailure(

@@ -272,7 +272,7 @@ def _refuse_loss(path: Path) -> None:
         refuse_older(connection, path, known)
 
 
-def lost_from(path: Path) -> str | None:
+def find_loss(path: Path) -> str | None:
     """Which acknowledged change the database lacks, in words; None if it lacks nothing."""
     try:
         _refuse_loss(path)

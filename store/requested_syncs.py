@@ -1,4 +1,4 @@
-"""Syncs that a reader asks the writer for, by rows that outlive either."""
+"""Syncs that readers request from the writer. The rows survive restarts of both."""
 
 import json
 from collections.abc import Collection
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from store.contract import Connection
 
-_KEPT = 1000  # answered ones
+_KEPT = 1000  # answered requests
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSync:
-    """A sync of these sources (none: of all) that somebody waits for."""
+class RequestedSync:
+    """A requested sync of these sources; of all sources if there are none."""
 
     id: int
     sources: tuple[str, ...]
@@ -20,15 +20,15 @@ class AskedSync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """What came of it as of a version: (source, problem) of each; or the error."""
+    """The outcome as of a version: a (source, problem) for each source, or the error."""
 
     version: int
     outcomes: tuple[tuple[str, str | None], ...]
     error: str | None = None
 
 
-def ask_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
-    """Ask the writer, whoever that is or will be."""
+def request_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
+    """Request a sync from the current or next writer; returns the id of the request."""
     row = connection.execute(
         "INSERT INTO asked_sync (sources, accept_empty) VALUES (?, ?) RETURNING id",
         [json.dumps(sorted(sources)), int(accept_empty)],
@@ -36,12 +36,12 @@ def ask_sync(connection: Connection, sources: Collection[str], accept_empty: boo
     return int(row[0])
 
 
-def open_asks(connection: Connection) -> list[AskedSync]:
-    """Those without a reply, oldest first."""
+def pending_syncs(connection: Connection) -> list[RequestedSync]:
+    """Requests without a reply, oldest first."""
     rows = connection.execute(
         "SELECT id, sources, accept_empty FROM asked_sync WHERE version IS NULL ORDER BY id"
     )
-    return [AskedSync(row[0], tuple(json.loads(row[1])), bool(row[2])) for row in rows]
+    return [RequestedSync(row[0], tuple(json.loads(row[1])), bool(row[2])) for row in rows]
 
 
 def reply(connection: Connection, asked: int, done: SyncReply) -> None:
@@ -54,7 +54,7 @@ def reply(connection: Connection, asked: int, done: SyncReply) -> None:
 
 
 def replies(connection: Connection, asked: Collection[int]) -> dict[int, SyncReply]:
-    """The replies that there are to these."""
+    """The replies to these requests, by id, as far as they have one."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
         f" AND id IN {connection.dialect.ids()}",
