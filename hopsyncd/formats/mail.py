@@ -97,9 +97,12 @@ def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
         message = parse()
         return [*_with_ids(message, _head(message)), *reader.content(message)]
     except RecursionError as error:
-        raise DocumentUnreadable(
-            "the message", "its parts are nested too deeply", "Leave it out."
-        ) from error
+        raise too_deep() from error
+
+
+def too_deep() -> DocumentUnreadable:
+    """The error for a message with too many messages within messages."""
+    return DocumentUnreadable("the message", "its parts are nested too deeply", "Leave it out.")
 
 
 def _head(message: Message) -> list[Block]:

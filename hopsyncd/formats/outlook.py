@@ -16,7 +16,7 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.mail import MAIL, Extract, message_blocks, type_of_name
+from hopsyncd.formats.mail import MAIL, Extract, message_blocks, too_deep, type_of_name
 from hopsyncd.formats.rtf import rtf_blocks
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -53,8 +53,11 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """
     if not data.startswith(_MAGIC):
         raise _not_a_message("it does not begin like one")
-    with library("olefile").OleFileIO(io.BytesIO(data)) as file:
-        root = library("oxmsg.storage").Storage.from_ole(file)
+    try:
+        with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+            root = library("oxmsg.storage").Storage.from_ole(file)
+    except RecursionError as error:
+        raise too_deep() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
         raise _not_a_message("it has no properties of a message")
     return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
@@ -252,6 +255,6 @@ def decompress_rtf(data: bytes) -> bytes:
             back = (len(text) - start) % _WINDOW
             if back == 0 or back > len(text):
                 return bytes(text[len(_RTF_DICTIONARY) : end])
-            for _ in range(length):
-                text.append(text[-back])
+            copied = text[-back:][:length]
+            text += (copied * -(-length // back))[:length]
     return bytes(text[len(_RTF_DICTIONARY) : end])

@@ -70,7 +70,7 @@ class _Writer:
     def __init__(self, root: Storage) -> None:
         self._sectors: list[bytes] = []
         self._fat: list[int] = []
-        self._mini, self._mini_fat = b"", [0] * 0
+        self._mini, self._mini_fat = b"", list[int]()
         self._entries: list[list[int | str]] = [["Root Entry", _ROOT, _NONE, _NONE, 0, 0]]
         self._entries[0][3] = self._children(root)
 
@@ -87,7 +87,8 @@ class _Writer:
         numbers = [*range(first, first + fat_sectors), *[_FREE] * (109 - fat_sectors)]
         magic = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
         head = struct.pack("<HHHHH6xII", 0x3E, 3, 0xFFFE, 9, 6, 0, fat_sectors)
-        head += struct.pack("<IIIIIII", directory, 0, _MINI_LIMIT, mini_fat, 1, _END, 0)
+        mini_sectors = -(-len(self._mini_fat) * 4 // _SECTOR)
+        head += struct.pack("<IIIIIII", directory, 0, _MINI_LIMIT, mini_fat, mini_sectors, _END, 0)
         return magic + head + struct.pack("<109I", *numbers) + b"".join(self._sectors) + fat
 
     def _children(self, storage: Storage) -> int:

@@ -138,6 +138,21 @@ def test_a_signed_message_is_read_from_the_mail_that_is_stored_in_it() -> None:
     assert shown(blocks)[-1][1] == "The crane comes on Thursday."
 
 
+def test_many_attachments_are_all_read() -> None:
+    many = [{FILE: f"{number}.txt", FILE_DATA: f"Text {number}.".encode()} for number in range(200)]
+    texts = [text for _, text in shown(read(MAST, (), many))]
+    assert texts[-2:] == ["199.txt", "Text 199."]
+    assert len(texts) == 402
+
+
+def test_messages_that_are_nested_too_deeply_are_refused_with_the_reason() -> None:
+    inner = message({**MAST, BODY: "The crane comes on Thursday."})
+    for _ in range(300):
+        inner = message(MAST, (), [{FILE_DATA: embedded(inner)}])
+    with pytest.raises(DocumentUnreadable, match="nested too deeply"):
+        extract(compound_file(inner), OUTLOOK)
+
+
 # The example of MS-OXRTFCP, 3.2.
 COMPRESSED = bytes.fromhex(
     "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a80"
