@@ -164,7 +164,7 @@ _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
 def _begun(connection: Connection, table: str, span: Span) -> str:
-    """The table as `t`, to be read by birth; all of it is read faster without an index."""
+    """The table as `t`, read by the index on `born`, or without an index to read all rows."""
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 

@@ -1,4 +1,4 @@
-"""Deep checks of content: it is what was written, and what is derived from it agrees."""
+"""Deep checks of content: stored rows match their digests, and derived rows match their content."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -105,7 +105,7 @@ def _count(connection: Connection, table: str) -> int:
 def _put(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    """Insert what is not there yet, with what a file keeps of it for searches."""
+    """Insert missing rows; into a file also their passage vectors."""
     known = set()
     if not target.server and table in ("recipe", "life"):
         known = {

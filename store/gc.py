@@ -1,4 +1,4 @@
-"""Retention and garbage collection: which versions expire, and what is deleted with them.
+"""Retention and garbage collection: chooses the versions that expire, and deletes their rows.
 
 First, one transaction marks the expired versions as collected; reading them raises an error from
 then on. Then the rows that are in force at no kept version are deleted in small transactions:
@@ -212,7 +212,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 def find_unused_sets(
     connection: Connection, between: Between, sets_at_once: int = 50_000
 ) -> list[int]:
-    """The question sets that no interval uses; `between` runs each time so many were seen.
+    """The question sets that no interval uses; `between` runs after every `sets_at_once` sets.
 
     What it commits may be missing here, and may use one of these.
     """

@@ -49,7 +49,7 @@ class Losses:
         return bool(at.start < at.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
-        """Count a loss at the versions of the span without those of what is left; False: none."""
+        """Count a loss at the versions in `span` but not in `left`; False if there are none."""
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
         at = self.within(span)
         change[at] += each
@@ -59,7 +59,7 @@ class Losses:
         return bool(change[at].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """As count, for a match (question, similarity): of those, some are edges."""
+        """As `count`, for a match (question, similarity); also counts it where it is an edge."""
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.is_cut.any():
             question, similarity = match

@@ -1,4 +1,4 @@
-"""What is remembered besides versions: job runs, quarantine, waits for the LLM, watched questions.
+"""State besides versions: job runs, quarantine, waits for the LLM, watched questions.
 
 None of it is versioned, and none of it changes an answer.
 """

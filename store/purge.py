@@ -73,7 +73,7 @@ class Purge:
 
 
 def request_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
-    """Note that a document is to be purged: it will be, whatever happens from now on.
+    """Request the purge of a document. The request survives a crash.
 
     Its path is excluded (see `include_again`). Raises PurgeRefused if nothing is known of it.
     """
@@ -84,16 +84,16 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
         connection.execute(
             "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
         )
-        return _noted(connection, Purge(source, path))
+        return _store_request(connection, Purge(source, path))
 
 
 def request_source_purge(connection: Connection, source: int) -> Purge:
     """The same for all documents that a source ever had. It excludes no path."""
     with transaction(connection):
-        return _noted(connection, Purge(source))
+        return _store_request(connection, Purge(source))
 
 
-def _noted(connection: Connection, asked: Purge) -> Purge:
+def _store_request(connection: Connection, asked: Purge) -> Purge:
     connection.execute(
         "INSERT INTO purging VALUES (?, ?) ON CONFLICT DO NOTHING", [asked.source, asked.path]
     )
@@ -101,7 +101,7 @@ def _noted(connection: Connection, asked: Purge) -> Purge:
 
 
 def pending_purges(connection: Connection) -> list[Purge]:
-    """Those that have not come to their end."""
+    """The purges that have not completed."""
     return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
 
 

@@ -1,4 +1,4 @@
-"""Reading what is in force at a version: documents, placements, matches, questions."""
+"""Reads the documents, placements, matches and questions in force at a version."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence

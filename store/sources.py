@@ -1,4 +1,4 @@
-"""Sources and what their last scans saw. None of it is versioned."""
+"""Sources and the results of their last scans, which are not versioned."""
 
 import json
 from collections import Counter
@@ -240,7 +240,7 @@ def rows_under(
 def seen_items(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, Seen]:
-    """What the last scan saw of each item of the source, or of those `under`, by path."""
+    """The result of the last scan for each item of the source, or each item `under`, by path."""
     select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
     return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
 

@@ -80,7 +80,7 @@ class Line:
                 self.used_s = time.monotonic()
 
     def cut(self) -> None:
-        """Shut the socket, so that whoever waits for the server gets an error."""
+        """Shut the socket, so that a thread that waits for the server gets an error."""
         with self._socket_lock, suppress(OSError):
             if self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
