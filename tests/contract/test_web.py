@@ -59,7 +59,7 @@ class TestWhatIsListed:
         assert "script" not in fetched.data.decode()
         blocks = extract(fetched.data, fetched.media_type)
         assert [one.text for one in blocks if one.text] == [
-            "Tides", "High at noon.", "Buy boots",
+            "The & quay", "Tides", "High at noon.", "Buy boots",
         ]  # fmt: skip
         assert [link.target for one in blocks for _, link in one.links] == [site.url("/noon")]
         assert fetched.title == "The & quay"

@@ -67,7 +67,7 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
         **dict.fromkeys(("pause", "resume", "remove", "tag", "untag"), ("x",)),
         **dict.fromkeys(("passage", "neighbours", "watch_changes", "unwatch"), (id_,)),
         **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
-        **{"paths": (id_, id_), "document": ("s", "d")},
+        **{"paths": (id_, id_), "document": ("s", "d"), "allow_watch": (1,)},
     }
     for name, endpoint in endpoints.items():
         call = getattr(calls, name)(*given.get(name, ()))

@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_reply_is_named() -> None:
 def test_every_call_names_the_type_of_its_answer() -> None:
     samples = {
         **dict.fromkeys(("query", "ask", "pause", "resume", "tag", "untag", "purge"), ("x",)),
-        **dict.fromkeys(("watch", "watch_changes", "unwatch"), ("x",)),
+        **dict.fromkeys(("watch", "watch_changes", "unwatch", "allow_watch"), ("x",)),
         **{"queries": ([],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
         **{"passage": ("x",), "neighbours": ("x",), "paths": ("x", "y"), "remove": ("x",)},
         "document": ("s", "d"),
