@@ -154,6 +154,13 @@ def test_the_engines_are_known_only_where_the_record_is_opened_or_its_files_matt
             assert not [m for m in imports(file) if is_in(m, "store.engines")], name
 
 
+@pytest.mark.parametrize("room", ["formats", "index"])
+def test_formats_and_the_index_know_only_the_records_of_the_store(room: str) -> None:
+    for file in modules(f"hopsyncd/{room}"):
+        known = {module_of(m) for m in imports(file) if is_in(m, "store")}
+        assert known <= {"store.records"}, file
+
+
 def test_nothing_in_the_store_hides_an_import_from_the_check_for_circles() -> None:
     for file in modules("store"):
         guarded = [

@@ -11,7 +11,6 @@ command, which is not idle to it, those who stand for election end that session.
 A reader's session is opened again where the server had cut it, but not amid a snapshot.
 """
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -75,7 +74,6 @@ _END_SILENT_WRITER = (
     f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
 _SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
-_MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
 
 
 class _Whole(Loader):
@@ -275,10 +273,9 @@ class Session:
 
 
 def _schema_files() -> dict[int, str]:
-    names = [
-        file.name for file in resources.files("store.engines.postgres").joinpath("schema").iterdir()
-    ]
-    return {int(found[1]): name for name in sorted(names) if (found := _MIGRATIONS.match(name))}
+    """The names of the migrations, like 012_initial.sql, by number."""
+    names = sorted(file.name for file in _SCHEMA.iterdir() if file.name.endswith(".sql"))
+    return {int(name.partition("_")[0]): name for name in names}
 
 
 SCHEMA_VERSION = max(_schema_files())
