@@ -114,7 +114,7 @@ def test_a_damaged_document_is_to_blame_where_a_sample_can_be_read() -> None:
     unavailable: dict[str, ReaderUnavailable] = {}
     with closing(ExtractionProcess(unavailable=unavailable)) as process:
         for kind in (PDF, XLSX):
-            with pytest.raises(DocumentUnreadable, match="damaged|Not a valid PDF"):
+            with pytest.raises(DocumentUnreadable, match=r"damaged|Not a valid PDF"):
                 process.extract(b"no such thing", kind)
     assert not unavailable
 
