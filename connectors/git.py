@@ -32,6 +32,7 @@ from connectors.ignore import (
 )
 from connectors.media_type import media_type
 from connectors.protocol import (
+    HIDDEN_FOLDERS,
     Cursor,
     CursorExpired,
     Fetched,
@@ -98,11 +99,15 @@ class _Rules:
     rules: Rules
     levels: Mapping[str, Level]
     hidden: dict[str, bool] = field(default_factory=dict)  # a cache, by folder
+    dot_folders: set[str] = field(default_factory=set)  # hidden for their name's dot alone
 
     def wants(self, path: str) -> bool:
         folder = path.rpartition("/")[0]
         if folder not in self.hidden:
-            self.hidden[folder] = any(self._hides(part, True) for part in prefixes(folder))
+            top = next((part for part in prefixes(folder) if self._hides(part, True)), None)
+            self.hidden[folder] = top is not None
+            if top and self.rules.hides_for_dot(top, True, _above(top, self.levels)):
+                self.dot_folders.add(top)
         if self.hidden[folder]:
             return False
         return not self._hides(path, False) and self.rules.includes(path)
@@ -125,6 +130,7 @@ class GitConnector:
         self._listed: tuple[str, ...] = ()  # the commits that the last listing covered
         self._changes_of: dict[str, _Change] | None = None  # by file
         self._blobs = BlobReader()
+        self.left_out: Mapping[str, int] | None = None  # until a listing of all files
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol, in git's order of paths.
@@ -223,8 +229,13 @@ class GitConnector:
         rules = _Rules(self._rules, _levels(repository, new))
         if old is None:
             files = _files(repository, new)
-            return (self._judge(one, size) for one, size in files if rules.wants(one.path))
+            return self._all(files, rules)
         return self._changed(repository, old, new, rules)
+
+    def _all(self, files: Iterator[tuple[_Entry, str]], rules: _Rules) -> Iterator[Item | Problem]:
+        yield from (self._judge(one, size) for one, size in files if rules.wants(one.path))
+        count = len(rules.dot_folders)
+        self.left_out = {HIDDEN_FOLDERS: count} if count else {}
 
     def _changed(
         self, repository: Repository, old: str, new: str, rules: _Rules

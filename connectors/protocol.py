@@ -108,7 +108,8 @@ class Connector(Protocol):
 
     A connector may have an attribute `left_out`: how many files the last complete listing passed
     over because their type is not included, by suffix; and under HIDDEN_FOLDERS, how many folders
-    because their name begins with a dot.
+    because their name begins with a dot. None if it has listed only changes: what the last complete
+    listing counted stays.
     """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:

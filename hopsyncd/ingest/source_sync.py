@@ -206,7 +206,9 @@ class SourceSync:
         scanned_ms = self.now_ms() if is_whole else None
         put_source_state(self.connection, source.id, scanned_ms, None, None)
         if is_whole:
-            put_left_out(self.connection, source.id, getattr(source.connector, "left_out", {}))
+            left_out = getattr(source.connector, "left_out", {})
+            if left_out is not None:
+                put_left_out(self.connection, source.id, left_out)
         if is_whole and not run.batch.unsettled:
             self._note_listing(run, plan, began_ms, before)
 

@@ -34,7 +34,13 @@ class TestWhatIsADocument:
     ) -> None:
         for id_ in (".github/d.md", ".github/e.yml", "x/.notes/f.md"):
             repository.put(id_, b"text")
-        assert ids(listed(here(repository))[0]) == ["a.md", "b/c.txt"]
+        plain = here(repository)
+        found, cursor = listed(plain)
+        assert ids(found) == ["a.md", "b/c.txt"]
+        assert plain.left_out == {"hidden folders": 2}
+        fresh = here(repository)
+        assert listed(fresh, cursor)[0] == []
+        assert fresh.left_out is None
         named = here(repository, include=("@text", ".github/**"))
         expected = [".github/d.md", ".github/e.yml", "a.md", "b/c.txt"]
         assert sorted(ids(listed(named)[0])) == expected
