@@ -25,7 +25,7 @@ def read_access_rule(text: str) -> AccessRule:
     return tuple(tuple(clause) for clause in clauses) if valid else NOBODY
 
 
-def narrowed(rule: AccessRule, further: AccessRule) -> AccessRule:
+def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
     """The rule of those who match both."""
     return tuple(dict.fromkeys([*rule, *further]))
 
@@ -34,4 +34,4 @@ def left_rule(known: AccessRule | None) -> AccessRule:
     """The rule of a source that leaves the configuration: closed to all, unless it is open."""
     if known is None:
         return NOBODY
-    return OPEN if known == OPEN else narrowed(known, NOBODY)
+    return OPEN if known == OPEN else narrow(known, NOBODY)

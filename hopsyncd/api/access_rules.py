@@ -12,7 +12,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
 from hopsyncd.retrieve.acl import Acl, Mask
-from store.access_rules import NOBODY, OPEN, AccessRule, left_rule, narrowed
+from store.access_rules import NOBODY, OPEN, AccessRule, left_rule, narrow
 
 Recorded = Mapping[str, AccessRule | None]
 """The rules in the record, by source; None where no rule is known."""
@@ -36,7 +36,7 @@ class AccessRules:
     def of(cls, config: Config, recorded: Recorded) -> "AccessRules":
         """A source is visible if it is configured, and its rule is known and permits it."""
         rules = {
-            source.name: narrowed(known, configured_rule(source))
+            source.name: narrow(known, configured_rule(source))
             for source in config.sources
             if (known := recorded.get(source.name)) is not None
         }
@@ -121,7 +121,7 @@ def _next(
         return wanted
     if opens and wanted == OPEN and NOBODY[0] not in known:
         return OPEN
-    return narrowed(known, wanted)
+    return narrow(known, wanted)
 
 
 def _changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:

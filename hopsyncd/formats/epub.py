@@ -98,7 +98,7 @@ def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tupl
 
 
 def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
-    """What the table of contents calls each file, at its first mention."""
+    """The title that the table of contents gives each file at its first mention."""
     titles: dict[str, str] = {}
     for item, name in items:
         is_nav = "nav" in item.get("properties", "").split()

@@ -87,7 +87,7 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
     meta = None if tree is None else child_of(tree, "meta")
     if meta is None:
         return blocks
-    # In these files `date` is when the document was changed.
+    # OpenDocument's `date` is the date of the last change.
     told = [one for one in meta if local_name(one) != "date"]
     titles, properties = said_of_itself(told)
     changed = child_of(meta, "date")
@@ -142,7 +142,7 @@ class _Reader:
         self._leads = ListLeads()
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
-        """Read all that has text, in reading order; `depth` is that of the list, from 0."""
+        """Read all text, in reading order; `depth` is the depth of the list, from 0."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -203,7 +203,7 @@ class _Reader:
         return self._leads.add_item(Block("list_item", text, number, number, links=links), depth)
 
     def _inline(self, parent: Element, line: Line, beside: list[Element], mark: str) -> None:
-        line.add(_flowed(parent.text), mark)
+        line.add(_join_lines(parent.text), mark)
         for child in parent:
             name = local_name(child)
             if name == "s":
@@ -221,7 +221,7 @@ class _Reader:
                 own = self._marks.get(attribute(child, "style-name"), "").strip("t")
                 self._inline(child, line, beside, own or mark)
                 line.add("\n" if name in ("p", "h") else "")
-            line.add(_flowed(child.tail), mark)
+            line.add(_join_lines(child.tail), mark)
 
     def _beside(self, element: Element) -> Iterator[Block]:
         """Notes, comments, text boxes, descriptions of pictures and tables in cells."""
@@ -241,7 +241,7 @@ class _Reader:
                 yield Block("note", prefix + text, number, number, links=links)
 
     def flat(self, parent: Element | list[Element]) -> tuple[str, Links, list[Element]]:
-        """All text of a part, its links, and what stands beside it."""
+        """All text of a part, its links, and the elements beside the text (notes, frames)."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.taken(), beside
@@ -290,7 +290,7 @@ class _Reader:
         return builder.build()
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
-        """How often something stands in a table, of so many cells each time."""
+        """How often a cell or a row of `cells` cells is repeated, within the limit."""
         times = min(_number(element, name), 1 + self._repeats // max(cells, 1))
         self._repeats -= (times - 1) * cells
         return times
@@ -310,5 +310,5 @@ def _number(element: Element, name: str) -> int:
     return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
 
 
-def _flowed(text: str | None) -> str:
+def _join_lines(text: str | None) -> str:
     return " ".join((text or "").split("\n"))

@@ -41,7 +41,7 @@ def drop_pages(connection: Connection) -> None:
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Shrink the file by what was deleted, in steps; `between` runs after each.
+    """Return deleted pages to the file system, in steps; `between` runs after each.
 
     If a tenth of a small file is free, about as much again is lost in half-empty pages, so the file
     is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
@@ -76,7 +76,7 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
     """Rewrite the whole file as one that can be vacuumed in steps; `between` runs after each part.
 
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only where there are no gaps. What is written between only adds to them.
+    VACUUM preserves only where there are no gaps. Rows that are written in between are only added.
     """
     for recipe in recipes(connection):
         renew_vectors(connection, recipe)
@@ -121,12 +121,14 @@ def backup(connection: Connection, target: Path) -> None:
     target (.NAME.*.part), and renamed once it is on disk. A kill leaves at most that file.
     """
     if not isinstance(connection, FileConnection):
-        raise _failed(target, "the database is on a server", "Use `pg_dump`, or `hopsyncd copy`")
+        raise _backup_error(
+            target, "the database is on a server", "Use `pg_dump`, or `hopsyncd copy`"
+        )
     try:
         _refuse_existing(target)
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     except OSError as error:
-        raise _failed(target, _why(error)) from error
+        raise _backup_error(target, _why(error)) from error
     os.close(descriptor)
     part = Path(name)
     try:
@@ -134,7 +136,7 @@ def backup(connection: Connection, target: Path) -> None:
         _sync(part)
         _name(part, target)
     except (OSError, SqliteError, DiskFailure) as error:
-        raise _failed(target, _why(error)) from error
+        raise _backup_error(target, _why(error)) from error
     finally:
         for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite cannot delete these on a bad disk
             part.with_name(part.name + suffix).unlink(missing_ok=True)
@@ -149,7 +151,7 @@ def _refuse_existing(target: Path) -> None:
         )
 
 
-def _failed(
+def _backup_error(
     target: Path,
     why: str,
     hint: str = "Choose a folder that you can write to and that has enough space",
