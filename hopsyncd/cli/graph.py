@@ -1,6 +1,7 @@
 """`hopsyncd graph`: the neighbours of a passage or a document, as a tree, DOT or JSON."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 _REVERSED = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
+# Also a beginning that is too short, of which the daemon says so.
+_ID = re.compile("[0-7][0-9a-f]{0,15}")
 _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=dashed"}
 
 
 @click.command()
-@click.argument("passage", required=False)
+@click.argument("start", metavar="PASSAGE|DOCUMENT", required=False)
 @click.option("--document", help="Start from all passages of this document.")
 @click.option("--source", help="The source of --document, if several sources have it.")
 @click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How far.")
@@ -56,7 +59,7 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
 @click.pass_context
 def graph(
     context: click.Context,
-    passage: str | None,
+    start: str | None,
     document: str | None,
     source: str | None,
     hops: int,
@@ -67,18 +70,22 @@ def graph(
 ) -> None:
     """Draw the neighbours of a passage or a document.
 
-    PASSAGE is an id, as `query` and `ask` print it, or its beginning. In the tree, `A -> B` means
+    PASSAGE is an id, as `query` and `ask` print it, or its beginning. DOCUMENT is the
+    path of a document: the drawing starts from all of its passages. In the tree, `A -> B` means
     that A raises the question and B answers it, `A => B` that A has a link to B, and `A -- B` that
     both mention the same name. Each passage is drawn once, where it is nearest.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
-              hopsyncd graph --document people/ada.md --format dot | dot -Tsvg > ada.svg
+              hopsyncd graph people/ada.md --format dot | dot -Tsvg > ada.svg
     """
-    if (passage is None) == (document is None):
-        raise click.UsageError("give the id of a PASSAGE, or --document")
+    if (start is None) == (document is None):
+        raise click.UsageError("give the id of a passage, or a document")
     with client_of(context) as client:
-        ids = [passage] if passage else _passages_of(client, document or "", source, at)
+        if start and _ID.fullmatch(start):
+            ids = [start]
+        else:
+            ids = _passages_of(client, document or start or "", source, at)
         found = [client.neighbours(one, hops=hops, limit=limit, at=at) for one in ids]
     whole = _merged(found)
     if as_json or shape == "json":

@@ -18,7 +18,7 @@ from hopsyncd.cli.output import (
 )
 from hopsyncd.cli.sync import print_outcomes
 from hopsyncd.client import Client, RequestFailed, calls
-from hopsyncd.client.response import ARROWS, counted
+from hopsyncd.client.response import ARROWS, counted, title_of
 from hopsyncd.printable import printable
 from hopsyncd.text.words import index_terms
 
@@ -283,7 +283,7 @@ def _compared(
     ]
     return {
         "id": shown["id"],
-        "title": " > ".join(shown["heading"]),
+        "title": title_of(shown),
         "source": shown["source"],
         "document": shown["document"],
         "words": [word for word in dict.fromkeys(asked) if has & {*index_terms(word)} - _ASKING],

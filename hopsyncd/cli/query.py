@@ -349,8 +349,10 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
 
 
 def _print(text: str, indent: str = "") -> None:
-    filled = textwrap.fill(printable(text), text_columns() - len(indent))
-    click.echo(textwrap.indent(filled, indent))
+    """Print the text in the width of the terminal. Rows of a table stay lines of their own."""
+    for line in text.splitlines():
+        filled = textwrap.fill(printable(line), text_columns() - len(indent))
+        click.echo(textwrap.indent(filled, indent))
 
 
 def _print_sentences(reply: Mapping[str, Any]) -> None:

@@ -60,6 +60,16 @@ def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> N
     assert "Bronze Door" in ran.stdout
 
 
+def test_rows_of_a_table_are_lines_of_an_answer(place: Place) -> None:
+    place.write("tides.html", "<table><tr><th>Gauge<th>Depth<tr><td>Vadsten<td>17<tr><td>Kirk<td>9")
+    place.sync()
+    text = asked(place, question="How deep is Vadsten gauge?")["sentences"][0]["text"]
+    assert "\n" in text
+    lines = place.run("ask", "How deep is Vadsten gauge?").stdout.splitlines()
+    assert "  Gauge: Vadsten | Depth: 17" in lines
+    assert "\\n" not in "".join(lines)
+
+
 def test_what_is_not_there_is_said_with_status_0(place: Place) -> None:
     question = "How many moons orbit Neptune?"
     ran = place.run("ask", question)

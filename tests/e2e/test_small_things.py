@@ -60,6 +60,13 @@ def test_why_says_over_which_hops(place: Place) -> None:
     assert ran.stdout.count("before: ") == ran.stdout.count("now:    ") == differ
 
 
+def test_why_names_a_passage_without_a_heading_by_its_document(place: Place) -> None:
+    place.write("bare.md", "Charles Babbage kept a bare notebook.\n")
+    place.sync()
+    rows = place.printed("why", "Who kept a bare notebook?", "1")["passages"]
+    assert {one["title"] for one in rows if one["document"] == "bare.md"} == {"bare.md"}
+
+
 @pytest.mark.parametrize(("given", "meant"), [("search", "query"), ("index", "sync")])
 def test_another_word_for_a_command_is_understood(place: Place, given: str, meant: str) -> None:
     ran = place.run(given, "x")

@@ -73,7 +73,8 @@ def test_dot_and_json_hold_the_same_graph(place: Place) -> None:
 def test_a_document_stands_for_its_passages(place: Place) -> None:
     of_document = place.printed("graph", "--document", "mira.md", "--hops", "1")
     assert of_document["passages"][0]["id"] == id_of(place, "mira.md")
-    missing = place.run("graph", "--document", "none.md")
+    assert place.printed("graph", "mira.md", "--hops", "1") == of_document
+    missing = place.run("graph", "none.md")
     assert missing.returncode == 1
     assert "There is no document none.md: no source has a document of that path" in missing.stderr
     place.write("empty.md", "")
