@@ -68,6 +68,9 @@ def document_of(
                 raise
             near |= dict.fromkeys(re.findall(r"near it: (.+)\Z", error.hint or ""))
     if not having:
+        for one in client.status()["problems"]:
+            if (one["source"], one["document"]) in asked:
+                raise NotFound(f"{document} cannot be read", one["why"], one["hint"])
         raise NotFound(
             f"There is no document {document}",
             f"no source has a document of that path ({', '.join(names) or 'none is configured'})",
@@ -144,6 +147,8 @@ def show(
         if not counts:
             click.echo("Nothing was left out on purpose.")
         return
+    if not found["passages"]:
+        click.echo(f"{printable(named)} has no text.")
     above: Sequence[str] = ()
     for one in found["passages"]:
         if list(one["heading"]) != above:

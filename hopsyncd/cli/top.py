@@ -77,7 +77,8 @@ def status(context: click.Context, as_json: bool) -> None:
     _print_set_apart(now)
     if now["skipped"]:
         parts = ", ".join(
-            f"{printable(one['kind'])} ({one['parts']:,} in {one['documents']:,} documents)"
+            f"{printable(one['kind'])}"
+            f" ({one['parts']:,} in {counted(one['documents'], 'document')})"
             for one in now["skipped"]
         )
         click.echo(f"left out on purpose: {parts} (`hopsyncd show FILE --skipped`)")

@@ -84,6 +84,20 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     assert "empty.md of notes has no text" in empty.stderr
 
 
+def test_show_says_why_a_document_has_no_passages(place: Place) -> None:
+    place.write("blank.md", "")
+    place.write("nonsense.pdf", "%PDF-1.4 nonsense")
+    place.sync()
+    blank = place.run("show", "blank.md")
+    assert (blank.returncode, blank.stdout) == (0, "blank.md has no text.\n")
+    broken = place.run("show", "nonsense.pdf")
+    assert broken.returncode == 1
+    assert "nonsense.pdf cannot be read: Not a valid PDF" in broken.stderr
+    for name in ("blank.md", "nonsense.pdf"):
+        (place.notes / name).unlink()
+    place.sync()
+
+
 def test_the_beginning_of_an_id_is_enough(place: Place) -> None:
     mira = id_of(place, "mira.md")
     assert place.run("graph", mira[:8]).stdout == place.run("graph", mira).stdout
