@@ -12,6 +12,8 @@ from connectors.protocol import ItemUnreadable, ItemVanished, vanished
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
 SNIFF_BYTES = 8192
+# Word and PowerPoint files from before 2007 begin with this.
+_COMPOUND_FILE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 CLOCK_TICK_NS = 20_000_000
@@ -93,7 +95,15 @@ def open_beneath(root: str, id_: str) -> int:
 
 def check_text(id_: str, data: bytes) -> None:
     """Raise ItemUnreadable if a file with a text file's name has binary content."""
-    if media_type(id_).startswith("text/") and is_binary(data):
+    if not media_type(id_).startswith("text/"):
+        return
+    if data.startswith(_COMPOUND_FILE):
+        raise ItemUnreadable(
+            f"Cannot index {id_!r}",
+            "it is a Word or PowerPoint file in a format from before 2007, which cannot be read",
+            "Save it as .docx or .pptx.",
+        )
+    if is_binary(data):
         raise ItemUnreadable(
             f"Cannot index {id_!r}",
             "it is binary: it contains NUL bytes",

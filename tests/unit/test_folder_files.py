@@ -303,3 +303,11 @@ def test_an_old_time_set_back_does_not_hide_an_edit(tmp_path: Path) -> None:
     path.write_text("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert found(FolderConnector(tmp_path))["a.md"] != entry
+
+
+def test_an_old_word_file_is_to_be_saved_as_docx(tmp_path: Path) -> None:
+    (tmp_path / "old.doc").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4000))
+    with pytest.raises(ItemUnreadable) as refused:
+        FolderConnector(tmp_path).fetch(item("old.doc"))
+    assert "format from before 2007" in refused.value.why
+    assert refused.value.hint == "Save it as .docx or .pptx."
