@@ -62,16 +62,17 @@ class Line:
         self.length = 0
         self._parts: list[str] = []
         self._links: list[tuple[int, str, int]] = []
-        self._mark = self._marked = ""
+        self._mark = ""
+        self._marked: list[str] = []
 
     def add(self, text: str, mark: str = "") -> None:
         """Add text; `mark` is "^" for raised and "_" for lowered text."""
         if mark and mark == self._mark:
-            self._marked += text
+            self._marked.append(text)
             return
         self._flush()
         if mark:
-            self._mark, self._marked = mark, text
+            self._mark, self._marked = mark, [text]
         elif text:
             self._put(text)
 
@@ -101,7 +102,7 @@ class Line:
         if self._mark:
             before = self._parts[-1] if self._parts else ""
             change = raised if self._mark == "^" else lowered
-            text, self._mark = self._marked, ""
+            text, self._mark = "".join(self._marked), ""
             self._put(change(text, before))
 
     def _put(self, text: str) -> None:

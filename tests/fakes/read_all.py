@@ -20,7 +20,7 @@ from tests.fakes.documents import SAMPLES
 
 COMMAND = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
 _NAMES = (
-    *("kreuzberg-pdfium/libpdfium.so", "pdfium/libpdfium.so", "libpdfium.so", "libstriprtf.so"),
+    *("kreuzberg-pdfium/libpdfium.so", "pdfium/libpdfium.so", "libpdfium.so"),
     *("pypdfium2/libpdfium.so", "pypdfium2_raw/libpdfium.so", "openpyxl/__init__.py"),
 )
 _KREUZBERG_BYTES = 7_827_872  # of the library that kreuzberg 4.10 unpacks: another is not loaded

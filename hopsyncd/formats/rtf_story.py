@@ -1,0 +1,257 @@
+"""The parts of an RTF document that have paragraphs of their own, and the tables in them."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from hopsyncd.formats.blocks import Block, Links
+from hopsyncd.formats.office_text import Line, ListLeads
+from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.word_styles import join_label
+
+_NEAR = 20  # edges of cells this near, in twips, are one
+
+
+@dataclass(slots=True)
+class CellPlace:
+    """What a row says about a cell before its text comes."""
+
+    edge: int = 0
+    goes_on: bool = False  # the cell to its left does
+    spans_down: bool = False  # the cell above it does
+
+
+@dataclass(slots=True)
+class _Cell:
+    texts: list[str]
+    links: Links
+    start: int = 0
+    end: int = 0
+    spans_down: bool = False
+
+
+@dataclass(slots=True)
+class _Row:
+    cells: list[tuple[str, Links]]
+    places: list[CellPlace]
+    is_header: bool
+    line: int
+
+
+@dataclass(slots=True)
+class Grid:
+    """A table in progress: the rows so far, and what is known about the next."""
+
+    rows: list[_Row] = field(default_factory=list)
+    cells: list[tuple[str, Links]] = field(default_factory=list)
+    places: list[CellPlace] = field(default_factory=list)
+    next_place: CellPlace = field(default_factory=CellPlace)
+    is_header: bool = False
+    is_open: bool = False
+    beside: dict[int, list[Block]] = field(default_factory=dict)
+
+    def begin_row(self) -> None:
+        """Forget the definition of the row before; the text of cells stays."""
+        self.places, self.next_place = [], CellPlace()
+        self.is_header, self.is_open = False, True
+
+    def end_place(self, edge: int) -> None:
+        """The definition of a cell is complete; this is its right edge."""
+        self.next_place.edge = edge
+        self.places.append(self.next_place)
+        self.next_place = CellPlace()
+
+    def end_row(self, line: int) -> None:
+        """The row is complete."""
+        if self.cells:
+            self.rows.append(_Row(self.cells, self.places[: len(self.cells)], self.is_header, line))
+        self.cells, self.is_open = [], False
+
+    def blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
+        """The rows, each with what stands beside it."""
+        builder = TableBuilder()
+        placed = _placed(self.rows)
+        spans = _spans_down(placed)
+        for number, (row, cells) in enumerate(zip(self.rows, placed, strict=True)):
+            builder.begin_row(row.line, is_header=row.is_header)
+            for cell in cells:
+                if cell.spans_down and (number, cell.start) not in spans:
+                    continue
+                builder.add(
+                    " ".join(cell.texts),
+                    rowspan=spans.get((number, cell.start), 1),
+                    colspan=cell.end - cell.start,
+                    links=cell.links,
+                )
+        beside = sorted(self.beside.items())
+        for block in table_blocks(builder.build(), leads):
+            while beside and block.kind == "table" and beside[0][0] < block.first_line:
+                yield from beside.pop(0)[1]
+            yield block
+        for _, blocks in beside:
+            yield from blocks
+
+
+def _placed(rows: list[_Row]) -> list[list[_Cell]]:
+    """The cells of rows in the columns of the table, which the edges of all cells make."""
+    edges: list[int] = []
+    for edge in sorted({place.edge for row in rows for place in row.places}):
+        if not edges or edge - edges[-1] > _NEAR:
+            edges.append(edge)
+    result = []
+    for row in rows:
+        cells: list[_Cell] = []
+        for at, (text, links) in enumerate(row.cells):
+            place = row.places[at] if at < len(row.places) else CellPlace()
+            start = cells[-1].end if cells else 0
+            end = max(start + 1, bisect_left(edges, place.edge - _NEAR) + 1)
+            if place.goes_on and cells:
+                last = cells[-1]
+                last.end = end
+                last.texts.append(text)
+            else:
+                cells.append(_Cell([text], links, start, end, place.spans_down))
+        result.append(cells)
+    return result
+
+
+def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
+    """How many rows cells span, by row and column; also those that go on from no cell."""
+    spans: dict[tuple[int, int], int] = {}
+    above: dict[int, tuple[int, int]] = {}
+    for number, cells in enumerate(rows):
+        owners: dict[int, tuple[int, int]] = {}
+        for cell in cells:
+            owner = above.get(cell.start) if cell.spans_down else None
+            if owner is None:
+                owner = (number, cell.start)
+            spans[owner] = spans.get(owner, 0) + 1
+            owners[cell.start] = owner
+        above = owners
+    return spans
+
+
+class Story:
+    """The text of the document, of a note, a text box or a page margin, as blocks."""
+
+    def __init__(self, next_line: Callable[[], int]) -> None:
+        self.blocks: list[Block] = []
+        self.line = Line()
+        self.label, self.level, self.depth = "", 0, -1
+        self._next_line = next_line
+        self._leads = ListLeads()
+        self._grids: list[Grid] = []
+        self._beside: list[Block] = []
+
+    def grid(self, depth: int) -> Grid:
+        """The table in progress at a depth of nesting from 1."""
+        while len(self._grids) < depth:
+            self._grids.append(Grid())
+        return self._grids[depth - 1]
+
+    @property
+    def is_in_row(self) -> bool:
+        """Whether a row has begun that has not ended."""
+        return any(grid.is_open or grid.cells for grid in self._grids)
+
+    def put_beside(self, blocks: list[Block]) -> None:
+        """Blocks to come after the paragraph or row in progress."""
+        self._beside += blocks
+
+    def end_paragraph(self) -> None:
+        """The line in progress is a paragraph."""
+        text, links = self._taken()
+        if text:
+            self._end_table()
+            self._put(text, links)
+        self.label, self.level, self.depth = "", 0, -1
+        if not self.is_in_row:
+            self._place_beside()
+
+    def end_cell(self, depth: int) -> None:
+        """The line in progress is a cell."""
+        text, links = self._taken()
+        grid = self.grid(depth)
+        inner, self._grids[depth:] = self._grids[depth:], []
+        for one in inner:
+            if one.cells:
+                one.end_row(self._next_line())
+            if one.rows:
+                self._beside += one.blocks((text.split("\n")[0],) if text else ())
+        grid.cells.append((text, links))
+        grid.is_open = True
+        self.label, self.level, self.depth = "", 0, -1
+
+    def end_row(self, depth: int) -> None:
+        """The cells since the last row are a row."""
+        grid = self.grid(depth)
+        line = self._next_line()
+        grid.end_row(line)
+        if self._beside and depth == 1:
+            grid.beside[line] = [replace(b, first_line=line, last_line=line) for b in self._beside]
+            self._beside = []
+
+    def finish(self) -> list[Block]:
+        """All blocks, when the story has ended."""
+        self.end_paragraph()
+        self._end_table()
+        self._place_beside()
+        return self.blocks
+
+    def _taken(self) -> tuple[str, Links]:
+        text, links = self.line.taken()
+        self.line = Line()
+        if self.label and text:
+            joined = join_label(self.label, text)
+            links = tuple((at + len(joined) - len(text), link) for at, link in links)
+            text = joined
+            self.label = ""
+        return text, links
+
+    def _put(self, text: str, links: Links) -> None:
+        line = self._next_line()
+        if self.level:
+            self._leads.end()
+            text = " ".join(text.split())
+            self.blocks.append(Block("heading", text, line, line, min(self.level, 6), links=links))
+        elif self.depth >= 0:
+            item = Block("list_item", text, line, line, links=links)
+            self.blocks.append(self._leads.add_item(item, self.depth))
+        else:
+            self._leads.end(text)
+            self.blocks.append(Block("paragraph", text, line, line, links=links))
+
+    def _end_table(self) -> None:
+        grids, self._grids = self._grids, []
+        for grid in grids:
+            if grid.cells:
+                grid.end_row(self._next_line())
+            if not grid.rows:
+                continue
+            if len(grid.rows) == 1 and len(grid.rows[0].cells) == 1:  # a frame around text
+                text, links = grid.rows[0].cells[0]
+                if text:
+                    self._put(text, links)
+                self.blocks += (block for some in grid.beside.values() for block in some)
+                continue
+            leads = tuple(filter(None, (self._leads.introduction,)))
+            self._leads.end()
+            self.blocks += grid.blocks(leads)
+
+    def _place_beside(self) -> None:
+        if self._beside:
+            self._end_table()
+            self.blocks += self._beside
+            self._beside = []
+
+
+def margins_of(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
+    """The texts of page headers and footers that stand nowhere else."""
+    for block in blocks:
+        text = " ".join(block.text.split())
+        if text in known:
+            skipped["page headers and footers that repeat"] += 1
+        else:
+            known.add(text)
+            yield block if block.kind == "table" else replace(block, kind="note", level=0)
