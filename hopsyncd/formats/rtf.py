@@ -229,6 +229,7 @@ class _Reader:
 
     def _add(self, text: str) -> None:
         state = self._state
+        self._half = 0
         if state.kind == b"skip" or self._too_deep or state.is_hidden or state.is_deleted:
             return
         if state.sink is not None:

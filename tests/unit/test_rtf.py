@@ -28,6 +28,7 @@ def texts_of(body: bytes, head: bytes = rb"\ansi") -> list[str]:
         (rb"\ansi", rb"\u8364?5 \uc2\u8364\'a4\'a46 \uc0\u8364 7", "€5 €6 €7"),
         (rb"\ansi", rb"\u-10179?\u-8704?", "\U0001f600"),
         (rb"\ansi", rb"a\emdash b\lquote c\rquote\~d\_e\-f", "a\u2014b\u2018c\u2019\u00a0d-ef"),
+        (rb"\ansi", rb"\u-10179?high, low \u-8704?", "high, low \ufffd"),
         (rb"\ansi", rb"\{a\\b\}", "{a\\b}"),
     ],
 )
