@@ -198,7 +198,10 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     if tag == "button":
         return "buttons" if _is_label(element) else None
     is_marked = tag == "nav" or role in _NAVIGATION_ROLES or any(map(_is_navigation, words))
-    if is_marked and (sizes.is_linked(element) or size <= _MAX_LABEL_CHARACTERS):
+    # An element of that name without a paragraph holds labels; a class name may hold anything.
+    is_menu = tag == "nav" and next(element.iter("p"), None) is None
+    most = _MAX_HANDLE_CHARACTERS if is_menu else _MAX_LABEL_CHARACTERS
+    if is_marked and (sizes.is_linked(element) or size <= most):
         return "navigation"
     is_hidden = (
         element.get("hidden") is not None

@@ -45,7 +45,7 @@ _LABEL = re.compile(r"\w*\d|\(?[A-Za-z]{1,5}[.):]|[A-Za-z]{2}")
 
 @dataclass(slots=True)
 class _State:
-    """What a group inherits from the one around it, and keeps to itself."""
+    """The state of a group: inherited from the group around it, and dropped at its end."""
 
     story: Story
     sink: list[str] | None = None  # where text goes instead of the story
@@ -78,7 +78,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Walks through one document. `number` is that of the last paragraph or row."""
+    """Walks through one document. `number` counts paragraphs and rows."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -213,7 +213,7 @@ class _Reader:
         return self._fonts.get(font, ("", ""))
 
     def _flush(self) -> None:
-        """Add the bytes so far as text; their encoding is that of the font in force."""
+        """Add the bytes so far as text; the current font gives their encoding."""
         if not self._bytes:
             return
         encoding, name = self._font()

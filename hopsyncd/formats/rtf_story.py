@@ -15,7 +15,7 @@ _NEAR = 20  # edges of cells this near, in twips, are one
 
 @dataclass(slots=True)
 class CellPlace:
-    """What a row says about a cell before its text comes."""
+    """The place of a cell, which a row gives before the cell's text."""
 
     edge: int = 0
     goes_on: bool = False  # the cell to its left does
@@ -41,7 +41,7 @@ class _Row:
 
 @dataclass(slots=True)
 class Grid:
-    """A table in progress: the rows so far, and what is known about the next."""
+    """A table in progress: the rows so far, and the properties of the next one."""
 
     rows: list[_Row] = field(default_factory=list)
     cells: list[tuple[str, Links]] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Grid:
         self.cells, self.is_open = [], False
 
     def blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
-        """The rows, each with what stands beside it."""
+        """The rows, each followed by its notes."""
         builder = TableBuilder()
-        placed = _placed(self.rows)
+        placed = _place_cells(self.rows)
         spans = _spans_down(placed)
         for number, (row, cells) in enumerate(zip(self.rows, placed, strict=True)):
             builder.begin_row(row.line, is_header=row.is_header)
@@ -93,7 +93,7 @@ class Grid:
             yield from blocks
 
 
-def _placed(rows: list[_Row]) -> list[list[_Cell]]:
+def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
     """The cells of rows in the columns of the table, which the edges of all cells make."""
     edges: list[int] = []
     for edge in sorted({place.edge for row in rows for place in row.places}):
@@ -161,17 +161,17 @@ class Story:
 
     def end_paragraph(self) -> None:
         """The line in progress is a paragraph."""
-        text, links = self._taken()
+        text, links = self._take_text()
         if text:
             self._end_table()
-            self._put(text, links)
+            self._add_text(text, links)
         self.label, self.level, self.depth = "", 0, -1
         if not self.is_in_row:
             self._place_beside()
 
     def end_cell(self, depth: int) -> None:
         """The line in progress is a cell."""
-        text, links = self._taken()
+        text, links = self._take_text()
         grid = self.grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
         for one in inner:
@@ -199,7 +199,7 @@ class Story:
         self._place_beside()
         return self.blocks
 
-    def _taken(self) -> tuple[str, Links]:
+    def _take_text(self) -> tuple[str, Links]:
         text, links = self.line.taken()
         self.line = Line()
         if self.label and text:
@@ -209,7 +209,7 @@ class Story:
             self.label = ""
         return text, links
 
-    def _put(self, text: str, links: Links) -> None:
+    def _add_text(self, text: str, links: Links) -> None:
         line = self._next_line()
         if self.level:
             self._leads.end()
@@ -232,7 +232,7 @@ class Story:
             if len(grid.rows) == 1 and len(grid.rows[0].cells) == 1:  # a frame around text
                 text, links = grid.rows[0].cells[0]
                 if text:
-                    self._put(text, links)
+                    self._add_text(text, links)
                 self.blocks += (block for some in grid.beside.values() for block in some)
                 continue
             leads = tuple(filter(None, (self._leads.introduction,)))

@@ -51,7 +51,7 @@ def tokens_of(data: bytes) -> Iterator[Token]:
 
 
 def code_page(number: int) -> str:
-    """The encoding of a code page; that of Western Windows if it is unknown."""
+    """The encoding of a code page; an unknown one is read as Western Windows."""
     name = _NAMES.get(number, f"cp{number}")
     try:
         return codecs.lookup(name).name
@@ -60,6 +60,6 @@ def code_page(number: int) -> str:
 
 
 def charset_encoding(charset: int) -> str:
-    """The encoding of a font's character set; empty for that of the document."""
+    """The encoding of a font's character set; empty if the document's own applies."""
     number = _CHARSETS.get(charset)
     return code_page(number) if number else ""

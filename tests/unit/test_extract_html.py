@@ -94,6 +94,11 @@ def test_lists_are_led_by_what_introduces_them() -> None:
     ]
 
 
+def test_a_menu_without_links_is_no_text() -> None:
+    found = blocks("<nav><span>Home</span> <span>About</span></nav><p>The mill grinds rye.")
+    assert [block.text for block in found if block.text] == ["The mill grinds rye."]
+
+
 def test_what_leads_through_the_page_is_no_text_but_its_links_stay() -> None:
     text = (
         "<title>Mill</title><div class='x menu'><ul><li><a href=a.html>A</a></ul></div>"
