@@ -7,6 +7,7 @@ _PLAIN = re.compile(r"[^\w\s]+\Z|(?:tm|sm|mc|mr)\Z", re.IGNORECASE)
 _SIMPLE = re.compile(r"[+\-\u2212]?[\w.,]+\Z")
 _NOTE = re.compile(r"[\[(](?:\d{1,3}|[a-z]|note \d+|citation needed)[\])]\Z", re.IGNORECASE)
 _MAX_CHARACTERS = 40
+_CLOSERS = ")]}'\u2019"
 
 
 def raised(text: str, before: str) -> str:
@@ -16,6 +17,8 @@ def raised(text: str, before: str) -> str:
 
     >>> raised("6", "10"), raised("-3", "m"), raised("n + 1", "x"), raised("rd", "3")
     ('^6', '^-3', '^(n + 1)', 'rd')
+    >>> raised("1", "")
+    '1'
     >>> raised("[4]", "tonnes"), raised("*", "price"), raised("note", "see ")
     ('[4]', '*', 'note')
     """
@@ -34,7 +37,8 @@ def lowered(text: str, before: str) -> str:
 def _marked(text: str, before: str, mark: str) -> str:
     bare = text.strip()
     last = before[-1:]
-    if not bare or not (last.isalnum() or last in ")]}'\u2019") or len(bare) > _MAX_CHARACTERS:
+    stands_at_a_word = last.isalnum() or last in _CLOSERS
+    if not bare or not last or not stands_at_a_word or len(bare) > _MAX_CHARACTERS:
         return text
     if _NOTE.match(bare) or _PLAIN.match(bare):
         return text
