@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -47,8 +48,11 @@ def test_json_stays_raw(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(params=["console", "json"])
 def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = logging.root.handlers[:], logging.root.level, threading.excepthook
     yield request.param
-    configure_logs("info", "auto")
+    structlog.reset_defaults()
+    logging.root.handlers, threading.excepthook = before[0], before[2]
+    logging.root.setLevel(before[1])
 
 
 def test_the_log_shows_escapes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from structlog.testing import capture_logs
 
 from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
@@ -285,16 +286,15 @@ def test_a_worker_that_nobody_asks_ends_after_a_purge(desk: Desk) -> None:
         time.sleep(0.05)
 
 
-def test_where_no_worker_can_start_one_process_answers_alone(
-    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_no_worker_can_start_one_process_answers_alone(desk: Desk, tmp_path: Path) -> None:
     nowhere = WorkerSettings(tmp_path / "nowhere.db", tmp_path / "index", 1.0)
     desk.workers = QueryWorkers(nowhere, 2, 20.0)
     end_s = time.monotonic() + 60
-    while "by one process alone" not in capsys.readouterr().out:
-        assert desk.meet(desk.workers) == desk.alone()
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
+    with capture_logs() as logged:
+        while not any("by one process alone" in entry["event"] for entry in logged):
+            assert desk.meet(desk.workers) == desk.alone()
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
     assert desk.workers.pids == []
 
 
