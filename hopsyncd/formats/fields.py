@@ -1,7 +1,7 @@
 """Fields, leads and rows: `name: value` lines, what leads in a list, table cells."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block
@@ -114,36 +114,3 @@ def labels_of(row: Sequence[str]) -> tuple[str, ...]:
         for cell in row
     )
     return tuple(row) if named else ()
-
-
-def row_text(row: Sequence[str], labels: Sequence[str]) -> str:
-    """A row's cells, each with the name of its column where that is known.
-
-    >>> row_text(["Tove", "", "Oslo"], ["Name", "Age", "City"])
-    'Name: Tove | City: Oslo'
-    """
-    return " | ".join(filter(None, cell_texts(row, labels)))
-
-
-def cell_texts(row: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """The texts of a row's cells, in order; that of an empty cell is empty."""
-    names = [*labels, *[""] * (len(row) - len(labels))]
-    return [
-        f"{name}: {cell}" if name and cell else cell for name, cell in zip(names, row, strict=False)
-    ]
-
-
-def table_texts(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The text of each row, its cells named by the first if that has the columns' names.
-
-    The text of a row that only names columns is empty. A row with joined cells has no names.
-
-    >>> [*table_texts([["Name", "Age"], ["Tove", "44"], ["both"]])]
-    ['', 'Name: Tove | Age: 44', 'both']
-    """
-    labels = labels_of(rows[0]) if len(rows) > 1 else ()
-    if labels and labels[0].endswith(":"):  # names rows, as a form does
-        labels = ()
-    for at, row in enumerate(rows):
-        names = labels if len(row) == len(labels) else ()
-        yield "" if labels and at == 0 else row_text(row, names)

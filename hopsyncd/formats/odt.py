@@ -275,7 +275,7 @@ class _Reader:
 
     def _built(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
         builder = TableBuilder()
-        for row, is_header in _rows(element, False):
+        for row, is_header in table_rows(element, False):
             said = [one for one in row if local_name(one) == "table-cell"]
             cells = [(cell, *self.flat(cell)) for cell in said]
             has_text = any(text for _, text, _, _ in cells)
@@ -283,7 +283,7 @@ class _Reader:
                 number = next(self._numbers)
                 builder.begin_row(number, is_header=is_header)
                 for cell, text, links, found in cells:
-                    spans = _number(cell, "rows-spanned"), _number(cell, "columns-spanned")
+                    spans = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
                     for _ in range(self._repeat(cell, "columns-repeated", 1)):
                         builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)
                     beside += [(number, one) for one in found] if at == 0 else []
@@ -291,21 +291,23 @@ class _Reader:
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
         """How often a cell or a row of `cells` cells is repeated, within the limit."""
-        times = min(_number(element, name), 1 + self._repeats // max(cells, 1))
+        times = min(count_of(element, name), 1 + self._repeats // max(cells, 1))
         self._repeats -= (times - 1) * cells
         return times
 
 
-def _rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
+def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
+    """Yield the rows of a table, each with whether the document marks it as a header."""
     for child in parent:
         name = local_name(child)
         if name == "table-row":
             yield child, is_header
         elif name in ("table-header-rows", "table-row-group", "table-rows"):
-            yield from _rows(child, is_header or name == "table-header-rows")
+            yield from table_rows(child, is_header or name == "table-header-rows")
 
 
-def _number(element: Element, name: str) -> int:
+def count_of(element: Element, name: str) -> int:
+    """A count such as `columns-spanned`; 1 without one."""
     said = attribute(element, f"number-{name}")
     return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
 

@@ -16,9 +16,10 @@ from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
-from hopsyncd.formats.archive import local_name, opened, targets_of, tree_of
+from hopsyncd.formats.archive import attribute, local_name, opened, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
 from hopsyncd.formats.units import cell_number
 
@@ -107,7 +108,7 @@ def ods_blocks(data: bytes) -> tuple[Block, ...]:
     body = tree_of(opened(data), "content.xml").find("{*}body/{*}spreadsheet")
     blocks: list[Block] = []
     for table in () if body is None else body.iterfind("{*}table"):
-        blocks.append(Block("heading", _value(table, "name"), 1, 1, level=1))
+        blocks.append(Block("heading", attribute(table, "name"), 1, 1, level=1))
         blocks += _sheet(_ods_rows(table))
     return tuple(blocks)
 
@@ -272,42 +273,24 @@ def _plain_rows(
 
 def _ods_rows(table: Element) -> Iterator[SheetRow]:
     number = 0
-    for row, is_header in _ods_row_elements(table, False):
+    for row, is_header in table_rows(table, False):
         cells: list[SheetCell | None] = []
         for cell in row:
             if local_name(cell) != "table-cell":
-                cells += [None] * min(_count(cell, "columns-repeated"), _MAX_REPEATED)
+                cells += [None] * min(count_of(cell, "columns-repeated"), _MAX_REPEATED)
                 continue
             text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
-            rowspan, colspan = _count(cell, "rows-spanned"), _count(cell, "columns-spanned")
+            rowspan, colspan = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
             one = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
-            repeated = _count(cell, "columns-repeated")
+            repeated = count_of(cell, "columns-repeated")
             cells += [one] * (repeated if text or repeated <= _MAX_REPEATED else 1)
         while cells and not (cells[-1] and cells[-1].text):
             cells.pop()
-        repeated = _count(row, "rows-repeated")
+        repeated = count_of(row, "rows-repeated")
         for _ in range(min(repeated, _MAX_REPEATED) if cells else 1):
             number += 1
             yield _row(number, 1, cells)
         number += 0 if cells else repeated - 1
-
-
-def _ods_row_elements(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
-    for child in parent:
-        name = local_name(child)
-        if name == "table-row":
-            yield child, is_header
-        elif name in ("table-header-rows", "table-row-group", "table-rows"):
-            yield from _ods_row_elements(child, is_header or name == "table-header-rows")
-
-
-def _value(element: Element, name: str) -> str:
-    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
-
-
-def _count(element: Element, name: str) -> int:
-    said = _value(element, f"number-{name}")
-    return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
 
 
 def _beside(archive: ZipFile, member: str) -> Iterator[Block]:
