@@ -174,7 +174,7 @@ def _name_regex(pattern: str) -> str:
     """A regular expression for a pattern within one name."""
     pieces = [
         "".join(
-            "[^/]" if part == "?" else part.replace("[!", "[^") if position % 2 else re.escape(part)
+            _one_character(part) if position % 2 else re.escape(part)
             for position, part in enumerate(_WILD.split(piece))
         )
         for piece in re.split(r"\*+", pattern)
@@ -183,3 +183,16 @@ def _name_regex(pattern: str) -> str:
     if not rest:
         return first
     return "".join([first, *(f"(?>[^/]*?{piece})" for piece in rest[:-1]), f"[^/]*{rest[-1]}"])
+
+
+def _one_character(wildcard: str) -> str:
+    """A regular expression for `?` or for a set like `[a-z]` or `[!0-9]`.
+
+    >>> _one_character("[!a[&]")
+    '[^a\\\\[\\\\&]'
+    """
+    if wildcard == "?":
+        return "[^/]"
+    is_negated = wildcard.startswith("[!")
+    members = re.sub(r"[\[&|~]", r"\\\g<0>", wildcard[2 if is_negated else 1 : -1])
+    return f"[{'^' if is_negated else ''}{members}]"
