@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
@@ -21,6 +22,7 @@ _PAGE = re.compile(r"(?:page|seite|p|s|pág|página|pagina)?[\W_]*#(?:(?:of|von|
 _VALUE = re.compile(r"[:=]\s*\S|\d[\d.,]{3,}|[$€£¥%]")  # a label with its value, or an amount
 _NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")
 _BULLET = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?\d{1,2}[.)])\s")
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _WORD_AT_END = re.compile(r"[^\W\d_]+\Z")
 _WORD_AT_START = re.compile(r"[^\W\d_]+")
 _COMPOUND = frozenset(
@@ -101,14 +103,15 @@ class Headings:
         self.running = running
         lines = [line for page in pages for line in page.lines if id(line) not in running]
         self._levels = _levels(lines)
-        self.words = Counter(
-            word
-            for line in lines
-            for word in re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", line.text.casefold())
-        )
+        self._lines = lines
         self._marked: dict[tuple[int, str], int] = {}
         self.missing: defaultdict[int, list[Bookmark]] = defaultdict(list)
-        texts = {page.number: _key(" ".join(ln.text for ln in page.lines)) for page in pages}
+        marked = {entry.page for entry in bookmarks}
+        texts = {
+            page.number: _key(" ".join(line.text for line in page.lines))
+            for page in pages
+            if page.number in marked
+        }
         for entry in bookmarks:
             self._marked[entry.page, _key(entry.title)] = min(entry.level, _MOST_LEVELS)
             if _key(entry.title) not in texts.get(entry.page, ""):
@@ -117,9 +120,14 @@ class Headings:
             if len(entries) > _MOST_BOOKMARKS_OF_PAGE:  # of pages that were cut out
                 entries.clear()
 
+    @cached_property
+    def words(self) -> Counter[str]:
+        """The words of the document, by which a broken word is told from a compound."""
+        return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
+
     def level(self, line: Line, page: int) -> int:
         """The level of a heading; 0 for other lines."""
-        if marked := self._marked.get((page, _key(line.text))):
+        if self._marked and (marked := self._marked.get((page, _key(line.text)))):
             return marked
         level = self._levels.get(line.size, 0)
         return level if level and _can_be_heading(line) else 0
@@ -168,7 +176,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
             continue
         level = headings.level(item, number) if isinstance(item, Line) else 0
         if held and _begins_block(held, item, held_level, level, longest, pitch):
-            yield _block(page, held, held_level, headings.words)
+            yield _block(page, held, held_level, headings)
             held = []
         if isinstance(item, Line):
             held.append(item)
@@ -176,7 +184,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
         else:
             yield from table_blocks(item.table)
     if held:
-        yield _block(page, held, held_level, headings.words)
+        yield _block(page, held, held_level, headings)
     for note in page.notes:
         yield Block("note", note, number, number)
 
@@ -210,19 +218,19 @@ def _begins_block(
     return share < (_SHORT_AT_END if before.text.endswith(_ENDS) else _SHORT)
 
 
-def _block(page: Page, lines: Sequence[Line], level: int, words: Counter[str]) -> Block:
-    text = _joined(lines, words)
+def _block(page: Page, lines: Sequence[Line], level: int, headings: Headings) -> Block:
+    text = _joined(lines, headings)
     number = page.number
     if level:
         return Block("heading", " ".join(text.split()), number, number, level)
     return Block("paragraph", text, number, number, links=_links(page, lines, text))
 
 
-def _joined(lines: Sequence[Line], words: Counter[str]) -> str:
+def _joined(lines: Sequence[Line], headings: Headings) -> str:
     text, is_broken = "", False
     for line in lines:
         if is_broken:
-            text += ("" if _is_one_word(text, line.text, words) else "-") + line.text
+            text += ("" if _is_one_word(text, line.text, headings.words) else "-") + line.text
         else:
             text += f"\n{line.text}" if text else line.text
         is_broken = line.is_broken

@@ -1,9 +1,9 @@
 """The reading order of a PDF page: columns, tables, and lines."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import mean
 
 from hopsyncd.formats.pdf_tables import (
     PlacedTable,
@@ -22,7 +22,7 @@ _MAX_CROSSING = 0.5  # of the spans of a page that has columns
 _MAX_COLUMN_DEPTH = 3
 _EDGE = 4  # points: the left edges of a column's lines are this close
 _MIDDLE = (0.2, 0.85)  # where a second column begins, in shares of the width
-_RIGHT_TO_LEFT = ((0x590, 0x8FF), (0xFB1D, 0xFDFF), (0xFE70, 0xFEFC))
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 
 @dataclass(slots=True)
@@ -151,7 +151,9 @@ def _crosses(span: Span, edge: float) -> bool:
 
 
 def _is_prose(spans: Sequence[Span], least: int) -> bool:
-    return len(spans) >= least and mean(len(span.text) for span in spans) >= _LEAST_CHARACTERS
+    return len(spans) >= least and (
+        sum(len(span.text) for span in spans) >= _LEAST_CHARACTERS * len(spans)
+    )
 
 
 def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
@@ -182,6 +184,5 @@ def _line(row: list[Span]) -> Line:
 
 
 def _is_right_to_left(spans: Iterable[Span]) -> bool:
-    letters = [ord(letter) for span in spans if not span.text.isascii() for letter in span.text]
-    count = sum(first <= code <= last for code in letters for first, last in _RIGHT_TO_LEFT)
-    return count * 2 > len(letters) > 0
+    letters = "".join(span.text for span in spans if not span.text.isascii())
+    return sum(map(len, _RIGHT_TO_LEFT.findall(letters))) * 2 > len(letters) > 0

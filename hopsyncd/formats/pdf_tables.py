@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import mean
 
 from hopsyncd.formats.pdf_text import Box, Span
 from hopsyncd.formats.tables import Table, TableBuilder
@@ -161,7 +160,8 @@ def _in_lines(row: list[_Cell]) -> list[list[_Cell]]:
             cell.spans.append(span)
         split.append([cells[column] for column in sorted(cells)])
     begun = sum(len(line) > 1 and line[0].column == row[0].column for line in split)
-    few = mean(len(span.text.split()) for line in lines for span in line) <= _VALUE_WORDS
+    words = [len(span.text.split()) for line in lines for span in line]
+    few = sum(words) <= _VALUE_WORDS * len(words)
     return split if len(split) > 2 and begun >= _LINES_BEGUN * len(split) and few else [row]
 
 
@@ -249,9 +249,9 @@ def _aligned(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     spans = [span for row in rows for span in row]
     if len(columns) < 2 or len(full) < 2 or len(full) * 2 < len(rows):
         return None
-    if mean(len(span.text.split()) for span in spans) > _PROSE_WORDS:
+    if sum(len(span.text.split()) for span in spans) > _PROSE_WORDS * len(spans):
         return None
-    if mean(len(row) for row in full) < 0.4 * len(columns) or _side_by_side(rows):
+    if sum(map(len, full)) < 0.4 * len(columns) * len(full) or _side_by_side(rows):
         return None
     placed: list[list[_Cell]] = []
     for row in rows:

@@ -3,19 +3,25 @@
 import ctypes
 import math
 import re
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 from hopsyncd.formats.inline import lowered, raised
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
+_LETTER = re.compile(r"[^\W_]")
+_UNPRINTABLE = re.compile("[^\r\n -~]")
 _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3])(?=[A-Za-z])")
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 HYPHEN = "\ufffe"  # PDFium's mark where a hyphen ended a line
 _WIDE_GAP = 0.8  # times the height of a line: no space between words is as wide
 _RAISED, _LOWERED = 0.18, 0.03  # of the height of the letters beside
 _SMALL = 0.85
-_MAX_FONT_NAME = 128
+_FONT_NAME_BYTES = 128
+_EDGES, _MATRIX = struct.Struct("4f"), struct.Struct("6f")
 _BOLD_WEIGHT = 600
 _BOLD = re.compile(rb"bold|black|heavy|-bd|semibold|demi", re.IGNORECASE)
 _ODD = {
@@ -80,65 +86,78 @@ class TextReader:
     """Reads the words of one text page through PDFium's raw calls."""
 
     def __init__(self, text_page: Any, raw: Any, quarters: int) -> None:
-        self._raw, self._page, self._quarters = raw, text_page.raw, quarters
-        self._rect = raw.FS_RECTF()
-        self._to_rect = ctypes.byref(self._rect)
-        self._matrix = raw.FS_MATRIX()
+        self._calls = _calls_of(raw)
+        self._page = ctypes.cast(text_page.raw, ctypes.c_void_p)
+        self._buffer = ctypes.create_string_buffer(_MATRIX.size)
+        self._box = self._box_reader(quarters)
+        self._name = ctypes.create_string_buffer(_FONT_NAME_BYTES)
         self._text = text_page.get_text_range()
-        count = raw.FPDFText_CountChars(self._page)
+        count = raw.FPDFText_CountChars(text_page.raw)
         if len(self._text) != count:
-            codes = (raw.FPDFText_GetUnicode(self._page, at) for at in range(count))
+            codes = (raw.FPDFText_GetUnicode(text_page.raw, at) for at in range(count))
             self._text = "".join(map(_letter, codes))
 
     def read(self) -> PageText:
         """Read the page."""
-        page = PageText()
+        page, text, box = PageText(), self._text, self._box
+        is_clean = not _UNPRINTABLE.search(text)
         span: Span | None = None
-        end = -1
-        text, box = self._text, self._box
+        before = -1  # the end of the word before
         for found in _WORD.finditer(text):
-            word, first = found[0], found.start()
-            last = found.end() - 1
+            first, end = found.span()
+            word, last = found[0], end - 1
+            is_new = span is None or (first > before + 1 and "\n" in text[before:first])
+            before = end
             head = box(first)
             tail = box(last) if last > first else head
-            is_new = span is None or (first > end + 1 and "\n" in text[end:first])
-            end = found.end()
             if head is None or tail is None:
                 if not is_new and span is not None:
                     span.text += " " + word
                 continue
-            if last > first and abs(head[0] - tail[0]) < abs(head[1] - tail[1]):
+            left, bottom, right, top = head
+            if tail[1] != bottom and abs(left - tail[0]) < abs(bottom - tail[1]):
                 page.turned.append(_plain(word))
                 span = None
                 continue
-            if (tail[3] - tail[1]) < _SMALL * (head[3] - head[1]) and last > first:
+            if tail[3] - tail[1] < _SMALL * (top - bottom):
                 word = self._with_marks(first, last)
-            else:
-                word = word if word.isascii() else self._with_ligatures(word, first)
-                word = _plain(word)
-            left, right = min(head[0], tail[0]), max(head[2], tail[2])
-            bottom, top = head[1], head[3]
-            if is_new or span is None or not _goes_on(span, left, bottom, right, top):
+            elif not is_clean:
+                word = self._clean(word, first)
+            left = tail[0] if tail[0] < left else left  # min and max are slower
+            right = tail[2] if tail[2] > right else right
+            if span is None or is_new or not _goes_on(span, left, bottom, right, top):
                 span = Span(word, left, bottom, right, top, len(page.spans), first=first)
                 page.spans.append(span)
             else:
                 span.text += " " + word
-                span.left, span.right = min(span.left, left), max(span.right, right)
+                span.left = left if left < span.left else span.left
+                span.right = right if right > span.right else span.right
             span.last = last
-            if self._text[last] == HYPHEN:
+            if text[last] == HYPHEN:
                 span.is_broken, span = True, None
         page.spans = [span for span in page.spans if span.text]
         for span in page.spans:
             self._measure(span)
         return page
 
-    def _box(self, at: int) -> Box | None:
-        if not self._raw.FPDFText_GetLooseCharBox(self._page, at, self._to_rect):
-            return None
-        rect = self._rect
-        if not self._quarters:
-            return rect.left, rect.bottom, rect.right, rect.top
-        return turned_box((rect.left, rect.bottom, rect.right, rect.top), self._quarters)
+    def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
+        """The function that returns the box of the character at a place in the text."""
+        call, page, buffer, edges = self._calls.box, self._page, self._buffer, _EDGES.unpack_from
+
+        def box(at: int) -> Box | None:
+            if not call(page, at, buffer):
+                return None
+            left, top, right, bottom = edges(buffer)
+            if quarters:
+                return turned_box((left, bottom, right, top), quarters)
+            return left, bottom, right, top
+
+        return box
+
+    def _clean(self, word: str, first: int) -> str:
+        if word.isascii():
+            return _plain(word)
+        return _plain(self._with_ligatures(word, first))
 
     def _with_ligatures(self, word: str, first: int) -> str:
         """A word in which lam stands before alef where one glyph shows both.
@@ -169,24 +188,60 @@ class TextReader:
 
     def _measure(self, span: Span) -> None:
         """Give a span the size and the weight of its type."""
-        raw, text = self._raw, self._text
-        letters = [at for at in range(span.first, span.last + 1) if text[at].isalnum()]
-        told = {letters[0], letters[-1]} if letters else set()
-        span.size = round(min(map(self._size, told), default=0.0), 1)
-        if not letters:
+        text = self._text
+        letter = _LETTER.search(text, span.first, span.last + 1)
+        if letter is None:
             return
-        name = ctypes.create_string_buffer(_MAX_FONT_NAME)
-        raw.FPDFText_GetFontInfo(self._page, letters[0], name, _MAX_FONT_NAME, None)
-        weight = raw.FPDFText_GetFontWeight(self._page, letters[0])
-        span.is_bold = weight >= _BOLD_WEIGHT or bool(_BOLD.search(name.value))
+        first, last = letter.start(), span.last
+        while not text[last].isalnum():
+            last -= 1
+        span.size = round(min(self._size(first), self._size(last)), 1)
+        calls, name = self._calls, self._name
+        calls.font(self._page, first, name, ctypes.c_size_t(_FONT_NAME_BYTES), None)
+        weight = calls.weight(self._page, first)
+        span.is_bold = weight >= _BOLD_WEIGHT or _is_bold(name.value)
 
     def _size(self, at: int) -> float:
         """The height of a character as shown: many files scale a type of one point."""
-        matrix = self._matrix
-        if not self._raw.FPDFText_GetMatrix(self._page, at, ctypes.byref(matrix)):
+        if not self._calls.matrix(self._page, at, self._buffer):
             return 0.0
-        size = self._raw.FPDFText_GetFontSize(self._page, at)
-        return float(size) * math.hypot(matrix.c, matrix.d)
+        _, _, across, along, _, _ = _MATRIX.unpack_from(self._buffer)
+        return float(self._calls.size(self._page, at)) * math.hypot(across, along)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Calls of PDFium that are made for each word, without the conversion of their arguments.
+
+    The conversions of ctypes take five times as long as the calls. Pages and buffers are passed as
+    ctypes objects.
+    """
+
+    box: Any
+    matrix: Any
+    size: Any
+    font: Any
+    weight: Any
+
+
+@cache
+def _calls_of(raw: Any) -> _Calls:
+    def unconverted(call: Any, result: Any) -> Any:
+        address = ctypes.cast(call, ctypes.c_void_p).value or 0
+        return ctypes.PYFUNCTYPE(result)(address)
+
+    return _Calls(
+        unconverted(raw.FPDFText_GetLooseCharBox, ctypes.c_int),
+        unconverted(raw.FPDFText_GetMatrix, ctypes.c_int),
+        unconverted(raw.FPDFText_GetFontSize, ctypes.c_double),
+        unconverted(raw.FPDFText_GetFontInfo, ctypes.c_ulong),
+        unconverted(raw.FPDFText_GetFontWeight, ctypes.c_int),
+    )
+
+
+@lru_cache(maxsize=256)
+def _is_bold(font: bytes) -> bool:
+    return bool(_BOLD.search(font))
 
 
 def _letter(code: int) -> str:

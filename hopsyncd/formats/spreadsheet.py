@@ -163,7 +163,15 @@ def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
 
 
 def _excel_rows(rows: Iterable[Sequence[Any]], place: _Place) -> Iterator[SheetRow]:
+    """The rows of a sheet; rows without cells, of which there may be a million, are one."""
+    is_gap = False
     for number, row in enumerate(rows, 1):
+        if not row:
+            if not is_gap:
+                yield SheetRow(0, 0, ())
+            is_gap = True
+            continue
+        is_gap = False
         cells = [
             None
             if (number, column) in place.covered

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from datetime import date, datetime, timedelta
+from time import process_time
 from typing import Any
 
 import openpyxl
@@ -105,6 +106,22 @@ def test_an_empty_column_inside_a_table_separates_nothing() -> None:
     for row in cells(["Zone", None, "Sales"], ["North", None, 12], ["South", None, 9]):
         book.active.append(row)
     assert [row.split(" | ")[0] for row in rows(read(book))][-2:] == ["Zone: North", "Zone: South"]
+
+
+def test_a_million_empty_rows_take_little_longer_than_to_walk_through_them() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Port", "Fee"], ["Kiel", 9], ["Riga", 7]):
+        book.active.append(row)
+    book.active.cell(1_048_576, 1, "end of the sheet")
+    buffer = io.BytesIO()
+    book.save(buffer)
+    begun = process_time()
+    for _ in openpyxl.load_workbook(buffer, read_only=True).active.iter_rows(values_only=True):
+        pass
+    walked = process_time() - begun
+    blocks = extract(buffer.getvalue(), XLSX)
+    assert process_time() - begun < 4 * walked
+    assert rows(blocks) == ["Port: Kiel | Fee: 9", "Port: Riga | Fee: 7", "end of the sheet"]
 
 
 def test_formulas_without_a_saved_value_are_counted() -> None:
