@@ -17,6 +17,7 @@ _HIDDEN = 2 | 32  # the flags Hidden and NoView
 _MAX_OBJECTS = 20_000
 _FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
 _THIN = 3.0  # points
+_MAX_SEGMENTS = 5_000  # of the paths of a page that draw many lines
 _SIMPLE_PATH = 6  # segments of a line or a rectangle
 _BACKGROUND = 0.8  # of both sides of the page
 _LINE_HEIGHT = 11.0
@@ -172,7 +173,7 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
     found, edges = Drawn(), [ctypes.c_float() for _ in range(4)]
     to_edges = [ctypes.byref(edge) for edge in edges]
     width, height = page.get_size()
-    area = max(width * height, 1.0)
+    area, room = max(width * height, 1.0), _MAX_SEGMENTS
     count, has_forms = min(raw.FPDFPage_CountObjects(page.raw), _MAX_OBJECTS), False
     for at in range(count):
         shape = raw.FPDFPage_GetObject(page.raw, at)
@@ -185,8 +186,13 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
         left, bottom, right, top = (edge.value for edge in edges)
         if kind == raw.FPDF_PAGEOBJ_IMAGE:
             found.pictured += (right - left) * (top - bottom) / area
-        elif raw.FPDFPath_CountSegments(shape) <= _SIMPLE_PATH:
-            box = turned_box((left, bottom, right, top), quarters)
+            continue
+        segments = raw.FPDFPath_CountSegments(shape)
+        boxes = [(left, bottom, right, top)]
+        if segments > _SIMPLE_PATH:
+            boxes = list(_lines_of(shape, raw, segments)) if segments <= room else []
+            room -= segments
+        for box in (turned_box(box, quarters) for box in boxes):
             is_background = (
                 box[2] - box[0] > _BACKGROUND * width and box[3] - box[1] > _BACKGROUND * height
             )
@@ -196,3 +202,36 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
         shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
         found.pictured = 0.01 if any(True for _ in shown) else 0.0
     return found
+
+
+def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
+    """The upright and level lines of a path that draws many; none if it has curves."""
+    x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
+    if not raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix)):
+        return
+    found: list[Box] = []
+    begin = last = (0.0, 0.0)
+    for at in range(segments):
+        segment = raw.FPDFPath_GetPathSegment(shape, at)
+        kind = raw.FPDFPathSegment_GetType(segment)
+        if kind == raw.FPDF_SEGMENT_BEZIERTO:
+            return
+        raw.FPDFPathSegment_GetPoint(segment, ctypes.byref(x), ctypes.byref(y))
+        point = (
+            matrix.a * x.value + matrix.c * y.value + matrix.e,
+            matrix.b * x.value + matrix.d * y.value + matrix.f,
+        )
+        if kind == raw.FPDF_SEGMENT_MOVETO:
+            begin = point
+        else:
+            found.append(_box_of(last, point))
+        if raw.FPDFPathSegment_GetClose(segment):
+            found.append(_box_of(point, begin))
+        last = point
+    yield from (box for box in found if min(box[2] - box[0], box[3] - box[1]) < _THIN)
+
+
+def _box_of(one: tuple[float, float], other: tuple[float, float]) -> Box:
+    left, right = sorted((one[0], other[0]))
+    bottom, top = sorted((one[1], other[1]))
+    return left, bottom, right, top

@@ -31,12 +31,12 @@ _COMPOUND = frozenset(
 )
 _ENDS = (".", "!", "?", ":", ".”", '."', ".)", "。")
 
-_SHORT = 0.6  # of the page's longest line: nothing was left to wrap
+_SHORT = 0.6  # of the column's longest line: nothing was left to wrap
 _SHORT_AT_END = 0.9  # the same, of a line that ends a sentence
 _LARGE = 1.12  # times the type of most of the text: a heading
 _SAME_SIZE = 0.97  # type this close is of one level
 _MOST_LEVELS = 6
-_MOST_HEADING_LINES = 3
+_MOST_HEADING_LINES, _MOST_HEADING_PARTS = 3, 3
 _PARAGRAPH_GAP = 1.35  # times the usual distance of lines
 _MOST_BOOKMARKS_OF_PAGE = 2  # whose titles the page does not show
 _MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
@@ -137,7 +137,7 @@ def _can_be_heading(line: Line) -> bool:
     text = line.text
     if _LEADERS.search(text) or not any(map(str.isalpha, text)):
         return False
-    if len(text) > MAX_HEADING_CHARACTERS:
+    if len(text) > MAX_HEADING_CHARACTERS or line.parts > _MOST_HEADING_PARTS:
         return False
     return bool(_NUMBERED.match(text)) or not (_VALUE.search(text) or line.parts > 2)
 
@@ -167,7 +167,6 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
     number = page.number
     for entry in headings.missing.get(number, ()):
         yield Block("heading", entry.title, number, number, min(entry.level, _MOST_LEVELS))
-    longest = max((len(line.text) for line in page.lines), default=0)
     pitch = _pitch(page.lines)
     held: list[Line] = []
     held_level = 0
@@ -175,7 +174,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
         if id(item) in headings.running:
             continue
         level = headings.level(item, number) if isinstance(item, Line) else 0
-        if held and _begins_block(held, item, held_level, level, longest, pitch):
+        if held and _begins_block(held, item, held_level, level, pitch):
             yield _block(page, held, held_level, headings)
             held = []
         if isinstance(item, Line):
@@ -200,7 +199,7 @@ def _pitch(lines: Sequence[Line]) -> float:
 
 
 def _begins_block(
-    held: Sequence[Line], item: Item, held_level: int, level: int, longest: int, pitch: float
+    held: Sequence[Line], item: Item, held_level: int, level: int, pitch: float
 ) -> bool:
     before = held[-1]
     if not isinstance(item, Line) or level != held_level:
@@ -214,7 +213,7 @@ def _begins_block(
     gap = before.middle - item.middle
     if gap > _PARAGRAPH_GAP * max(pitch, item.height) or _BULLET.match(item.text):
         return True
-    share = len(before.text) / max(longest, 1)
+    share = len(before.text) / max(before.longest, 1)
     return share < (_SHORT_AT_END if before.text.endswith(_ENDS) else _SHORT)
 
 

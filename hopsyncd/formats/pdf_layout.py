@@ -13,11 +13,14 @@ from hopsyncd.formats.pdf_tables import (
     joined,
     rows_of,
     ruled_table,
+    without_leaders,
 )
 from hopsyncd.formats.pdf_text import Box, PageText, Span
 
 _LEAST_LINES = 4  # of a column
 _LEAST_CHARACTERS = 18  # of the lines of a column, on the average: the text of a table is shorter
+_LEAST_NARROW = 8  # the same, where its lines do not stand beside those of the other
+_SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # of the spans of a page that has columns
 _MAX_COLUMN_DEPTH = 3
 _EDGE = 4  # points: the left edges of a column's lines are this close
@@ -38,6 +41,7 @@ class Line:
     is_bold: bool = False
     is_broken: bool = False  # a hyphen ends it
     parts: int = 1  # spans with wide gaps between them
+    longest: int = 0  # characters of the longest line of its column
 
     @property
     def height(self) -> float:
@@ -59,21 +63,24 @@ def arranged(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
     is_mirrored = _is_right_to_left(spans)
     if is_mirrored:  # columns and cells are read from the right
         rules = [(-right, bottom, -left, top) for left, bottom, right, top in rules]
-        _mirror(spans)
+        _mirror((*spans, *page.turned))
     tables: list[PlacedTable] = []
+    turned = page.turned
     for grid in grids_of(rules) if spans else ():
-        within = inside(grid, spans)
+        within = inside(grid, (*spans, *turned))
         table = ruled_table(grid, within, number) if len(within) > 3 else None
         if table:
             tables.append(table)
             taken = set(map(id, within))
             spans = [span for span in spans if id(span) not in taken]
+            turned = [span for span in turned if id(span) not in taken]
     items = list(_in_columns(spans, number, _MAX_COLUMN_DEPTH))
     for table in tables:
         items.insert(_place_of(table, items), table)
     if is_mirrored:
         _mirror(item for item in items if isinstance(item, Line))
-    items += [Line(text, 0, 0, 0, 0, 0.0) for text in [" ".join(page.turned)] if text]
+    if turned:
+        items.append(Line(" ".join(span.text for span in turned), 0, 0, 0, 0, 0.0))
     return items
 
 
@@ -114,7 +121,7 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
     """Read what stands between two lines that cross the gap between the columns."""
     left = [span for span in spans if span.left < edge - _EDGE]
     right = [span for span in spans if span.left >= edge - _EDGE]
-    if left and right and not (_is_prose(left, 2) and _is_prose(right, 2)):
+    if left and right and not _are_columns(left, right, 2):
         yield from _in_rows(spans, number)
         return
     for side in (left, right):
@@ -139,7 +146,7 @@ def _gutter(spans: Sequence[Span]) -> float | None:
         right = [span for span in spans if span.left >= edge - _EDGE]
         if crossing > _MAX_CROSSING * len(spans):
             continue
-        if not (_is_prose(left, _LEAST_LINES) and _is_prose(right, _LEAST_LINES)):
+        if not _are_columns(left, right, _LEAST_LINES):
             continue
         if _beside(left, right) and (best is None or crossing < best[0]):
             best = crossing, edge
@@ -150,10 +157,27 @@ def _crosses(span: Span, edge: float) -> bool:
     return span.left < edge - _EDGE and span.right > edge
 
 
-def _is_prose(spans: Sequence[Span], least: int) -> bool:
-    return len(spans) >= least and (
-        sum(len(span.text) for span in spans) >= _LEAST_CHARACTERS * len(spans)
+def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> bool:
+    """Whether two groups of spans are columns of text, and not of a table.
+
+    The lines of a narrow column stand at heights of their own.
+    """
+    if min(len(left), len(right)) < least:
+        return False
+    characters = [sum(len(span.text) for span in side) / len(side) for side in (left, right)]
+    if min(characters) >= _LEAST_CHARACTERS:
+        return True
+    return min(characters) >= _LEAST_NARROW and not _share_lines(*sorted((left, right), key=len))
+
+
+def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
+    """Whether many of a few spans stand at the height of one beside them."""
+    heights = [span.middle for span in many]
+    shared = sum(
+        any(abs(span.middle - other) < _SAME_LINE * span.height for other in heights)
+        for span in few
     )
+    return len(few) < _LEAST_LINES or shared > _MAX_SHARED * len(few)
 
 
 def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
@@ -164,9 +188,14 @@ def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
     return shared > 0.5 * min(tops[0] - ends[0], tops[1] - ends[1])
 
 
-def _in_rows(spans: Iterable[Span], number: int) -> Iterator[Item]:
-    for row in aligned_tables(list(rows_of(spans)), number):
-        yield row if isinstance(row, PlacedTable) else _line(row)
+def _in_rows(spans: Iterable[Span], number: int) -> list[Item]:
+    rows = aligned_tables(without_leaders(list(rows_of(spans))), number)
+    items = [row if isinstance(row, PlacedTable) else _line(row) for row in rows]
+    lines = [item for item in items if isinstance(item, Line)]
+    longest = max((len(line.text) for line in lines), default=0)
+    for line in lines:
+        line.longest = longest
+    return items
 
 
 def _line(row: list[Span]) -> Line:

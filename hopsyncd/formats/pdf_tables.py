@@ -1,13 +1,16 @@
 """Tables of a PDF page: cells inside ruling lines, or in rows and columns that are aligned."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hopsyncd.formats.pdf_text import Box, Span
-from hopsyncd.formats.tables import Table, TableBuilder
+from hopsyncd.formats.tables import Table, TableBuilder, is_number
 
 _TOUCH = 3.0  # points: lines this close meet
+_LEADERS = re.compile("(?:[.\u00b7\u2026] ?){5,}")
+_LED_TO = re.compile(r"[ivxlc]{1,8}\Z|[^\W\d_]{0,3}[-$€£¥ ]{0,2}\d[\d.,:/-]{0,9} ?[\w$€£¥%]{0,4}\Z")
 _MAX_RULES = 600  # of a page: a drawing has more
 _LEAST_SIDE = 8.0
 _SAME_ROW = 0.45  # of the height of a line
@@ -16,6 +19,8 @@ _PROSE_WORDS = 6  # a cell in a table without ruling lines has fewer on the aver
 _NUMBERS_IN_COLUMNS = 0.3
 _MAX_COLUMNS, _MAX_BLOCK_ROWS = 60, 500
 _ROWS_TO_COMPARE = 12
+_LEAST_NAMED = 3  # columns
+_LEAST_FRAMED = 8  # spans of a cell: fewer may be the parts of a value
 _VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 
@@ -62,6 +67,38 @@ def joined(spans: Iterable[Span]) -> str:
         text += span.text if is_broken or not text else f" {span.text}"
         is_broken = span.is_broken
     return text
+
+
+def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
+    """The rows; where dots lead from a label to a value, as in contents and price lists, these
+    stand apart."""
+    parted = [[part for span in row for part in _parted(span)] for row in rows]
+    values = [span for row in parted for span in row if span.is_led]
+    if len(values) < 2:
+        return rows
+    edge = max(span.right for span in values)
+    for value in values:  # one below the other, however far the dots go
+        value.left, value.right = edge - 1, edge
+    return parted
+
+
+def _is_led(row: Sequence[Span]) -> bool:
+    return any(span.is_led for span in row)
+
+
+def _parted(span: Span) -> tuple[Span, ...]:
+    """The label before dots and the value after them; else the span itself."""
+    found = _LEADERS.search(span.text)
+    if not found:
+        return (span,)
+    label, value = span.text[: found.start()].rstrip(), span.text[found.end() :].strip()
+    if not any(map(str.isalpha, label)) or not _LED_TO.match(value):
+        return (span,)
+    width = (span.right - span.left) / len(span.text)
+    return (
+        replace(span, text=label, right=span.left + width * len(label)),
+        replace(span, text=value, is_led=True),
+    )
 
 
 def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
@@ -129,6 +166,8 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
             cell = cells.setdefault((-at, first), _Cell(first, 1, []))
             cell.columns = max(cell.columns, last - first + 1)
             cell.spans.append(span)
+    if any(map(_is_frame, cells.values())):
+        return None
     rows: dict[int, list[_Cell]] = {}
     for (at, _), cell in sorted(cells.items()):
         rows.setdefault(at, []).append(cell)
@@ -145,6 +184,13 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
     lines = [line for row in rows.values() for line in _in_lines(row)]
     table = _built(lines, len(used), page)
     return PlacedTable(table, max(span.middle for span in spans), grid.columns[0])
+
+
+def _is_frame(cell: _Cell) -> bool:
+    """Whether the lines only frame what is set in columns of its own."""
+    lines = list(rows_of(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
+    several = sum(len(line) > 1 for line in lines)
+    return len(lines) * 2 > _LEAST_FRAMED and several * 2 > len(lines)
 
 
 def _in_lines(row: list[_Cell]) -> list[list[_Cell]]:
@@ -185,7 +231,7 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
     while at < len(rows):
         end = _end_of_block(rows, at)
         block = rows[at:end]
-        table = _aligned(block, page) if len(block) > 1 else None
+        table = _aligned(block, page) if len(block) > 1 or _is_led(block[0]) else None
         if table:
             yield table
         elif len(block) > 1 and (columns := _side_by_side(block)):
@@ -217,11 +263,21 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
 
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
-    """Whether a span alone in its row is a cell, or the next line of one."""
+    """Whether a span alone in its row is a cell, the next line of one, or a note below one."""
+    if not below or len(below[0]) < 2:
+        return False
     columns = _columns([*above, *below])
-    return len([column for column in columns if _overlap(span, column)]) == 1 and bool(
-        below and len(below[0]) > 1
-    )
+    if sum(_overlap(span, column) for column in columns) == 1:
+        return True
+    return _noted_column(span, columns) > 0 and len(below[0]) >= _LEAST_NAMED
+
+
+def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
+    """The column, not the first, that a wider note begins under; 0 if there is none."""
+    for at, column in enumerate(columns[1:], 1):
+        if abs(span.left - column[0]) < _TOUCH:
+            return at
+    return 0
 
 
 def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
@@ -247,7 +303,9 @@ def _aligned(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     columns = _columns(rows)
     full = [row for row in rows if len(row) > 1]
     spans = [span for row in rows for span in row]
-    if len(columns) < 2 or len(full) < 2 or len(full) * 2 < len(rows):
+    if len(columns) < 2 or len(full) * 2 < len(rows):
+        return None
+    if len(full) < 2 and not _is_led(rows[0]):
         return None
     if sum(len(span.text.split()) for span in spans) > _PROSE_WORDS * len(spans):
         return None
@@ -255,6 +313,9 @@ def _aligned(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
         return None
     placed: list[list[_Cell]] = []
     for row in rows:
+        if placed and len(row) == 1 and (noted := _noted_cell(row[0], placed[-1], columns)):
+            noted.spans.append(row[0])
+            continue
         cells: list[_Cell] = []
         for span in row:
             touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
@@ -266,6 +327,16 @@ def _aligned(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
         placed.append(cells)
     table = _built(placed, len(columns), page)
     return PlacedTable(table, rows[0][0].middle, columns[0][0])
+
+
+def _noted_cell(
+    span: Span, row: Sequence[_Cell], columns: Sequence[tuple[float, float]]
+) -> _Cell | None:
+    """The cell above a note that is wider than its column."""
+    if sum(_overlap(span, column) for column in columns) < 2:
+        return None
+    noted = _noted_column(span, columns)
+    return next((cell for cell in row if cell.column == noted and noted), None)
 
 
 def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
@@ -293,14 +364,33 @@ def _names_all(row: Sequence[_Cell], width: int) -> bool:
     return len(alone) == len(row) and alone >= set(range(1, width))
 
 
+def _names_numbers(rows: Sequence[Sequence[_Cell]], width: int) -> bool:
+    """Whether a first row of names stands above a column of numbers.
+
+    Two columns may be labels and values as well, so they tell nothing.
+    """
+    names = [joined(cell.spans) for cell in rows[0]]
+    if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
+        return False
+    if any(map(is_number, names)) or any(name.endswith(":") for name in names):
+        return False
+    below: dict[int, list[str]] = {}
+    for cell in (cell for row in rows[1:] for cell in row):
+        below.setdefault(cell.column, []).append(joined(cell.spans))
+    return any(column and all(map(is_number, texts)) for column, texts in below.items())
+
+
 def _built(rows: Sequence[list[_Cell]], width: int, page: int) -> Table:
     """The table of cells; rows at the top are headers if their type alone is bold."""
-    is_bold = [all(span.is_bold for cell in row for span in cell.spans) for row in rows]
+    is_bold = [
+        all(span.is_bold and not span.is_led for cell in row for span in cell.spans) for row in rows
+    ]
     headers = 0
     while headers < len(rows) and is_bold[headers] and _names_all(rows[headers], width):
         headers += 1
     if headers * 2 > len(rows) or any(is_bold[headers : headers + 1]):
         headers = 0
+    headers = headers or int(_names_numbers(rows, width))
     builder = TableBuilder()
     for at, row in enumerate(rows):
         builder.begin_row(page, is_header=at < headers)

@@ -4,7 +4,7 @@ import ctypes
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ _SCRIPTS_MEET = re.compile("(?<=[A-Za-z])(?=[\u05d0-\u06d3])|(?<=[\u05d0-\u06d3]
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 HYPHEN = "\ufffe"  # PDFium's mark where a hyphen ended a line
 _WIDE_GAP = 0.8  # times the height of a line: no space between words is as wide
+_LETTERS_APART = 1.5  # times its height and its letters: a word so wide is several
 _RAISED, _LOWERED = 0.18, 0.03  # of the height of the letters beside
 _SMALL = 0.85
 _FONT_NAME_BYTES = 128
@@ -48,6 +49,7 @@ class Span:
     size: float = 0.0  # of its smallest type, in points; 0 if unknown
     is_bold: bool = False
     is_broken: bool = False  # a hyphen ends it, and a word goes on in the next line
+    is_led: bool = False  # dots lead to it
     first: int = 0  # its first character
     last: int = 0
 
@@ -67,7 +69,7 @@ class PageText:
     """The spans of a page in the order of the file, and lines that are turned against it."""
 
     spans: list[Span] = field(default_factory=list)
-    turned: list[str] = field(default_factory=list)
+    turned: list[Span] = field(default_factory=list)
 
 
 def turned_box(box: Box, quarters: int) -> Box:
@@ -116,7 +118,7 @@ class TextReader:
                 continue
             left, bottom, right, top = head
             if tail[1] != bottom and abs(left - tail[0]) < abs(bottom - tail[1]):
-                page.turned.append(_plain(word))
+                page.turned.append(self._turned(first, last))
                 span = None
                 continue
             if tail[3] - tail[1] < _SMALL * (top - bottom):
@@ -125,6 +127,10 @@ class TextReader:
                 word = self._clean(word, first)
             left = tail[0] if tail[0] < left else left  # min and max are slower
             right = tail[2] if tail[2] > right else right
+            if right - left > _LETTERS_APART * (end - first) * (top - bottom) > 0:
+                page.spans += self._letters(first, last, len(page.spans))
+                span = None
+                continue
             if span is None or is_new or not _goes_on(span, left, bottom, right, top):
                 span = Span(word, left, bottom, right, top, len(page.spans), first=first)
                 page.spans.append(span)
@@ -136,9 +142,32 @@ class TextReader:
             if text[last] == HYPHEN:
                 span.is_broken, span = True, None
         page.spans = [span for span in page.spans if span.text]
-        for span in page.spans:
+        page.turned = _in_turned_lines(page.turned)
+        for span in (*page.spans, *page.turned):
             self._measure(span)
         return page
+
+    def _turned(self, first: int, last: int) -> Span:
+        """A word whose letters stand above each other."""
+        boxes = list(filter(None, (self._box(first), self._box(last))))
+        left, bottom = (min(box[side] for box in boxes) for side in (0, 1))
+        right, top = (max(box[side] for box in boxes) for side in (2, 3))
+        text = _plain(self._text[first : last + 1])
+        return Span(text, left, bottom, right, top, first=first, last=last)
+
+    def _letters(self, first: int, last: int, order: int) -> list[Span]:
+        """The parts of a word whose letters stand far apart, as marks in the columns of a table."""
+        spans: list[Span] = []
+        for at in range(first, last + 1):
+            box, letter = self._box(at), _plain(self._text[at])
+            if box is None or not letter:
+                continue
+            if spans and box[0] - spans[-1].right < _WIDE_GAP * (box[3] - box[1]):
+                spans[-1].text += letter
+                spans[-1].right, spans[-1].last = max(spans[-1].right, box[2]), at
+            else:
+                spans.append(Span(letter, *box, order + len(spans), first=at, last=at))
+        return spans
 
     def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
         """The function that returns the box of the character at a place in the text."""
@@ -266,6 +295,24 @@ def _apart(word: str) -> str:
     True
     """
     return _SCRIPTS_MEET.sub(" ", word)
+
+
+def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
+    """Words whose letters stand above each other, those of a line together."""
+    lines: list[Span] = []
+    for word in words:
+        before = lines[-1] if lines else word
+        width = min(before.right - before.left, word.right - word.left)
+        shared = min(before.right, word.right) - max(before.left, word.left)
+        gap = max(before.bottom, word.bottom) - min(before.top, word.top)
+        if lines and shared > 0.5 * width and gap < width:
+            before.text += " " + word.text
+            before.left, before.right = min(before.left, word.left), max(before.right, word.right)
+            before.bottom, before.top = min(before.bottom, word.bottom), max(before.top, word.top)
+            before.last = word.last
+        else:
+            lines.append(word)
+    return lines
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:

@@ -177,6 +177,11 @@ class TableBuilder:
         self._cells, self._from_above, self._has_cells = [], [], False
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell has a number, an amount, a share or a date."""
+    return _NUMBER.match(text) is not None
+
+
 def _has_headers(rows: Sequence[Row]) -> bool:
     return any(cell.is_header for row in rows for cell in row.distinct)
 
