@@ -11,9 +11,10 @@ command, which is not idle to it, those who stand for election end that session.
 A reader's session is opened again where the server had cut it, but not amid a snapshot.
 """
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import resources
 from typing import Any, cast
 
@@ -40,6 +41,8 @@ from store.place import shown
 CHANNEL = "hopsyncd"  # on which followers are told of new versions
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
+_BUSY_S = 3.0  # how long a new writer waits for the lock of one that was killed
+_UNLOCK_S = 2.0  # how long a writer that closes waits for a server that does not answer
 _MIGRATION_S = 10.0  # how long a new reader waits for the writer to make the tables
 # A machine that died is noticed by its server, and a server by its clients, within seconds.
 _CLIENT: dict[str, Any] = {
@@ -150,7 +153,17 @@ class Session:
 
     def close(self) -> None:
         self.line.end()
+        if self._is_writer and not self.in_transaction:
+            self._unlock()
         self._disconnect()
+
+    def _unlock(self) -> None:
+        """Release the writer's lock now. The server may notice only later that we are gone."""
+        timer = threading.Timer(_UNLOCK_S, self.line.cut)
+        timer.start()
+        with suppress(StoreError, psycopg.Error), self._raise_store_errors():
+            self._connection.execute("SELECT pg_advisory_unlock_all()")
+        timer.cancel()
 
     def _disconnect(self) -> None:
         self._connection.close()
@@ -282,16 +295,22 @@ SCHEMA_VERSION = max(_schema_files())
 
 
 def open_writing(url: str) -> Connection:
-    """Become the writer, and make or migrate the tables as needed. Raises WriterBusy, ServerLost,
-    NewerSchema or NotADatabase."""
+    """Become the writer, and make or migrate the tables as needed.
+
+    Waits a few seconds for another writer to end, since the server frees the lock of a killed one
+    a moment after its death. Raises WriterBusy, ServerLost, NewerSchema or NotADatabase.
+    """
     session = Session(url, is_writer=True)
     with _closed_on_error(session):
-        if not session.elect():
-            raise WriterBusy(
-                f"Cannot write to {shown(url)}",
-                "another hopsyncd writes to it",
-                "Stop that one, or ask it to do this",
-            )
+        end_s = time.monotonic() + _BUSY_S
+        while not session.elect():
+            if time.monotonic() > end_s:
+                raise WriterBusy(
+                    f"Cannot write to {shown(url)}",
+                    "another hopsyncd writes to it",
+                    "Stop that one, or ask it to do this",
+                )
+            time.sleep(0.05)
     return session
 
 
