@@ -170,7 +170,7 @@ def _by_folder(some: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[Ques
 
 
 def answers(result: Evaluation) -> None:
-    """Percent; what the columns are of is said in docs/evaluation.md."""
+    """Percent; what the columns are of is said in docs/reference/evaluation.md."""
     columns = ["shown", "right", "held", "refused wrongly", "refused rightly"]
     rows = []
     for name, scores in result.answers.items():

@@ -317,7 +317,7 @@ class Daemon:
         if closed := self.access.rules.closed_by_record(self._config.sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, as they were before"
-                " (docs/access.md says how to open them)",
+                " (docs/security.md says how to open them)",
                 sources=closed,
             )
 

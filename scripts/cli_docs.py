@@ -1,4 +1,4 @@
-"""Generate docs/cli.md from the commands.
+"""Generate docs/reference/cli.md from the commands.
 
 Run `python scripts/cli_docs.py` after a change; with `--print` it writes to standard output.
 """
@@ -33,7 +33,7 @@ def main() -> None:
     if "--print" in sys.argv:
         print(text, end="")
     else:
-        (ROOT / "docs/cli.md").write_text(text, encoding="utf-8")
+        (ROOT / "docs/reference/cli.md").write_text(text, encoding="utf-8")
 
 
 def _commands(command: click.Command, name: str) -> Iterator[str]:

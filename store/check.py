@@ -3,8 +3,8 @@
 - opening_check: what a daemon that serves from the file relies on, as far as indexes and the small
   tables tell; takes a fraction of a second.
 - check: SQLite's own structure, the schema, and the intervals at the head.
-- check(deep): every invariant in docs/FORMAT.md that the store can verify by itself. The arithmetic
-  of matches is left to hopsyncd.ingest.upkeep.
+- check(deep): every invariant in docs/reference/database-format.md that the store can verify
+  by itself. The arithmetic of matches is left to hopsyncd.ingest.upkeep.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """Who may ask, and for what: the guard that every request passes, its token, and the audit log.
 
 The kernel says which process is at the other end of the socket, the configuration says what its
-user may see and do, and the audit log records what admins do. docs/access.md has the rules.
+user may see and do, and the audit log records what admins do. docs/security.md has the rules.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Guard:
                 401,
                 "unauthorized",
                 "The request was refused: it does not carry a token that is known here",
-                "Send `Authorization: Bearer TOKEN`; see docs/access.md, for agents docs/agents.md",
+                "Send `Authorization: Bearer TOKEN`; see docs/security.md and docs/agents.md",
                 {"www-authenticate": "Bearer"},
             )
         if caller is None:
@@ -194,7 +194,7 @@ class Guard:
                 403,
                 "forbidden",
                 f"The request was refused: the user {credentials.user} may not ask this daemon",
-                "Its owner can grant it in [access]; docs/access.md says how",
+                "Its owner can grant it in [access]; docs/security.md says how",
             )
         return _browser_refusal(given) or caller
 

@@ -220,7 +220,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     body = failed(
         code,
         f"{request.method} {request.url.path}: {error.detail.lower()}",
-        "docs/api.md lists the endpoints",
+        "docs/reference/http-api.md lists the endpoints",
     )
     return JSONResponse(body, error.status_code, error.headers)
 

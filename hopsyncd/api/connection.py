@@ -207,7 +207,7 @@ class ClientConnection(HttpToolsProtocol):
             HTTPStatus.BAD_REQUEST,
             "bad_request",
             "The request was refused: it is not HTTP/1.1",
-            "docs/api.md shows a request",
+            "docs/reference/http-api.md shows a request",
         )
 
     def _expect(self, within_s: float | None) -> None:

@@ -2,7 +2,7 @@
 
 A method of a service is an endpoint by its decorator, which has its path and right; its types are
 those of the request and the answer, and its docstring is the summary. The routes (api/app.py), both
-clients (client/calls.py) and the reference in docs/api.md come from that.
+clients (client/calls.py) and the reference in docs/reference/http-api.md come from that.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -54,7 +54,7 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     field = ".".join(str(part) for part in first["loc"])
-    why, hint = _in_words(first), "docs/api.md describes each request"
+    why, hint = _in_words(first), "docs/reference/http-api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
         known = [field.alias or name for name, field in model.model_fields.items()]

@@ -223,7 +223,7 @@ def unreachable(place: object, error: BaseException, *, connecting: bool) -> Dae
     hint = "Start one with `hopsyncd serve`"
     if isinstance(error, PermissionError):
         why = "your user may not use that socket"
-        hint = "The daemon's owner can let you in; docs/access.md says how"
+        hint = "The daemon's owner can let you in; docs/security.md says how"
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = "nothing listens on that socket"
     elif isinstance(error, TimeoutError):

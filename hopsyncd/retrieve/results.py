@@ -1,5 +1,5 @@
 """What a search found, with what is needed to show it; and the same as the JSON object that the
-socket and `--json` give, documented in docs/api.md."""
+socket and `--json` give, documented in docs/reference/http-api.md."""
 
 import re
 from collections.abc import Mapping, Sequence

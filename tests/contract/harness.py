@@ -185,7 +185,7 @@ class SqliteHarness:
 
 
 class DocumentedHarness:
-    """The example of docs/connectors.md, as it stands there."""
+    """The example of docs/reference/connectors.md, as it stands there."""
 
     troubles = frozenset({Trouble.AWAY, Trouble.GARBAGE})
     max_bytes = 100_000
@@ -194,7 +194,7 @@ class DocumentedHarness:
     def __init__(self, base: Path) -> None:
         self._path, self._aside = base / "notes.jsonl", base / "aside"
         self._notes: dict[str, str] = {}
-        page = Path(__file__).parents[2] / "docs/connectors.md"
+        page = Path(__file__).parents[2] / "docs/reference/connectors.md"
         (code,) = re.findall(r"(?s)```python\n(.*?)```", page.read_text(encoding="utf-8"))
         names: dict[str, Any] = {}
         exec(compile(code, str(page), "exec"), names)

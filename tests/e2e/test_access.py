@@ -146,7 +146,7 @@ def test_the_doctor_tells_a_stranger_who_can_let_them_in(place: Place) -> None:
     last = as_user(STRANGER.pw_uid, [], lambda: asdict([*served(config)][-1]))
     assert (last["check"], last["level"]) == ("daemon", "fail")
     assert "may not ask this daemon" in last["detail"]
-    assert "docs/access.md" in last["remedy"]
+    assert "docs/security.md" in last["remedy"]
 
 
 def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: Place) -> None:

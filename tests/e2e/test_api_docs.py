@@ -1,4 +1,4 @@
-"""Every example in docs/api.md and docs/client.md does what it says."""
+"""Every example in docs/reference/http-api.md and docs/reference/client.md does what it says."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def libraries() -> Iterator[None]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("command", blocks("api.md", "sh"))
+@pytest.mark.parametrize("command", blocks("reference/http-api.md", "sh"))
 def test_each_command_is_answered_in_json(place: Place, command: str) -> None:
     (passage,) = place.get("/v1/document?source=notes&document=films/bronze-door.md")["passages"]
     environment = {
@@ -72,7 +72,7 @@ def test_each_command_is_answered_in_json(place: Place, command: str) -> None:
 
 
 def test_the_tables_name_every_endpoint_and_no_other(place: Place) -> None:
-    text = (DOCS / "api.md").read_text()
+    text = (DOCS / "reference/http-api.md").read_text()
     named = set(re.findall(r"(GET|POST|DELETE) (/v1/[\w{}/.]*\w}?)", text))
     served = {
         (method.upper(), path)
@@ -82,13 +82,13 @@ def test_the_tables_name_every_endpoint_and_no_other(place: Place) -> None:
     assert named == served
 
 
-@pytest.mark.parametrize("example", blocks("client.md", "python"))
+@pytest.mark.parametrize("example", blocks("reference/client.md", "python"))
 @pytest.mark.usefixtures("libraries")
 def test_each_python_example_runs(
     place: Place, example: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {"SOCKET": str(place.socket), "__name__": "example"}
-    exec(compile(example, "docs/client.md", "exec"), names)
+    exec(compile(example, "docs/reference/client.md", "exec"), names)
     if "documents" in names:
         assert names["documents"][0].metadata["document"].endswith(".md")
         assert names["documents"][0].page_content in str(FILMS)

@@ -211,7 +211,7 @@ def test_who_may_not_use_the_socket_is_told_so_and_not_to_start_a_daemon(place: 
     assert len(refused) == 2, refused
     for message in refused:
         assert "your user may not use that socket" in message
-        assert "docs/access.md" in message and "hopsyncd serve" not in message
+        assert "docs/security.md" in message and "hopsyncd serve" not in message
 
 
 @pytest.mark.parametrize(

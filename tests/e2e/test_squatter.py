@@ -166,7 +166,7 @@ def test_a_folder_in_which_others_may_replace_the_socket_is_refused(place: Place
 
 @ONLY_ROOT
 def test_what_only_root_could_make_may_be_another_users(place: Place) -> None:
-    """As docs/access.md has a group share one daemon."""
+    """As docs/security.md has a group share one daemon."""
     folder = place.base / "run"
     folder.mkdir()
     os.chown(folder, stranger(), -1)

@@ -1,4 +1,4 @@
-"""As much of langchain-core and llama-index-core as the recipes in docs/client.md stand on."""
+"""The parts of langchain-core and llama-index-core that docs/reference/client.md uses."""
 
 from types import ModuleType
 from typing import Any

@@ -1,4 +1,4 @@
-"""The client's calls and the reference in docs/api.md are what the endpoints declare."""
+"""The client's calls and docs/reference/http-api.md are what the endpoints declare."""
 
 import subprocess
 import sys

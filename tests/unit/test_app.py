@@ -235,13 +235,13 @@ def test_the_parameters_of_log_and_diff_have_defaults_and_limits(client: TestCli
     [
         ("/v1/log?limt=3", "limt", '"limit"'),
         ("/v1/diff?form=3", "form", '"from"'),
-        ("/v1/status?verbose=1", "verbose", "api.md"),
+        ("/v1/status?verbose=1", "verbose", "http-api.md"),
         ("/v1/log?limit=3&limit=4", "limit: the parameter is given twice", "once"),
         (f"/v1/passages/{PASSAGE}?id={PASSAGE}", "id: the parameter is given twice", "once"),
-        ("/v1/passages/12", "id", "api.md"),
-        (f"/v1/passages/f{PASSAGE[1:]}", "id", "api.md"),
-        (f"/v1/neighbours/{PASSAGE}?hops=9", "hops", "api.md"),
-        (f"/v1/paths?from={PASSAGE}", "to", "api.md"),
+        ("/v1/passages/12", "id", "http-api.md"),
+        (f"/v1/passages/f{PASSAGE[1:]}", "id", "http-api.md"),
+        (f"/v1/neighbours/{PASSAGE}?hops=9", "hops", "http-api.md"),
+        (f"/v1/paths?from={PASSAGE}", "to", "http-api.md"),
     ],
 )
 def test_parameters_that_no_request_has_are_refused(

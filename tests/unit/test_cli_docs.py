@@ -1,4 +1,4 @@
-"""docs/cli.md is what the commands say."""
+"""docs/reference/cli.md is what the commands say."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_the_reference_is_made_from_the_commands_as_they_are() -> None:
         check=True,
         timeout=180,
     )
-    kept = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    kept = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     assert kept == made.stdout, "run `python scripts/cli_docs.py`"
     for command in ("query", "service install", "doctor", "completion"):
         assert f"## hopsyncd {command}\n" in kept

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ROOMS = (ROOT, ROOT / "hopsyncd")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_module_that_a_page_names_exists(page: Path) -> None:
     named = set(re.findall(r"`([\w./]+/[\w.]+\.py)`", page.read_text(encoding="utf-8")))
     missing = [path for path in named if not any((room / path).is_file() for room in ROOMS)]

@@ -162,7 +162,10 @@ class OpenAiLlm:
         self.ledger.close()
 
     def status(self) -> LlmStatus:
-        """The part of /v1/status about the LLM, as in docs/api.md. Reads the ledger once."""
+        """The part of /v1/status about the LLM, as docs/reference/http-api.md shows it.
+
+        Reads the ledger once.
+        """
         config, problem = self._config, None
         spent: list[Spent] = []
         try:

@@ -71,7 +71,7 @@ def reply_json(
     meant: Understood | None = None,
     with_passages: bool = False,
 ) -> AskAnswer:
-    """The answer with its citations, numbered from 1: documented in docs/api.md.
+    """The answer with its citations, numbered from 1: documented in docs/reference/http-api.md.
 
     Version 0 is the empty graph, before anything was indexed.
     """

@@ -2,7 +2,7 @@
 
 Each value of the kind asked for, in the sentences most like the question, is weighed by how it
 stands there; then the best one by how far it leads and how its sentence bears on the question.
-docs/evaluation.md says how many of those shown were right on collections left out.
+docs/reference/evaluation.md says how many of those shown were right on collections left out.
 """
 
 import math

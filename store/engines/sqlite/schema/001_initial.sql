@@ -1,4 +1,4 @@
--- The first schema. docs/FORMAT.md is its guide.
+-- The first schema. docs/reference/database-format.md is its guide.
 --
 -- Two kinds of rows:
 --   content    immutable, addressed by its own hash, shared by all versions (it is also the cache of
