@@ -25,8 +25,8 @@ from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import answer_f1, exact_match, interval
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
@@ -139,7 +139,7 @@ def _without(
         with closing(open_writer(copy)) as connection:
             newest = head(connection)
             assert newest is not None
-            writer = Writer(
+            writer = VersionWriter(
                 connection, models.maker, rules=newest.rules, budget_factor=1.0, now_ms=lambda: 0
             )
             source = connection.execute("SELECT id FROM source").fetchone()[0]

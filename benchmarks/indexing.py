@@ -36,10 +36,10 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import update_matches
 from hopsyncd.index.passage_content import NewPassage, add_passages
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.encoder import MAX_CHARACTERS, Encoder, locate, tokenizer_in
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
@@ -325,7 +325,7 @@ def _index(
 ) -> Version:
     """As daemon.py puts it together, up to the graph that queries are answered from."""
     index = config.index
-    writer = Writer(
+    writer = VersionWriter(
         connection,
         maker,
         rules=rules_of(index.passage_tokens),

@@ -37,17 +37,17 @@ from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import close_sources, folder_of, is_slow, opened, tesseract_of
+from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.standby import Standby
+from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.upkeep import recipe_in_use, reencoded
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
@@ -89,10 +89,10 @@ class Daemon:
         self._worker = SyncWorker(self._open_path, self._chores(config))
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
         if config.store.url:
-            self._worker.standby = Standby(
+            self._worker.follower = Follower(
                 lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
             )
-            self._worker.standby.learn = self._learn_access
+            self._worker.follower.learn = self._learn_access
         self.access = Access(AccessRules.of(config, access_rules(connection)))
         self._engine = self._engine_of(models)
         self._watchers: dict[str, FolderWatcher] = {}
@@ -102,7 +102,7 @@ class Daemon:
         newest = head(connection)
         self.service.reported.at_start = newest.id if newest else 0
         self._published = threading.Event()
-        self.service.standby = self._worker.standby
+        self.service.follower = self._worker.follower
         self._worker.on_synced = self.service.measurements.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
@@ -112,7 +112,7 @@ class Daemon:
         self._connection.refuse_gone()  # which connection changes while a daemon stands by
 
     def _engine_of(self, models: Models) -> Engine:
-        config, standby = self._config, self._worker.standby
+        config, follower = self._config, self._worker.follower
         engine = Engine(
             config.place,
             models.encoder,
@@ -121,7 +121,7 @@ class Daemon:
             models.reranker,
             config.llm.max_calls_per_query or None,
             config.index.edge_budget_factor,
-            standby.copy if standby else None,
+            follower.copy if follower else None,
             lambda: self._worker.busy,
         )
         engine.expect(self.access.rules.masks())
@@ -249,14 +249,14 @@ class Daemon:
 
     def _open_path(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
-        index, standby = self._config.index, self._worker.standby
-        if standby:
-            self._connection = standby.until_elected(self._connection, yield_to_edits)
+        index, follower = self._config.index, self._worker.follower
+        if follower:
+            self._connection = follower.until_elected(self._connection, yield_to_edits)
         try:
             self._connection.acknowledge()
             writer = self._writer_of(self._models)
-            if standby:
-                writer.go_on_with(*standby.hand_over())
+            if follower:
+                writer.go_on_with(*follower.hand_over())
             self._publish_stored(writer)
         finally:
             self._published.set()
@@ -321,9 +321,9 @@ class Daemon:
                 sources=closed,
             )
 
-    def _writer_of(self, models: Models) -> Writer:
+    def _writer_of(self, models: Models) -> VersionWriter:
         index = self._config.index
-        return Writer(
+        return VersionWriter(
             self._connection,
             models.maker,
             rules=rules_of(index.passage_tokens, tesseract_of(self._config)),
@@ -346,7 +346,7 @@ class Daemon:
             self.service.answer_by(newer, self._engine)
         return answer
 
-    def _publish_stored(self, writer: Writer) -> None:
+    def _publish_stored(self, writer: VersionWriter) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""
         newest = head(self._connection)
         recipe = self._models.maker.recipe
@@ -359,10 +359,10 @@ class Daemon:
             self._engine.publish(snapshot)
         self._published.set()
 
-    def _publish(self, writer: Writer, version: Version) -> None:
+    def _publish(self, writer: VersionWriter, version: Version) -> None:
         self._engine.publish(writer.snapshot_of(version))
-        if self._worker.standby:
-            self._worker.standby.keep(self._connection, version.id)
+        if self._worker.follower:
+            self._worker.follower.keep(self._connection, version.id)
         self.service.watched.note_version()
         log.info("version", version=version.id, reason=version.reason, **version.counters)
         if self._endpoint and "llm_calls" in version.counters:

@@ -54,6 +54,7 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, finish_purges, removed
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
     backed_up,
@@ -70,7 +71,6 @@ from hopsyncd.ingest.upkeep import (
     untagged,
 )
 from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from store.contract import Connection

@@ -51,9 +51,9 @@ from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.matching import edge_budget
+from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.standby import Standby
-from hopsyncd.ingest.writer import SyncWorker
+from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.acl import EVERYTHING, Acl
@@ -110,7 +110,7 @@ class ReadService:
         self._worker = worker
         self._queries = 0
         self.measurements = Metrics()
-        self.standby: Standby | None = None  # where the record is on a server
+        self.follower: Follower | None = None  # where the record is on a server
         self._local = threading.local()
         self.require_database: Callable[[], None] = lambda: None  # raises DatabaseGone
 
@@ -325,7 +325,7 @@ class ReadService:
             reasons.append("no source is configured: `hopsyncd add` adds one")
         elif self._engine.head is None:
             reasons.append("nothing is indexed yet: the first sync is not finished")
-        if self.standby and (lost := self.standby.trouble):
+        if self.follower and (lost := self.follower.trouble):
             why = "" if acl.visible is not None else f": {lost}"
             reasons.append(f"the database server is away: this is what was known before{why}")
         elif error := self._error():
@@ -347,8 +347,8 @@ class ReadService:
             self.require_database()
         except DatabaseGone as error:
             return str(error)
-        if self.standby and (self.standby.follows or self.standby.trouble):
-            return self.standby.trouble
+        if self.follower and (self.follower.is_following or self.follower.trouble):
+            return self.follower.trouble
         return self._worker.error
 
     def answer_by(self, models: Models, engine: Engine) -> None:

@@ -32,8 +32,8 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
+from hopsyncd.ingest.sync_worker import UPGRADE, SyncWorker
 from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import UPGRADE, SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from hopsyncd.retrieve.engine import Engine
@@ -163,8 +163,8 @@ class StateService(ReadService):
         }
 
     def _store_status(self) -> StoreStatus:
-        if self.standby and self.standby.follows:
-            return {"role": "reader", "behind": self.standby.behind}
+        if self.follower and self.follower.is_following:
+            return {"role": "reader", "behind": self.follower.behind}
         return {"role": "writer", "behind": 0}
 
     def _models_status(self) -> StatusModels:

@@ -25,7 +25,7 @@ from hopsyncd.api.watch_delivery import Delivery, WatchDelivery
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.writer import SyncWorker
+from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.dependencies import Footprint
@@ -282,7 +282,7 @@ class WatchedQuestions:
     @property
     def _follows(self) -> bool:
         """Whether another daemon writes the record."""
-        return bool(self._worker.standby and self._worker.standby.follows)
+        return bool(self._worker.follower and self._worker.follower.is_following)
 
     def _take_out_acts(self) -> None:
         """Take programs and addresses out of the record, and keep them here, turned off."""

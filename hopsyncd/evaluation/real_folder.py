@@ -25,11 +25,11 @@ from hopsyncd.evaluation.run import (
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import as_read, folder_of, settings_of, tesseract_of
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.content import full_text, known_passages
 from store.contract import Connection
@@ -197,7 +197,7 @@ def index_folder(
     tesseract = tesseract_of(config)
     extraction = ExtractionProcess(tesseract=tesseract)
     try:
-        writer = Writer(
+        writer = VersionWriter(
             connection,
             maker,
             rules=rules_of(index.passage_tokens, tesseract),

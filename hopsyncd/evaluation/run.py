@@ -24,10 +24,10 @@ from hopsyncd.evaluation.measures import (
     scores_of,
 )
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.prepare import Cost
 from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import QuestionMaker
@@ -171,7 +171,7 @@ def build(
     rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
     try:
-        writer = Writer(
+        writer = VersionWriter(
             connection, maker, rules=rules, budget_factor=budget_factor, now_ms=lambda: 0
         )
         newest = head(connection)

@@ -10,12 +10,12 @@ from functools import partial
 from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import take_out
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
 from store.access_rules import left_rule
@@ -124,9 +124,9 @@ def stored_sources(config: Config) -> set[str]:
         return set(source_names(connection).values())
 
 
-def _writer(connection: Connection, newest: Version, config: Config) -> Writer:
+def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
     """A writer with the recipe and rules of the head; it loads no model."""
-    return Writer(
+    return VersionWriter(
         connection,
         _NoQuestions(recipe_of(connection, newest.recipe)),
         rules=newest.rules,

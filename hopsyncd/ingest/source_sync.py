@@ -17,7 +17,6 @@ from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.index.matching import ReplacementMatches
 from hopsyncd.index.throttle import throttle, yielding_to_queries
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
     AGAIN,
@@ -38,6 +37,7 @@ from hopsyncd.ingest.read import Reading, read_step
 from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import Turn, YieldToEdits, finished
 from hopsyncd.ingest.upgrades import Upgrades
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from store.content import stored_passages
 from store.contract import Connection
@@ -90,7 +90,7 @@ class SourceSync:
     """
 
     connection: Connection
-    writer: Writer
+    writer: VersionWriter
     passage_tokens: int
     batch_documents: int
     now_ms: Callable[[], int]
@@ -109,7 +109,7 @@ class SourceSync:
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
-    def write_by(self, writer: Writer, on_version: Callable[[Version], None]) -> None:
+    def write_by(self, writer: VersionWriter, on_version: Callable[[Version], None]) -> None:
         """Write by another writer from the next batch on."""
         self.writer, self.on_version = writer, on_version
         self.upgrades = Upgrades(writer, self.new_usage, on_version)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from store.records import Version
 
@@ -25,7 +25,7 @@ class Upgrades:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: VersionWriter,
         new_usage: Callable[[], Usage],
         on_version: Callable[[Version], None],
         clock_s: Callable[[], float] = time.monotonic,

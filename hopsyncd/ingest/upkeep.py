@@ -27,11 +27,11 @@ from hopsyncd.index.matching import (
     make_match_records,
 )
 from hopsyncd.index.passage_content import NewPassage, add_passages
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.version_writer import VersionWriter
 from store.check import OnCheck, check, count_checks, run_checks
 from store.content import known_passages, recipe_of, sets_at, sets_by_id
 from store.contract import Connection
@@ -297,7 +297,7 @@ def recipe_in_use(connection: Connection) -> str:
 
 
 def reencoded(
-    path: SourceSync, writer: Writer, dry_run: bool
+    path: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
     """Bring the head to the recipe of another writer, in one version; a dry run only estimates.
 

@@ -21,7 +21,7 @@ from hopsyncd.config.schedule import every
 from hopsyncd.errors import SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.writer import SyncWorker
+from hopsyncd.ingest.sync_worker import SyncWorker
 from store.contract import Connection
 from store.engines.sqlite.database import FileConnection
 from store.exceptions import DatabaseGone, DiskFailure

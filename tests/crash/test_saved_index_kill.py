@@ -5,9 +5,9 @@ import signal
 import sys
 from pathlib import Path
 
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.ingest.version_writer import VersionWriter
 from tests.fakes.dump import served_by
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker
@@ -21,8 +21,8 @@ def test_a_kill_while_the_index_is_saved_leaves_one_that_is_true_or_none(tmp_pat
     stack.sync()
     folder = tmp_path / "index"
 
-    def started() -> Writer:
-        return Writer(
+    def started() -> VersionWriter:
+        return VersionWriter(
             stack.connection,
             fake_maker(),
             rules=rules_of(12),

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.ingest.version_writer import VersionWriter
 from store.check import check
 from store.contract import Connection
 from store.engines.sqlite.database import open_reader, open_writer
@@ -36,7 +36,9 @@ def _backup(connection: Connection) -> None:
 
 
 def _rebuild(connection: Connection) -> None:
-    Writer(connection, fake_maker(), rules="", budget_factor=0.3, now_ms=lambda: NOW_MS).rebuild()
+    VersionWriter(
+        connection, fake_maker(), rules="", budget_factor=0.3, now_ms=lambda: NOW_MS
+    ).rebuild()
 
 
 ACTS: dict[str, Callable[[Connection], object]] = {

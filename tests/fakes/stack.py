@@ -5,12 +5,12 @@ from itertools import count
 
 from connectors.protocol import Connector
 from hopsyncd.formats.readers import Extract, extract
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.prepare import Cost, Preparer
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.engines.sqlite.database import FileConnection
@@ -46,7 +46,7 @@ class Stack:
         self.maker = maker or fake_maker()
         self.versions: list[Version] = []
         ticks = count(1_000_000)
-        self.writer = Writer(
+        self.writer = VersionWriter(
             self.connection,
             self.maker,
             rules=rules_of(passage_tokens),

@@ -9,10 +9,10 @@ from hypothesis import given
 
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.live_index import AclViewMatches, LiveIndex
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.gc import Retention, collect
 from store.purge import purge, request_purge
@@ -70,8 +70,8 @@ class Kept:
         self.stack = Stack(folder / "s.db", self.files)
         self.stack.sync()
 
-    def started(self) -> Writer:
-        return Writer(
+    def started(self) -> VersionWriter:
+        return VersionWriter(
             self.stack.connection,
             fake_maker(),
             rules=rules_of(12),
@@ -80,7 +80,7 @@ class Kept:
             saved=SavedIndex(self.folder),
         )
 
-    def served(self, writer: Writer) -> dict[str, object]:
+    def served(self, writer: VersionWriter) -> dict[str, object]:
         return served_by(writer.snapshot_of(self.stack.head))
 
     @property

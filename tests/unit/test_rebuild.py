@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.upkeep import reencoded, verify_matches
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.check import check
 from store.content import counters, recipe_of
@@ -94,10 +94,12 @@ def test_a_store_without_a_version_stays_so(tmp_path: Path) -> None:
     assert Stack(tmp_path / "s.db", MemoryConnector()).writer.rebuild() is None
 
 
-def wider_writer(stack: Stack) -> Writer:
+def wider_writer(stack: Stack) -> VersionWriter:
     maker = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
     rules = stack.writer.rules
-    return Writer(stack.connection, maker, rules=rules, budget_factor=1.0, now_ms=lambda: 2_000_000)
+    return VersionWriter(
+        stack.connection, maker, rules=rules, budget_factor=1.0, now_ms=lambda: 2_000_000
+    )
 
 
 def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_version(

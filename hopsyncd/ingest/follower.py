@@ -32,7 +32,7 @@ from store.versions import head
 
 log = structlog.get_logger(__name__)
 
-_ROUND_S = 0.5  # after which a standby looks by itself, and stands for election
+_ROUND_S = 0.5  # after which a follower looks by itself, and stands for election
 _REPLY_S = 0.05  # after which one that waits for a reply does
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
@@ -43,7 +43,7 @@ class NotWriter(BadRequest):
     """Another daemon writes the record."""
 
 
-class Standby:
+class Follower:
     """Follows the record at a URL. `serve` is given each snapshot, or None while there is none."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Standby:
         self.is_writer = False
 
     @property
-    def follows(self) -> bool:
+    def is_following(self) -> bool:
         """Whether another daemon writes, or none does."""
         return not self.is_writer
 
@@ -122,7 +122,7 @@ class Standby:
             self._is_kept = False
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
-        """The index, for the writer to go on with; the next standby begins anew."""
+        """The index, for the writer to go on with; the next follower begins anew."""
         given = self._index, self._statistics
         self._index = self._statistics = self._made = None
         return given

@@ -10,12 +10,12 @@ import pytest
 from connectors.protocol import Found
 from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.ingest.follower import Follower, NotWriter
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.standby import NotWriter, Standby
+from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.timetable import Chore, Clocks
-from hopsyncd.ingest.writer import SyncWorker
 from store.operational import all_jobs
 from store.reads import live_documents
 from store.records import Version, content_hash
@@ -114,10 +114,10 @@ def test_a_job_that_only_the_writer_does_is_refused_elsewhere_and_never_runs(
     ran: list[SourceSync] = []
     recipe = fake_maker().recipe
     saved = SavedIndex(tmp_path / "index")
-    worker.standby = Standby(lambda: recipe, "postgresql://", saved, lambda _: None)
+    worker.follower = Follower(lambda: recipe, "postgresql://", saved, lambda _: None)
     with pytest.raises(NotWriter):
         worker.submit(ran.append).result(WAIT_S)
-    worker.standby = None  # elected
+    worker.follower = None  # elected
     worker.start()
     worker.submit(lambda _: None).result(WAIT_S)
     assert ran == []

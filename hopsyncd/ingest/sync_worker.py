@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
+from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.source_scheduler import (
     Request,
     SourceScheduler,
@@ -20,7 +21,6 @@ from hopsyncd.ingest.source_scheduler import (
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Stopping, YieldToEdits
-from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.check import as_store_error, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
@@ -72,7 +72,7 @@ class SyncWorker:
         self._rota: SourceScheduler | None = None
         self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
         self.error: str | None = None
-        self.standby: Standby | None = None  # where the record is on a server
+        self.follower: Follower | None = None  # where the record is on a server
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class SyncWorker:
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
         """Something below these paths, the newest last, may have changed. None: also elsewhere."""
-        if self.standby and self.standby.follows:  # the writer has hints of its own
+        if self.follower and self.follower.is_following:  # the writer has hints of its own
             return
         with self._wake:
             if paths is None:
@@ -108,13 +108,13 @@ class SyncWorker:
         """Ask for a whole scan of these sources, applied; none named: of all."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
-            if self.standby is None or not self.standby.follows:
+            if self.follower is None or not self.follower.is_following:
                 if self._ended:
                     request.done.set_exception(_reportable(Stopping()))
                 self._requests.append(request)
                 self._wake.notify_all()
                 return request.done
-        return self.standby.request(sources, accept_empty)
+        return self.follower.request(sources, accept_empty)
 
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
@@ -142,8 +142,8 @@ class SyncWorker:
         with self._wake:
             if self._ended:
                 done.set_exception(_reportable(Stopping()))
-            elif self.standby and self.standby.follows:
-                done.set_exception(self.standby.refusal())
+            elif self.follower and self.follower.is_following:
+                done.set_exception(self.follower.refusal())
             else:
                 self._jobs.append(_Job(run, done))
                 self._wake.notify_all()
@@ -162,7 +162,9 @@ class SyncWorker:
     @property
     def pending(self) -> bool:
         """Whether the served version may be behind what is known to have happened."""
-        opens = self._path is None and not (self.error or (self.standby and self.standby.follows))
+        opens = self._path is None and not (
+            self.error or (self.follower and self.follower.is_following)
+        )
         return bool(self.busy or opens or self._hints or self._unsure or self._requests)
 
     def _run(self) -> None:
@@ -182,8 +184,8 @@ class SyncWorker:
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Give the error to everyone who waits."""
-        if self.standby and ended:
-            self.standby.abandon(_reportable(error))
+        if self.follower and ended:
+            self.follower.abandon(_reportable(error))
         with self._wake:
             self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
@@ -229,8 +231,8 @@ class SyncWorker:
             with self._wake:
                 self._wake.wait_for(self._has_work, self._sleep_s())
             self._check_stop()
-            if self.standby:
-                self.standby.hear(self._write_path.connection, self.request)
+            if self.follower:
+                self.follower.hear(self._write_path.connection, self.request)
             self.busy = True
             self._write_path.connection.refuse_gone()
             answered = self._turn()
@@ -263,7 +265,7 @@ class SyncWorker:
         if self._syncs.is_wanted:
             return 0.0
         upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
-        longest_s = _HEAR_S if self.standby else _LONGEST_SLEEP_S
+        longest_s = _HEAR_S if self.follower else _LONGEST_SLEEP_S
         return max(0.0, min(self._times.soonest_s(), upgrades_s, longest_s))
 
     def _turn(self) -> list[Request]:
@@ -299,7 +301,7 @@ class SyncWorker:
             if not self._has_work() and self._times.is_due(chore.name):
                 self._do(chore)
         with self._wake:
-            if self._wake.wait_for(self._has_work, 0.0 if self.standby else _QUIET_S):
+            if self._wake.wait_for(self._has_work, 0.0 if self.follower else _QUIET_S):
                 return
         self._write_path.writer.release_memory()
 
@@ -374,7 +376,7 @@ class SyncWorker:
         told = as_store_error(error, self._path.connection) if self._path else error
         self.error = str(told) or type(told).__name__
         self.busy = False  # after the error: nobody is told that all is well in between
-        if self.standby and self.standby.is_deposed_by(error):
+        if self.follower and self.follower.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):
             self._path = None  # begin as after a start: the served head may be another now

@@ -69,7 +69,7 @@ BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
 
 
-class Writer:
+class VersionWriter:
     """The one writer: the store's connection, the question maker, and the live index."""
 
     def __init__(
