@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
-from connectors.media_type import MBOX, media_type, suffix_of
+from connectors.media_type import MBOX, kind_of_name, media_type
 from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     HIDDEN_FOLDERS,
+    SECRET,
+    SECRET_FOLDERS,
     Fetched,
     Item,
     ItemUnreadable,
@@ -31,7 +33,7 @@ from connectors.regular_file import GONE, read_beneath, revision_of
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()
-_MOST_SUFFIXES, _MOST_SUFFIX_CHARACTERS = 100, 20
+_MOST_SUFFIXES = 100
 
 MAX_DEPTH = 10_000
 MAX_ID_CHARACTERS = 65_536
@@ -50,7 +52,7 @@ class _Root:
     inode: int
     never: frozenset[str]
     folders: OpenFolders
-    left_out: Counter[str]  # files whose type is not included, by suffix, and hidden folders
+    left_out: Counter[str]  # as in the protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class FolderConnector:
         self._settings = settings
         self._max_bytes = settings.max_bytes
         self._never = tuple(never)
-        self.left_out: Mapping[str, int] = {}  # by the last complete listing, by suffix
+        self.left_out: Mapping[str, int] = {}  # as in the protocol
 
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
@@ -200,9 +202,11 @@ class FolderConnector:
         if self._rules.hides(id_, is_folder, levels):
             if self._rules.hides_for_dot(id_, is_folder, levels):
                 root.left_out[HIDDEN_FOLDERS] += 1
+            elif self._rules.looks_secret(id_, is_folder):
+                root.left_out[SECRET_FOLDERS if is_folder else SECRET + kind_of_name(id_)] += 1
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
-            root.left_out[suffix_of(id_)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"] += 1
+            root.left_out[kind_of_name(id_)] += 1
             return None
         if id_ != printable_id(id_):
             hint = "Rename it, for example with convmv."

@@ -11,6 +11,7 @@ are read.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,9 +31,11 @@ from connectors.ignore import (
     patterns_in,
     with_level,
 )
-from connectors.media_type import media_type
+from connectors.media_type import kind_of_name, media_type
 from connectors.protocol import (
     HIDDEN_FOLDERS,
+    SECRET,
+    SECRET_FOLDERS,
     Cursor,
     CursorExpired,
     Fetched,
@@ -99,18 +102,29 @@ class _Rules:
     rules: Rules
     levels: Mapping[str, Level]
     hidden: dict[str, bool] = field(default_factory=dict)  # a cache, by folder
-    dot_folders: set[str] = field(default_factory=set)  # hidden for their name's dot alone
+    left_out: Counter[str] = field(default_factory=Counter)  # as in the protocol
+    counted: set[str] = field(default_factory=set)  # folders in `left_out`
 
     def wants(self, path: str) -> bool:
         folder = path.rpartition("/")[0]
         if folder not in self.hidden:
             top = next((part for part in prefixes(folder) if self._hides(part, True)), None)
             self.hidden[folder] = top is not None
-            if top and self.rules.hides_for_dot(top, True, _above(top, self.levels)):
-                self.dot_folders.add(top)
+            if top and top not in self.counted:
+                self.counted.add(top)
+                self._count_folder(top)
         if self.hidden[folder]:
             return False
+        if self.rules.looks_secret(path, False):
+            self.left_out[SECRET + kind_of_name(path)] += 1
+            return False
         return not self._hides(path, False) and self.rules.includes(path)
+
+    def _count_folder(self, folder: str) -> None:
+        if self.rules.looks_secret(folder, True):
+            self.left_out[SECRET_FOLDERS] += 1
+        elif self.rules.hides_for_dot(folder, True, _above(folder, self.levels)):
+            self.left_out[HIDDEN_FOLDERS] += 1
 
     def _hides(self, path: str, is_folder: bool) -> bool:
         return self.rules.hides(path, is_folder, _above(path, self.levels))
@@ -220,7 +234,7 @@ class GitConnector:
     def _fingerprint(self) -> str:
         where = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
         return hashlib.sha256(
-            f"{where} {self._settings} {SECRETS} {NOISE} .*/".encode()
+            f"{where} {self._settings} {SECRETS} {NOISE} .*/ counts secrets".encode()
         ).hexdigest()[:16]
 
     def _changes(
@@ -234,8 +248,7 @@ class GitConnector:
 
     def _all(self, files: Iterator[tuple[_Entry, str]], rules: _Rules) -> Iterator[Item | Problem]:
         yield from (self._judge(one, size) for one, size in files if rules.wants(one.path))
-        count = len(rules.dot_folders)
-        self.left_out = {HIDDEN_FOLDERS: count} if count else {}
+        self.left_out = dict(rules.left_out)
 
     def _changed(
         self, repository: Repository, old: str, new: str, rules: _Rules

@@ -341,10 +341,13 @@ class Rules:
             return True
         if self._index_secrets:
             return False
-        if self._deny.verdict(id_, is_folder):
-            return True
-        is_secret = _SECRET_NAMES.has(name, is_folder)
-        return is_secret and not self._not_secret.verdict(id_, is_folder)
+        return bool(self._deny.verdict(id_, is_folder)) or self.looks_secret(id_, is_folder)
+
+    def looks_secret(self, id_: str, is_folder: bool) -> bool:
+        """Whether the path is left out because its name is one of SECRETS."""
+        if self._index_secrets or not _SECRET_NAMES.has(_name(id_), is_folder):
+            return False
+        return not self._not_secret.verdict(id_, is_folder)
 
     def includes(self, id_: str) -> bool:
         """Whether `include` matches the file. A pattern for a folder includes all files in it."""

@@ -40,6 +40,7 @@ _IMAGES: dict[str, str] = {
     **dict.fromkeys((".tif", ".tiff"), "image/tiff"),
 }
 
+_MOST_SUFFIX_CHARACTERS = 20
 _TABLES: dict[str, str] = dict.fromkeys((".csv", ".tsv"), "text/csv")
 
 # Other data formats (these and xml, yaml, toml, ini, log) are deliberately in no list of names:
@@ -114,6 +115,11 @@ def _known(name: str) -> str | None:
         return "text/plain"
     suffix = suffix_of(base)
     return _BY_SUFFIX.get(suffix) or ("text/x-source" if suffix in _SOURCE_SUFFIXES else None)
+
+
+def kind_of_name(name: str) -> str:
+    """The suffix by which files that are left out are counted, shortened; or "no suffix"."""
+    return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 
 
 def suffix_of(name: str) -> str:

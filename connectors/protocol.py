@@ -101,15 +101,19 @@ Found = Item | Gone | Problem | Cursor
 
 
 HIDDEN_FOLDERS = "hidden folders"
+SECRET = "secret: "
+"""Begins the key of a count of files or folders that look like secrets."""
+SECRET_FOLDERS = f"{SECRET}folders"
 
 
 class Connector(Protocol):
     """Lists and fetches one kind of source. Listings stream, so that memory stays bounded.
 
-    A connector may have an attribute `left_out`: how many files the last complete listing passed
-    over because their type is not included, by suffix; and under HIDDEN_FOLDERS, how many folders
-    because their name begins with a dot. None if it has listed only changes: what the last complete
-    listing counted stays.
+    A connector may have an attribute `left_out`, the counts of what the last complete listing left
+    out: files whose type is not included, by suffix; files that look like secrets, by SECRET and
+    their suffix; folders that look like secrets as SECRET_FOLDERS; folders whose name begins with a
+    dot as HIDDEN_FOLDERS. None if it has listed only changes: then the counts of the last complete
+    listing stay.
     """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:

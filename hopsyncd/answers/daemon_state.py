@@ -42,7 +42,8 @@ class JobsAnswer(TypedDict):
 class SourceStatus(TypedDict):
     """The state of a source.
 
-    `left_out` counts files whose type is not included, by suffix, and `hidden folders`.
+    `left_out` counts files whose type is not included by suffix, `hidden folders`, and what looks
+    like a secret: files as `secret: ` and their suffix, and `secret: folders`.
     """
 
     name: str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from connectors.protocol import HIDDEN_FOLDERS
+from connectors.protocol import HIDDEN_FOLDERS, SECRET
 from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, printed_json, warn
 from hopsyncd.client import Client
 from hopsyncd.client.response import counted
@@ -152,18 +152,33 @@ def _print_source(source: Mapping[str, Any]) -> None:
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
-    suffixes = dict(source["left_out"])
-    hidden = suffixes.pop(HIDDEN_FOLDERS, 0)
-    if left_out := sorted(suffixes.items(), key=lambda one: (-one[1], one[0])):
-        types = ", ".join(f"{count:,} {printable(suffix)}" for suffix, count in left_out[:_SHOWN])
-        click.echo(f"  files of types that are not included: {types}")
-        click.echo('  add a type\'s pattern to `include` to have it read, such as "*.csv"')
-    if hidden:
-        click.echo(f"  hidden folders (names that begin with a dot) that are left out: {hidden:,}")
-        click.echo('  name a folder in `include` to have it read, such as ".github/**"')
+    _print_left_out(source["left_out"])
     if source["watch_problem"]:
         label = "file events" if source["watching"] else "no file events"
         click.echo(f"  {label}: {source['watch_problem']}")
+
+
+def _print_left_out(left_out: Mapping[str, int]) -> None:
+    """Print the counts of files and folders that a source leaves out, and how to include them."""
+    suffixes, secrets = dict(left_out), {}
+    hidden = suffixes.pop(HIDDEN_FOLDERS, 0)
+    for kind in [kind for kind in suffixes if kind.startswith(SECRET)]:
+        secrets[kind.removeprefix(SECRET)] = suffixes.pop(kind)
+    if suffixes:
+        click.echo(f"  files of types that are not included: {_counts_text(suffixes)}")
+        click.echo('  add a type\'s pattern to `include` to have it read, such as "*.csv"')
+    if secrets:
+        click.echo(f"  left out because the name looks like a secret: {_counts_text(secrets)}")
+        click.echo('  name a file in `not_secret` to have it read, such as "token-guide.txt"')
+    if hidden:
+        click.echo(f"  hidden folders (names that begin with a dot) that are left out: {hidden:,}")
+        click.echo('  name a folder in `include` to have it read, such as ".github/**"')
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    """The highest counts, each with its name: `12 .png, 3 .zip`."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {printable(name)}" for name, count in ordered[:_SHOWN])
 
 
 def print_problem(problem: Mapping[str, Any]) -> None:

@@ -26,6 +26,7 @@ class TestWhatIsADocument:
         repository.put(".gitignore", b"a.md\n")
         connector = here(repository, ignore=("drafts/",), deny=("no/",))
         assert ids(listed(connector)[0]) == ["a.md", "b/c.txt"]
+        assert connector.left_out == {"secret: no suffix": 2}
         everything = here(repository, include=("*",), index_secrets=True)
         assert {".env", "x/id_rsa", "data.yaml"} < set(ids(listed(everything)[0]))
 

@@ -251,7 +251,7 @@ def test_hidden_folders_are_left_out_and_counted_until_a_pattern_names_them(
     ]
     ignoring = FolderConnector(tmp_path, FileSettings(ignore=("!.github/", ".hidden/")))
     assert listed(ignoring) == [".github/b.md", ".plan.md", "e.md"]
-    assert ignoring.left_out == {"hidden folders": 1, ".yml": 1}
+    assert ignoring.left_out == {"hidden folders": 1, ".yml": 1, "secret: folders": 1}
     write(tmp_path, ".hopsyncdignore", text="!.notes/\n")
     assert listed(plain) == [".plan.md", "e.md", "sub/.notes/d.md"]
 

@@ -19,8 +19,15 @@ from tests.fakes.stack import Stack
 PAGE = "<nav><a href=/a>A page</a></nav><h1>Mill</h1><p>It grinds.</p><script>f()</script>"
 
 
-def stack(folder: Path, database: Path, ignore: tuple[str, ...] = ()) -> Stack:
-    return Stack(database, FolderConnector(folder, FileSettings(ignore=ignore)))
+def stack(
+    folder: Path,
+    database: Path,
+    ignore: tuple[str, ...] = (),
+    not_secret: tuple[str, ...] = (),
+) -> Stack:
+    return Stack(
+        database, FolderConnector(folder, FileSettings(ignore=ignore, not_secret=not_secret))
+    )
 
 
 def test_what_a_reader_left_out_is_kept_with_the_document(tmp_path: Path) -> None:
@@ -97,3 +104,32 @@ def test_files_of_other_types_are_counted_by_their_suffix(
     told = capsys.readouterr().out
     assert "hidden folders (names that begin with a dot) that are left out: 2\n" in told
     assert "types" not in told
+
+
+def test_files_and_folders_that_look_like_secrets_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "notes"
+    (folder / "secrets").mkdir(parents=True)
+    (folder / "open").mkdir()
+    for name in ("a.md", "token.txt", "open/my-token.txt", "id_rsa", "secrets/b.md", "key.pem"):
+        (folder / name).write_text("x y")
+    notes = stack(folder, tmp_path / "a.sqlite", not_secret=("my-token.txt",))
+    notes.sync()
+    (source,) = all_sources(notes.connection)
+    left_out = json.loads(source.left_out)
+    assert left_out == {
+        "secret: .pem": 1,
+        "secret: .txt": 1,
+        "secret: folders": 1,
+        "secret: no suffix": 1,
+    }
+    _print_source(
+        {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 2,
+         "problems": 0, "problem": None, "watch_problem": None, "watching": True,
+         "left_out": left_out}
+    )  # fmt: skip
+    printed = capsys.readouterr().out
+    assert "looks like a secret: 1 .pem, 1 .txt, 1 folders, 1 no suffix\n" in printed
+    assert "`not_secret`" in printed
+    assert "types" not in printed
