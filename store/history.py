@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
@@ -93,6 +93,13 @@ class Renamed:
     source: str
     was: str
     path: str
+
+
+class _Revision(NamedTuple):
+    """A revision of a document: the hash of its file, and the digest of all that was read."""
+
+    content: bytes
+    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +248,10 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
 
     Reads only the rows that are in force at one of the two and not at the other.
     """
-    before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
+    was_stored = _documents(connection, old.id, new.id)
+    is_stored = _documents(connection, new.id, old.id)
+    before = {key: one.content for key, one in was_stored.items()}
+    after = {key: one.content for key, one in is_stored.items()}
     lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
     was, now = _edges(connection, old, new), _edges(connection, new, old)
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
@@ -251,7 +261,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
         documents_removed=tuple(sorted(removed - {(one.source, one.was) for one in renamed})),
         documents_renamed=renamed,
         documents_changed=tuple(
-            sorted(key for key in after.keys() & before.keys() if after[key] != before[key])
+            sorted(key for key in after.keys() & before.keys() if is_stored[key] != was_stored[key])
         ),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
@@ -268,11 +278,11 @@ def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
     """How the documents of a source (by name) changed between two versions; 0: before the first."""
     before, after = (
-        {path: content for (name, path), content in found.items() if name == source}
+        {path: one for (name, path), one in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
     )
-    gone = Counter(before[path] for path in before.keys() - after.keys())
-    come = Counter(after[path] for path in after.keys() - before.keys())
+    gone = Counter(before[path].content for path in before.keys() - after.keys())
+    come = Counter(after[path].content for path in after.keys() - before.keys())
     moved = (gone & come).total()
     changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
     return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
@@ -312,14 +322,15 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     return [EdgeEnds(one[0], other[0], one[1]) for one, other in ends if one and other]
 
 
-def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
-    """The content hashes of the documents in force at `at` alone, by source name and path."""
+def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], _Revision]:
+    """The revisions of documents that are in force at `at` alone, by source name and path."""
     rows = connection.execute(
-        f"SELECT s.name, d.path, d.content FROM {_alone(connection, 'document', at, other)} AS d"
+        "SELECT s.name, d.path, d.content, d.digest"
+        f" FROM {_alone(connection, 'document', at, other)} AS d"
         " JOIN source AS s ON s.id = d.source",
         [at, other],
     )
-    return {(row[0], row[1]): row[2] for row in rows}
+    return {(row[0], row[1]): _Revision(row[2], row[3]) for row in rows}
 
 
 def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
@@ -400,7 +411,9 @@ def visible_entry(
         ),
         documents_renamed=0,
         documents_added=count(f"{begun} AND NOT {_REPLACED} AND o.died = d.born)"),
-        documents_changed=count(f"{begun} AND {_REPLACED} AND o.died = d.born)"),
+        documents_changed=count(
+            f"{begun} AND {_REPLACED} AND o.died = d.born AND o.digest <> d.digest)"
+        ),
         documents_removed=count(f"{ended} AND NOT {_REPLACED} AND o.born = d.died)"),
         passages_added=count(f"({now} EXCEPT {before}) AS p"),
         passages_removed=count(f"({before} EXCEPT {now}) AS p"),

@@ -263,19 +263,26 @@ Contents = dict[tuple[str, str], bytes]
 def documents_touched(
     connection: Connection, number: int, hidden: Collection[str], limit: int
 ) -> tuple[Contents, Contents] | None:
-    """The documents whose revisions a version ended, and those it began; None if there are more
-    than `limit` of both, or none is stored any longer."""
+    """The documents whose revisions a version ended, and the documents whose revisions it began.
+
+    A document that was read again and is equal is in neither. None if the version has more than
+    `limit` revisions, or none is stored any longer.
+    """
     rows = connection.execute(
-        "SELECT s.name, d.path, d.content, d.born FROM document AS d"
+        "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
         f" AND s.name NOT IN {connection.dialect.names('?2')} LIMIT ?3",
         [number, names_json(hidden), limit + 1],
     ).fetchall()
     if not 0 < len(rows) <= limit:
         return None
-    ended = {(name, path): content for name, path, content, born in rows if born != number}
-    begun = {(name, path): content for name, path, content, born in rows if born == number}
-    return ended, begun
+    ended = {(row[0], row[1]): row for row in rows if row[3] != number}
+    begun = {(row[0], row[1]): row for row in rows if row[3] == number}
+    equal = {key for key in ended.keys() & begun.keys() if ended[key][4] == begun[key][4]}
+    return (
+        {key: row[2] for key, row in ended.items() if key not in equal},
+        {key: row[2] for key, row in begun.items() if key not in equal},
+    )
 
 
 def document_at(

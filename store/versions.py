@@ -149,13 +149,14 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     gone = sorted(set(change.documents_gone) - set(new_keys))
     begin_rules(connection, {new.source for new in change.documents_new}, change.rules)
     removed = _close_documents(connection, number, gone)
-    changed = _close_documents(connection, number, new_keys)
+    replaced = _close_documents(connection, number, new_keys)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])
     connection.executemany(
         "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
     )
     for document in change.documents_new:
         _insert_document(connection, number, document)
+    changed = replaced - (_count_rewritten(connection, number) if replaced else 0)
     words = _words_of(connection, (passage for passage, _ in change.passages_begun))
     words -= _words_of(connection, change.passages_ended)
     _change_lives(connection, number, change)
@@ -166,7 +167,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
         reason=change.reason,
         recipe=change.recipe,
         rules=change.rules,
-        documents=(before.documents if before else 0) + len(new_keys) - changed - removed,
+        documents=(before.documents if before else 0) + len(new_keys) - replaced - removed,
         passages=(before.passages if before else 0)
         + len(change.passages_begun)
         - len(change.passages_ended),
@@ -178,7 +179,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     )
     begun, ended = {passage for passage, _ in change.passages_begun}, set(change.passages_ended)
     passages = len(begun - ended), len(ended - begun)
-    _insert_version(connection, after, (len(new_keys) - changed, changed, removed, *passages))
+    _insert_version(connection, after, (len(new_keys) - replaced, changed, removed, *passages))
     return after
 
 
@@ -239,6 +240,17 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
         keys,
     )
     return max(cursor.rowcount, 0)
+
+
+def _count_rewritten(connection: Connection, number: int) -> int:
+    """How many documents the version replaced by an equal revision, as after reading again."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM document AS d JOIN document AS o"
+        " ON o.source = d.source AND o.path = d.path AND o.died = d.born"
+        " WHERE d.born = ? AND o.digest = d.digest",
+        [number],
+    ).fetchone()
+    return int(count)
 
 
 def _insert_document(connection: Connection, number: int, document: Document) -> None:

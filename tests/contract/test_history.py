@@ -1,13 +1,18 @@
 """Versions as users work with them: named, compared, restored, and held against later scans."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hopsyncd.api.version_log import version_about
 from store.exceptions import NoSuchVersion, TagRefused
-from store.history import delete_tag, diff, log, resolve, set_tag
-from store.records import Version
+from store.history import delete_tag, diff, log, resolve, set_tag, visible_entry
+from store.reads import document_at
+from store.records import Change, Document, Version
 from store.sources import pins_of, release_pins
+from store.versions import commit
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -28,6 +33,36 @@ def stack(tmp_path: Path) -> Stack:
     files.put("oslo.md", OSLO)
     made.sync()
     return made
+
+
+def commit_again(stack: Stack, path: str, media_type: str) -> None:
+    """Commit a version that replaces a document by what the same file gives, as another type."""
+    at = stack.head
+    found = document_at(stack.connection, at.id, stack.source.name, path)
+    assert found is not None
+    (content,) = stack.connection.execute(
+        "SELECT content FROM document WHERE path = ? ORDER BY born DESC LIMIT 1", [path]
+    ).fetchone()
+    document = Document(stack.source.id, path, content, media_type, found[1])
+    nothing: dict[str, Sequence[Any]] = {
+        field: []
+        for field in ("documents_gone", "passages_ended", "passages_begun", "matches_ended")
+    }
+    change = Change(
+        reason="read again",
+        recipe=at.recipe,
+        rules=at.rules,
+        documents_new=[document],
+        matches_begun=[],
+        matches=at.matches,
+        edge_budget=at.edge_budget,
+        cut=at.cut,
+        seen=[],
+        unseen=[],
+        counters={},
+        **nothing,
+    )
+    commit(stack.connection, change, at.created_ms + 1)
 
 
 def files_of(stack: Stack) -> MemoryConnector:
@@ -108,6 +143,20 @@ class TestComparing:
         assert {question for question, _ in found.edges_removed} == {
             q for q, _ in edges[0] - edges[1]
         }
+
+    def test_the_log_and_the_diff_count_the_same_changed_documents(self, stack: Stack) -> None:
+        """A document read anew from the same file is changed if it reads differently."""
+        for media_type, changed in (("text/x-new", 1), ("text/x-new", 0)):
+            before = stack.head
+            commit_again(stack, "rome.md", media_type)
+            (entry,) = log(stack.connection, 1)
+            found = diff(stack.connection, before, stack.head)
+            assert entry.documents_changed == len(found.documents_changed) == changed
+            assert (entry.documents_added, entry.version.documents) == (0, before.documents)
+            hidden_none = visible_entry(stack.connection, entry, (), lambda passages: passages)
+            assert hidden_none.documents_changed == changed
+            about = version_about(stack.connection, entry.version.id, ())
+            assert about == ("changed rome.md" if changed else "no document")
 
     def test_a_version_does_not_differ_from_itself(self, stack: Stack) -> None:
         same = resolve(stack.connection, "2")
