@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hopsyncd.answers.found import Failed
-from hopsyncd.api.requests import ABSOLUTE, DOCUMENT_KEY, NOT_BLANK, PASSAGE_ID
+from hopsyncd.api.requests import ABSOLUTE, DOCUMENT_KEY, LOOPBACK_URL, NOT_BLANK, PASSAGE_ID
 from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
 from store.exceptions import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
 
@@ -29,6 +29,7 @@ _PATTERN_FAILURES = {  # by the pattern that a text does not match
     PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits; the first 4 can be enough)",
     DOCUMENT_KEY: "it is not the `next` of an earlier answer",
     ABSOLUTE: "it is not an absolute path",
+    LOOPBACK_URL: "it is not an http address of this machine, such as http://127.0.0.1:8000/change",
 }
 
 

@@ -6,7 +6,7 @@ POST requests are JSON bodies; the others are path and query parameters.
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from hopsyncd.config.values import (
     DEFAULT_BEAM,
@@ -33,6 +33,18 @@ LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)
 _MAX_NUMBER = 1_000_000_000
 _MAX_DIGITS = 30
 _ASK_K = 8
+
+
+def _check_port(address: str | None) -> str | None:
+    """Refuse ports above 65535: the pattern allows any five digits."""
+    if address:
+        try:
+            port = urlsplit(address).port
+        except ValueError:
+            port = 0
+        if port == 0:
+            raise ValueError("its port is not a number from 1 to 65535")
+    return address
 
 
 def host_of(address: str) -> str:
@@ -226,9 +238,10 @@ def _host_alone(address: str | None) -> str | None:
 Program = Annotated[
     tuple[Argument, ...], Field(max_length=100, strict=False), PlainSerializer(_program_alone)
 ]
-Webhook = Annotated[
-    str | None, Field(max_length=2000, pattern=LOOPBACK_URL), PlainSerializer(_host_alone)
+WebhookUrl = Annotated[
+    str | None, Field(max_length=2000, pattern=LOOPBACK_URL), AfterValidator(_check_port)
 ]
+Webhook = Annotated[WebhookUrl, PlainSerializer(_host_alone)]
 
 
 class WatchRequest(_Body):

@@ -11,6 +11,7 @@ out of the record and kept here as `proposed`. It does nothing until the owner a
 
 import json
 import os
+import shlex
 import stat
 import tempfile
 import threading
@@ -21,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from hopsyncd.api.requests import LOOPBACK_URL, Argument
+from hopsyncd.api.requests import Argument, WebhookUrl
 from store.exceptions import DiskFailure
 
 ACTIONS_NAME = "watch_actions.json"  # in the data_dir
@@ -38,7 +39,7 @@ class WatchAction(BaseModel):
     watch: int
     question: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # its digest
     exec: Annotated[tuple[Argument, ...], Field(max_length=_MAX_ARGUMENTS)] = ()
-    webhook: Annotated[str, Field(max_length=2000, pattern=LOOPBACK_URL)] | None = None
+    webhook: WebhookUrl = None
 
     @model_validator(mode="after")
     def _is_one(self) -> "WatchAction":
@@ -51,6 +52,10 @@ class WatchAction(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The program with its arguments as `exec`, or the address as `webhook`."""
         return {"exec": list(self.exec)} if self.exec else {"webhook": self.webhook}
+
+
+class OpenToOthers(ValueError):
+    """Other users can read or write the file, so they could have added a program."""
 
 
 class _File(BaseModel):
@@ -79,8 +84,8 @@ class WatchActions:
             read = _read(file)
         except (OSError, ValueError, RecursionError) as error:
             self.problem = (
-                f"No program or webhook of a watch is used: {file} {_why(error)}."
-                " Mend it or move it away, then restart the daemon."
+                f"The programs and webhooks of all watches are off: {file} {_why(error)}."
+                f" {_what_to_do(error, file)}, then restart the daemon."
             )
         else:
             self._actions = {(one.watch, one.question): one for one in read.actions}
@@ -121,7 +126,11 @@ class WatchActions:
 
     def _write(self, actions: dict[Key, WatchAction], proposed: dict[Key, WatchAction]) -> None:
         if self.problem:
-            raise DiskFailure(f"Cannot write {self._file}", "it is not usable", self.problem)
+            raise DiskFailure(
+                f"Cannot write {self._file}",
+                "its present content could not be used, and would be lost",
+                self.problem,
+            )
         actions = dict(list(actions.items())[-_MAX_KEPT:])
         proposed = dict(list(proposed.items())[-_MAX_KEPT:])
         whole = _File(actions=tuple(actions.values()), proposed=tuple(proposed.values()))
@@ -164,18 +173,32 @@ def _read(file: Path) -> _File:
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-            raise ValueError("is not such a file")
+            raise ValueError(f"is not a regular file of at most {_MAX_BYTES >> 20} MiB")
         if found.st_uid != os.geteuid():
             raise ValueError("belongs to another user")
         if stat.S_IMODE(found.st_mode) & 0o077:
-            raise ValueError("is open to other users (it needs mode 600)")
+            raise OpenToOthers("can be read or written by other users")
         return _File.model_validate_json(opened.read(_MAX_BYTES))
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read ({(error.strerror or str(error)).lower()})"
-    return "is damaged" if isinstance(error, ValidationError | RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "is not valid JSON (it is nested too deep)"
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return f"is not valid JSON ({first['ctx']['error']})"
+    place = ".".join(map(str, first["loc"])) or "the whole"
+    return f"has a mistake at {place} ({first['msg'].removeprefix('Value error, ').lower()})"
+
+
+def _what_to_do(error: Exception, file: Path) -> str:
+    if isinstance(error, OpenToOthers):
+        return f"Check that nobody has changed it, run `chmod 600 {shlex.quote(str(file))}`"
+    return "Correct it, or move it away and add the watches again"
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.api.requests import WatchRequest
 from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
 from hopsyncd.errors import BadRequest
 from store.copying import copy_record
@@ -160,7 +161,7 @@ def test_the_file_is_used_only_if_nobody_else_could_write_it(tmp_path: Path) -> 
     for mode in (0o620, 0o602, 0o604):
         _write(file, mode)
         actions = WatchActions(file)
-        assert actions.find(1, QUESTION) is None and "mode 600" in (actions.problem or "")
+        assert actions.find(1, QUESTION) is None and "chmod 600" in (actions.problem or "")
     _write(file)
     link = tmp_path / "link.json"
     link.symlink_to(file)
@@ -186,6 +187,36 @@ def test_a_damaged_file_prevents_nothing_and_is_kept(tmp_path: Path, text: str) 
         watching.watched.add(QUESTION, ["/usr/bin/true"])
     assert len(watching.watched.listed()) == 1
     assert file.read_text(errors="surrogateescape") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is not valid JSON (EOF while parsing an object at line 1 column 1)"),
+        ("[" * 100_000, "is not valid JSON (recursion limit exceeded"),
+        ('{"actions": [{"watch": 1}]}', "has a mistake at actions.0.question (field required)"),
+        ('{"more": 1}', "has a mistake at more (extra inputs are not permitted)"),
+    ],
+)
+def test_an_unusable_file_is_reported_with_the_mistake_and_the_remedy(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    file = tmp_path / "watch_actions.json"
+    file.write_text(text)
+    file.chmod(0o600)
+    problem = WatchActions(file).problem or ""
+    assert problem.startswith(f"The programs and webhooks of all watches are off: {file} {why}")
+    assert problem.endswith(
+        "Correct it, or move it away and add the watches again, then restart the daemon."
+    )
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_that_cannot_exist_is_refused(port: str) -> None:
+    WatchRequest(question="Who?", webhook="http://127.0.0.1:65535/x")
+    with pytest.raises(ValueError, match="its port is not a number from 1 to 65535"):
+        WatchRequest(question="Who?", webhook=f"http://127.0.0.1:{port}/x")
+    assert action_in_record(1, "Who?", f'{{"webhook": "http://127.0.0.1:{port}/x"}}') is None
 
 
 def test_a_file_that_cannot_be_written_refuses_the_watch(
