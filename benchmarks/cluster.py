@@ -19,7 +19,7 @@ from common import arguments, dataset, lines, p50, table
 from hopsyncd.config.configuration import Config, ModelsConfig
 from hopsyncd.models.cluster import ClusterMaker
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.loading import encoder_of, maker_on_worker
+from hopsyncd.models.loading import load_encoder, maker_on_worker
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, QuestionSet
 
@@ -50,7 +50,7 @@ def main() -> None:
             found, seconds = _made(there, passages)
             took["the cluster"].append(seconds)
             assert found == made, "the cluster made other sets"
-        assert there.told.endswith("joined"), there.told
+        assert there.description.endswith("joined"), there.description
     print(f"{len(passages)} passages, {given.nodes} nodes of one core; the same sets\n")
     local_s, cluster_s = (p50(seconds) for seconds in took.values())
     table(
@@ -69,7 +69,7 @@ def _makers(nodes: int) -> Iterator[tuple[BuiltinMaker, ClusterMaker]]:
         initialize_head=True, head_node_args={**_NODE, "include_dashboard": False}
     )
     models = ModelsConfig()
-    language, encoder = SpacyLanguage(models.language_model), encoder_of(Config())
+    language, encoder = SpacyLanguage(models.language_model), load_encoder(Config())
     try:
         for _ in range(nodes - 1):
             cluster.add_node(**_NODE)
@@ -82,9 +82,9 @@ def _makers(nodes: int) -> Iterator[tuple[BuiltinMaker, ClusterMaker]]:
 
 def _until_joined(maker: ClusterMaker, passages: list[Passage]) -> None:
     end_s = time.monotonic() + _JOIN_S
-    while not maker.told.endswith("joined"):
+    while not maker.description.endswith("joined"):
         if time.monotonic() > end_s:
-            raise SystemExit(maker.told)
+            raise SystemExit(maker.description)
         list(maker.make_each(passages))
     list(maker.make_each(passages))
 

@@ -63,7 +63,7 @@ def main() -> None:
 
     def fast_models(config: Any, *_: Any) -> Any:
         encoder = FastEncoder()
-        maker = loading.maker_of(config.llm, language, encoder, None)
+        maker = loading.make_question_maker(config.llm, language, encoder, None)
         return loading.Models(encoder, language, maker, None, None)
 
     run(configuration.load_config(), fast_models)

@@ -43,7 +43,7 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.encoder import MAX_CHARACTERS, Encoder, locate, tokenizer_in
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
-from hopsyncd.models.loading import encoder_of
+from hopsyncd.models.loading import load_encoder
 from hopsyncd.models.questions import BuiltinMaker
 from store.content import sets_at
 from store.place import open_writer
@@ -171,7 +171,7 @@ def main() -> None:
     if given.large:
         wanted.append(("2wiki", dataset(given.data, "2wiki") / "corpus.jsonl", LARGE))
     config = Config()
-    encoder = encoder_of(config)
+    encoder = load_encoder(config)
     language = SpacyLanguage(config.models.language_model)
     encoder.encode(["A first text."])
     language.mentions(["A first text."])
@@ -217,7 +217,7 @@ class ProcessorTimedEncoder:
 def _folder_run(folder: Path) -> dict[str, float]:
     """The first index of a folder in this process, models loaded."""
     config = Config()
-    encoder = ProcessorTimedEncoder(encoder_of(config))
+    encoder = ProcessorTimedEncoder(load_encoder(config))
     language = SpacyLanguage(config.models.language_model)
     maker = BuiltinMaker(language, encoder, config.models.workers)
     encoder.encode(["A first text."])

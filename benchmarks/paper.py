@@ -22,7 +22,7 @@ from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import scores_of
 from hopsyncd.evaluation.recorded import recorded_maker
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
-from hopsyncd.models.asked_questions import Mode
+from hopsyncd.models.llm_maker import Mode
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.engine import Engine

@@ -21,7 +21,7 @@ from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.loading import Models, load_models
-from hopsyncd.models.questions import BuiltinMaker, Made
+from hopsyncd.models.questions import BuiltinMaker, MakeResult
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -37,11 +37,11 @@ class OnceMaker(BuiltinMaker):
 
     def __init__(self, models: Models, workers: int) -> None:
         super().__init__(models.language, models.encoder, workers)
-        self._known: dict[PassageId, Made] = {}
+        self._known: dict[PassageId, MakeResult] = {}
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         wanted = list(passages)
         yield [self._known[one.id] for one in wanted if one.id in self._known]
         for made in super().make_each([one for one in wanted if one.id not in self._known]):

@@ -26,7 +26,7 @@ from hopsyncd.ingest.connect import tesseract_of
 from hopsyncd.ingest.folder_observer import folders_in
 from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.loading import encoder_of
+from hopsyncd.models.loading import load_encoder
 from store.check import check
 from store.exceptions import OlderSchema, StoreError
 from store.place import SCHEMA_VERSION, find_loss, library, open_reader, shown
@@ -249,7 +249,7 @@ def models(config: Config) -> Iterator[Diagnosis]:
     """The models are installed, and are the ones named."""
     named = config.models
     try:
-        encoder = encoder_of(config)
+        encoder = load_encoder(config)
         language = SpacyLanguage(named.language_model)
         if named.reranker:
             CrossReranker(named.reranker, named.threads)

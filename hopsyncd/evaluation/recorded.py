@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import read_lines
-from hopsyncd.models.asked_questions import Asked, AskedMaker, Mode, Result
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.llm_maker import LlmQuestionMaker, LlmQuestions, Mode, Result
 from store.records import Passage, PassageId
 
 
 class RecordedAsker:
     """Gives the recorded questions of each passage, and asks nobody."""
 
-    def __init__(self, name: str, asked: Mapping[PassageId, Asked]) -> None:
+    def __init__(self, name: str, asked: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
         self._asked = asked
 
@@ -39,7 +39,7 @@ class RecordedAsker:
 
 def recorded_maker(
     file: Path, corpus: Mapping[str, Passage], language: Language, encoder: Encoder, mode: Mode
-) -> AskedMaker:
+) -> LlmQuestionMaker:
     """A maker that takes the questions of a corpus from lines {id, incoming, outgoing}.
 
     Raises BadRequest if a passage of the corpus has no line.
@@ -55,10 +55,10 @@ def recorded_maker(
         )
     digest = hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
     asked = {passage.id: lines[id_] for id_, passage in corpus.items()}
-    return AskedMaker(RecordedAsker(f"recorded@{digest}", asked), language, encoder, mode)
+    return LlmQuestionMaker(RecordedAsker(f"recorded@{digest}", asked), language, encoder, mode)
 
 
-def _read(file: Path) -> Iterator[tuple[str, Asked]]:
+def _read(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
     for number, line in read_lines(file):
         texts = [line.get(direction) for direction in ("incoming", "outgoing")]
         if "id" not in line or not all(
@@ -69,7 +69,7 @@ def _read(file: Path) -> Iterator[tuple[str, Asked]]:
                 "a key is missing or of another type",
                 "Lines are {id, incoming: [texts], outgoing: [texts]}",
             )
-        yield str(line["id"]), Asked(tuple(texts[0] or ()), tuple(texts[1] or ()))
+        yield str(line["id"]), LlmQuestions(tuple(texts[0] or ()), tuple(texts[1] or ()))
 
 
 _KEY_BYTES = 16

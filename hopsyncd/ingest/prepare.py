@@ -27,7 +27,7 @@ from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
-from hopsyncd.models.questions import Made, QuestionMaker
+from hopsyncd.models.questions import MakeResult, QuestionMaker
 from store.content import (
     best_sets,
     known_passages,
@@ -240,7 +240,7 @@ class Preparer:
         cost: Cost,
         go_on: Callable[[], bool],
         yield_to_edits: YieldToEdits = lambda: None,
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         """Make sets source by source, storing them as they come."""
         end_s = time.monotonic() + self._patience_s
         for source, passages in wanted.items():
@@ -258,7 +258,7 @@ class Preparer:
                 yield made
             self._store()
 
-    def _unknown(self, made: Sequence[Made]) -> list[tuple[Passage, QuestionSet]]:
+    def _unknown(self, made: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
         """The sets that were made, but for those that a prepare() inside this one stored."""
         sets = [(passage, got) for passage, got in made if isinstance(got, QuestionSet)]
         known = known_sets(self._connection, [got.id for _, got in sets])

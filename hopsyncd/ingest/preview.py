@@ -15,7 +15,7 @@ from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import finished
 from hopsyncd.models.llm_questions import Estimate, estimate
-from hopsyncd.models.llm_statements import form_of
+from hopsyncd.models.llm_statements import prompt_spec_for
 from store.content import best_sets
 from store.contract import Connection
 from store.operational import quarantined, waiting_by_reason
@@ -139,7 +139,7 @@ def preview_json(
     ask_about = partial(
         estimate,
         passages_per_call=config.llm.passages_per_call,
-        form=form_of(config.llm.questions),
+        prompt_spec=prompt_spec_for(config.llm.questions),
     )
     with ExitStack() as stack:
         known = quarantined(connection, READER)

@@ -17,7 +17,7 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import take_out
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import Made
+from hopsyncd.models.questions import MakeResult
 from store.access_rules import left_rule
 from store.check import opening_check
 from store.content import recipe_of
@@ -148,7 +148,7 @@ class _NoQuestions:
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         raise AssertionError("a removal has no new passage")
 
     def make_provisional(self, passage: Passage) -> QuestionSet:

@@ -30,7 +30,7 @@ from hopsyncd.errors import ConfigError
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language, pipeline_folder
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import BuiltinMaker, Made
+from hopsyncd.models.questions import BuiltinMaker, MakeResult
 from store.records import Passage, QuestionSet
 
 Load = Callable[[ModelsConfig], BuiltinMaker]
@@ -91,7 +91,7 @@ class ClusterMaker(BuiltinMaker):
         self._trouble: str | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """How the cluster does, for people."""
         if self._trouble:
             return f"{self._address} is not used: {self._trouble}"
@@ -100,19 +100,19 @@ class ClusterMaker(BuiltinMaker):
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         coming = iter(passages)
         first = [*islice(coming, _FEW)]
         coming = chain(first, coming)
         if len(first) == _FEW and self._is_joined():
-            yield from self._made_there(coming)
+            yield from self._make_remotely(coming)
         else:
             yield from super().make_each(coming, context)
 
-    def _made_there(self, coming: Iterator[Passage]) -> Iterator[Sequence[Made]]:
+    def _make_remotely(self, coming: Iterator[Passage]) -> Iterator[Sequence[MakeResult]]:
         ray, under_way = self._ray, dict[Any, list[Passage]]()
         group: list[Passage] = []  # taken, and not under way yet
-        asked = ray.remote(num_cpus=1, max_retries=_TRIES)(made_on_worker)
+        asked = ray.remote(num_cpus=1, max_retries=_TRIES)(make_on_worker)
         try:
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
             while True:
@@ -144,7 +144,7 @@ class ClusterMaker(BuiltinMaker):
     def _join(self) -> None:
         try:
             self._expected = self._expected or fingerprint(self._config, self)
-            address = _trusted(self._address)
+            address = _trusted_address(self._address)
             ray: Any = importlib.import_module("ray")
             ray.shutdown()  # what is left of a cluster that was lost
             ray.init(address, configure_logging=False, log_to_driver=False)
@@ -154,7 +154,7 @@ class ClusterMaker(BuiltinMaker):
             self._leave(error)
 
     def _leave(self, error: Exception) -> None:
-        self._trouble, self._ray = _in_words(error), None
+        self._trouble, self._ray = _error_line(error), None
         self._next_try_s = time.monotonic() + _AGAIN_S
         log.error("the cluster is not used", address=self._address, why=self._trouble)
 
@@ -169,11 +169,11 @@ class _Refused(Exception):
         )
 
 
-def _in_words(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
-def _trusted(address: str) -> str:
+def _trusted_address(address: str) -> str:
     """The address, of a local cluster only if no other user can have started it.
 
     Raises ConnectionError.
@@ -194,7 +194,7 @@ def _trusted(address: str) -> str:
 def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     """Digests of all that a question set depends on but its passage, by what they are of."""
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
-    made = [_told(maker.make(passage)) for passage in _PROBE]
+    made = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {
         "code": _digest(file for root in roots for file in root.rglob("*.py")),
         "encoder": maker.recipe.encoder,
@@ -203,7 +203,7 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     }
 
 
-def _told(made: QuestionSet) -> object:
+def _probe_result(made: QuestionSet) -> object:
     questions = [(one.id, one.text, sorted(one.keywords)) for one in made.questions]
     return made.id, questions, made.vectors.tobytes()
 
@@ -215,11 +215,11 @@ def _digest(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def made_on_worker(
+def make_on_worker(
     load: Load, config: ModelsConfig, expected: Fingerprint, passages: Sequence[Passage]
 ) -> list[QuestionSet] | Refusal:
     """What a worker is asked for: the sets of these passages, by models as the daemon's."""
-    maker, found = _loaded(load, config)
+    maker, found = _load_once(load, config)
     differs = tuple(name for name, digest in expected.items() if found.get(name) != digest)
     if differs:
         return Refusal(socket.gethostname(), differs)
@@ -228,6 +228,6 @@ def made_on_worker(
 
 
 @cache
-def _loaded(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:
+def _load_once(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:
     maker = load(config)
     return maker, fingerprint(config, maker)

@@ -111,7 +111,7 @@ class SentenceEncoder:
         self._model: Model | None = None
         self._dimensions = DEFAULT_DIMENSIONS
         if model != "default":
-            loaded = _loaded(_SentenceTransformer, self._path, threads)
+            loaded = _load(_SentenceTransformer, self._path, threads)
             self._model, self._dimensions = loaded, loaded.dimensions
         # The tokenizer keeps state during a call. The lock is fair so that queries wait for one
         # text only, not for all of a document's.
@@ -131,7 +131,7 @@ class SentenceEncoder:
         for row, text in enumerate(texts):
             with self._lock:
                 if self._model is None:
-                    self._model = _loaded(_minilm, self._path, self._threads)
+                    self._model = _load(_minilm, self._path, self._threads)
                 vectors[row] = self._model.vector(text[:MAX_CHARACTERS])
         return vectors
 
@@ -159,7 +159,7 @@ class _SentenceTransformer:
             return vector
 
 
-def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:
+def _load(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:
     # Nothing is downloaded at run time.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -169,10 +169,10 @@ def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loade
     try:
         return kind(folder)
     except (OSError, ValueError) as error:
-        raise not_loaded(folder, error) from error
+        raise load_error(folder, error) from error
 
 
-def not_loaded(folder: Path, error: Exception) -> ModelUnavailable:
+def load_error(folder: Path, error: Exception) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the encoder in {folder}",
         str(error).splitlines()[0],
@@ -191,7 +191,7 @@ def has_onnxruntime() -> bool:
     return all(find_spec(package) for package in ("onnx", "onnxruntime"))
 
 
-def session_of(model: bytes, **entries: str) -> Any:
+def create_session(model: bytes, **entries: str) -> Any:
     """An ONNX Runtime session of one thread, its caller's; `entries` are further settings."""
     import onnxruntime
 
@@ -293,12 +293,12 @@ class CrossReranker:
         pairs = [(question[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for text in texts]
         with self._lock:
             if self._model is None:
-                self._model = self._loaded()
+                self._model = self._load()
             # One at a time, as in the encoder: in a batch, padding changes the last bits.
             found = self._model.predict(pairs, batch_size=1, show_progress_bar=False)
         return [float(score) for score in found]
 
-    def _loaded(self) -> Any:
+    def _load(self) -> Any:
         # Nothing is downloaded at run time.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -159,9 +159,9 @@ def document_names(names: Iterable[str]) -> frozenset[str]:
     frozenset()
     """
     called = (normalise(name) for name in names if "@" not in name)
-    return frozenset(name for name in called if _tells(name))
+    return frozenset(name for name in called if _is_distinctive(name))
 
 
-def _tells(name: str) -> bool:
+def _is_distinctive(name: str) -> bool:
     words = " ".join(word for word in name.split() if not word.isdecimal())
     return len(words) > 1 and words not in _NO_NAMES

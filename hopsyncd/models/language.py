@@ -99,37 +99,37 @@ class SpacyLanguage:
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """As the protocol says. Raises ModelUnavailable."""
-        found = self._found("mentions", texts)
+        found = self._request("mentions", texts)
         return [tuple(Mention(*one) for one in of_text) for of_text in found]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """As the protocol says. Raises ModelUnavailable."""
-        found = self._found("entities", texts)
+        found = self._request("entities", texts)
         return [tuple(Entity(*one) for one in of_text) for of_text in found]
 
-    def _found(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+    def _request(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         with self._turns:
             try:
-                reply = self._exchanged(wanted, texts)
+                reply = self._exchange(wanted, texts)
             except (OSError, ValueError):
                 # Whatever ended the process, the texts are sent once more, to a fresh one.
                 self.close()
-                reply = self._asked_again(wanted, texts)
+                reply = self._retry(wanted, texts)
         if "why" in reply:
-            raise _unavailable(self._model, reply["why"])
+            raise _unavailable_error(self._model, reply["why"])
         found: list[list[tuple[Any, ...]]] = reply["found"]
         return found
 
-    def _asked_again(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
+    def _retry(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
         try:
-            return self._exchanged(wanted, texts)
+            return self._exchange(wanted, texts)
         except (OSError, ValueError) as error:
             self.close()
-            raise _unavailable(self._model, f"its process ended: {error}") from error
+            raise _unavailable_error(self._model, f"its process ended: {error}") from error
 
-    def _exchanged(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
+    def _exchange(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
         """Send texts, and receive what is found. Raises OSError or ValueError."""
-        self._process = self._process or _started(self._model)
+        self._process = self._process or _start_process(self._model)
         requests, replies = self._process.stdin, self._process.stdout
         assert requests and replies, "it was started with pipes"
         requests.write(json.dumps([wanted, [*texts]]) + "\n")
@@ -146,7 +146,7 @@ class SpacyLanguage:
                 process.communicate()
 
 
-def _started(model: str) -> "subprocess.Popen[str]":
+def _start_process(model: str) -> "subprocess.Popen[str]":
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -179,7 +179,7 @@ class _Pipeline:
             use_onnxruntime(self._nlp)
         if "attribute_ruler" in self._nlp.pipe_names:
             ruler: Any = self._nlp.get_pipe("attribute_ruler")
-            rules = _rules_read(ruler.patterns)
+            rules = _relevant_rules(ruler.patterns)
             ruler.clear()
             ruler.add_patterns(rules)
         last: Any = self._nlp.pipeline[-1][1]
@@ -187,17 +187,19 @@ class _Pipeline:
         self._recogniser = last if is_greedy else None
         self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
-    def found(self, wanted: str, texts: Sequence[str]) -> list[Sequence[Mention | Entity]]:
+    def find(self, wanted: str, texts: Sequence[str]) -> list[Sequence[Mention | Entity]]:
         """The mentions of each text, or the entities."""
         function_words = self._nlp.Defaults.stop_words
-        spoken = [_speaks(text, function_words) for text in texts]
-        find = _mentions if wanted == "mentions" else _kinds
+        spoken = [_is_in_language(text, function_words) for text in texts]
+        find = _mentions if wanted == "mentions" else _typed_entities
         is_full = len(self._nlp.vocab.strings) >= self._most_words
         with self._nlp.memory_zone() if is_full else nullcontext():
-            docs = self._read([text for text, is_so in zip(texts, spoken, strict=True) if is_so])
+            docs = self._read(
+                [text for text, is_spoken in zip(texts, spoken, strict=True) if is_spoken]
+            )
             return [
-                find(text, next(docs) if is_so else None)
-                for text, is_so in zip(texts, spoken, strict=True)
+                find(text, next(docs) if is_spoken else None)
+                for text, is_spoken in zip(texts, spoken, strict=True)
             ]
 
     def _read(self, texts: Sequence[str]) -> Iterator[Any]:
@@ -206,11 +208,11 @@ class _Pipeline:
             return iter(self._nlp.pipe(texts))
         docs = list(self._nlp.pipe(texts, disable=self._nlp.pipe_names[-1:]))
         if docs:
-            self._recogniser.set_annotations(docs, _recognised(self._recogniser, docs))
+            self._recogniser.set_annotations(docs, _recognise(self._recogniser, docs))
         return iter(docs)
 
 
-def _rules_read(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rules that decide which tokens have a part of speech that is read.
 
     A rule whose token must have another tag than those cannot be one of them.
@@ -226,7 +228,7 @@ def _rules_read(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rule for rule in setting if None in read | tags(rule) or read & tags(rule)]
 
 
-def _recognised(recogniser: Any, docs: Sequence[Any]) -> Any:
+def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
     """The entities as recogniser.predict() finds them, in half the time.
 
     That works without the interpreter's lock, and takes it for each check of each action.
@@ -243,14 +245,14 @@ def _mentions(text: str, doc: Any) -> tuple[Mention, ...]:
     """The names in a text; `doc` is None where the pipeline does not speak its language."""
     if doc is None:
         return mentions(text, neutral_spans(text))
-    found = mentions(text, [*_entities(doc), *_proper_nouns(doc)])
+    found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
     if len({mention.keyword for mention in found}) < _FEW_NAMES:
         spans = [(m.start, m.end) for m in found]
         found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
     return found
 
 
-def _kinds(_: str, doc: Any) -> tuple[Entity, ...]:
+def _typed_entities(_: str, doc: Any) -> tuple[Entity, ...]:
     """The entities of known kinds; `doc` is None where the pipeline does not speak the language."""
     return tuple(
         Entity(found.start_char, found.end_char, _KINDS[found.label_])
@@ -273,7 +275,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         except (OSError, ImportError, ValueError) as error:
             reply: dict[str, Any] = {"why": str(error)}
         else:
-            found = pipeline.found(wanted, texts)
+            found = pipeline.find(wanted, texts)
             reply = {"found": [[astuple(one) for one in of_text] for of_text in found]}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
@@ -301,11 +303,11 @@ def _meta(model: str) -> dict[str, str]:
     try:
         meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:
-        raise _unavailable(model, str(error)) from error
+        raise _unavailable_error(model, str(error)) from error
     return meta
 
 
-def _unavailable(model: str, why: str) -> ModelUnavailable:
+def _unavailable_error(model: str, why: str) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the language model {model}",
         why.splitlines()[0],
@@ -313,7 +315,7 @@ def _unavailable(model: str, why: str) -> ModelUnavailable:
     )
 
 
-def _speaks(text: str, function_words: Set[str]) -> bool:
+def _is_in_language(text: str, function_words: Set[str]) -> bool:
     words = _WORD.findall(text.lower())
     if len(words) < _MIN_WORDS:
         return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
@@ -326,7 +328,7 @@ def _latin_share(text: str) -> float:
     return sum(character < "\u0250" for character in letters) / max(len(letters), 1)
 
 
-def _entities(doc: Any) -> Iterator[tuple[int, int]]:
+def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
     for entity in doc.ents:
         if entity.label_ in _NO_NAMES:
             continue

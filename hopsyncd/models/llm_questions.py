@@ -18,15 +18,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable, NotAsked
-from hopsyncd.models.asked_questions import (
-    MIN_INCOMING,
-    MIN_OUTGOING,
-    Asked,
-    Result,
-    Told,
-)
 from hopsyncd.models.llm.budget import LlmContext, estimated_tokens
 from hopsyncd.models.llm.call import Llm, LlmCall
+from hopsyncd.models.llm_maker import (
+    MIN_INCOMING,
+    MIN_OUTGOING,
+    LlmOutput,
+    LlmQuestions,
+    Result,
+)
 from store.records import Passage
 
 MAX_INCOMING, MAX_OUTGOING = 8, 12
@@ -67,7 +67,7 @@ _LINK_END = ".,;:!?)]}>\"'"
 _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)))
 
 
-def usable(part: type[BaseModel]) -> BeforeValidator:
+def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
     """Drops malformed parts of a list, so that one mistake does not spoil the others."""
 
     def is_valid(value: Any) -> bool:
@@ -106,14 +106,14 @@ class QuestionsPart(PassagePart):
     outgoing: Texts = Field(json_schema_extra={"maxItems": MAX_OUTGOING})
 
 
-def _asked(part: QuestionsPart, passage: Passage) -> Asked | LlmNonsense:
+def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
-    incoming = _usable(part.incoming, text, set(), MAX_INCOMING)
+    incoming = _usable_questions(part.incoming, text, set(), MAX_INCOMING)
     taken = {one.casefold() for one in incoming}
-    outgoing = _usable(part.outgoing, text, taken, MAX_OUTGOING)
+    outgoing = _usable_questions(part.outgoing, text, taken, MAX_OUTGOING)
     if not incoming:
-        return nonsense("the reply has no usable question that the passage answers")
-    return Asked(incoming, outgoing)
+        return unusable_reply_error("the reply has no usable question that the passage answers")
+    return LlmQuestions(incoming, outgoing)
 
 
 def has_foreign_link(written: str, text: str) -> bool:
@@ -121,15 +121,17 @@ def has_foreign_link(written: str, text: str) -> bool:
     return any(link.rstrip(_LINK_END) not in text for link in _LINK.findall(written))
 
 
-def nonsense(why: str) -> LlmNonsense:
+def unusable_reply_error(why: str) -> LlmNonsense:
     return LlmNonsense("Cannot use the LLM's reply", why, "It will be asked again later")
 
 
-def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> tuple[str, ...]:
+def _usable_questions(
+    questions: Iterable[str], text: str, taken: set[str], most: int
+) -> tuple[str, ...]:
     """The first `most` usable questions, without duplicates and without those in `taken`."""
     kept: list[str] = []
     for question in questions:
-        clean = cleaned(question)
+        clean = strip_control_characters(question)
         if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in taken:
             continue
         if has_foreign_link(clean, text):
@@ -139,7 +141,7 @@ def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> 
     return tuple(kept[:most])
 
 
-def cleaned(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """The text without control characters, and with single spaces; empty if nothing is left."""
     plain = "".join(
         " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
@@ -151,18 +153,18 @@ def cleaned(text: str) -> str:
 
 
 @cache
-def reply_about(part: type[PassagePart], passages: int) -> type[BaseModel]:
+def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
     """The shape of a reply about that many passages: small models would invent more."""
     parts = Annotated[
         list[part],  # type: ignore[valid-type]
-        usable(part),
+        drop_invalid(part),
         Field(json_schema_extra={"maxItems": passages}),
     ]
     return create_model("Reply", passages=parts)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PromptSpec:
     """What is asked about passages, and how the reply is understood.
 
     prompt: its name and version. reply_tokens are reserved for each passage, usual_tokens taken.
@@ -174,24 +176,26 @@ class Form:
     reply_tokens: int
     usual_tokens: int
     part: type[PassagePart]
-    read: Callable[[Any, Passage], Told | LlmNonsense]
+    parse: Callable[[Any, Passage], LlmOutput | LlmNonsense]
 
-    def understood(self, reply: Any, passages: Sequence[Passage]) -> list[Told | LlmNonsense]:
+    def parse_reply(self, reply: Any, passages: Sequence[Passage]) -> list[LlmOutput | LlmNonsense]:
         """What a reply says about each passage; parts that come twice are not believed."""
         times = Counter(part.id for part in reply.passages)
         parts = {part.id: part for part in reply.passages if times[part.id] == 1}
         return [
-            self.read(parts[number], passage)
+            self.parse(parts[number], passage)
             if number in parts
-            else nonsense("the reply has nothing for the passage")
+            else unusable_reply_error("the reply has nothing for the passage")
             for number, passage in enumerate(passages, 1)
         ]
 
 
-QUESTIONS = Form("questions/1", _SYSTEM, 600, 250, QuestionsPart, _asked)
+QUESTIONS = PromptSpec("questions/1", _SYSTEM, 600, 250, QuestionsPart, _parse_questions)
 
 
-def call_for(passages: Sequence[Passage], source: str, form: Form = QUESTIONS) -> LlmCall:
+def call_for(
+    passages: Sequence[Passage], source: str, prompt_spec: PromptSpec = QUESTIONS
+) -> LlmCall:
     """The call that asks about these passages; depends on their texts alone."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
@@ -204,10 +208,10 @@ def call_for(passages: Sequence[Passage], source: str, form: Form = QUESTIONS) -
         lines += [f"{mark} begin {number}", _json_line(data), f"{mark} end {number}"]
     return LlmCall(
         purpose="questions",
-        prompt=form.prompt,
-        system=form.system,
+        prompt=prompt_spec.prompt,
+        system=prompt_spec.system,
         user="\n".join(lines),
-        max_tokens=100 + form.reply_tokens * len(passages),
+        max_tokens=100 + prompt_spec.reply_tokens * len(passages),
         source=source,
     )
 
@@ -236,14 +240,15 @@ class Estimate:
 
 
 def estimate(
-    passages: Sequence[Passage], passages_per_call: int, form: Form = QUESTIONS
+    passages: Sequence[Passage], passages_per_call: int, prompt_spec: PromptSpec = QUESTIONS
 ) -> Estimate:
     """What it would cost to ask about these passages of one source."""
     groups = _groups(passages, passages_per_call)
     prompts = sum(
-        estimated_tokens(form.system + call_for(group, "", form).user) for group in groups
+        estimated_tokens(prompt_spec.system + call_for(group, "", prompt_spec).user)
+        for group in groups
     )
-    return Estimate(len(groups), prompts + form.usual_tokens * len(passages))
+    return Estimate(len(groups), prompts + prompt_spec.usual_tokens * len(passages))
 
 
 def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
@@ -260,7 +265,7 @@ def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
     return groups
 
 
-class LlmAsker:
+class LlmExtractor:
     """Asks an LLM, in rounds of a few calls.
 
     If a call with several passages brings no or too few questions for one, that passage is asked
@@ -273,31 +278,31 @@ class LlmAsker:
         llm: Llm,
         passages_per_call: int = 8,
         calls_a_round: int = 8,
-        form: Form = QUESTIONS,
+        prompt_spec: PromptSpec = QUESTIONS,
     ) -> None:
-        self._form = form
+        self._prompt_spec = prompt_spec
         self._llm = llm
         self._passages_per_call = passages_per_call
         self._calls_a_round = calls_a_round
 
     @property
     def name(self) -> str:
-        return f"{self._form.prompt}+{self._llm.name}"
+        return f"{self._prompt_spec.prompt}+{self._llm.name}"
 
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         queue = _groups(passages, self._passages_per_call)
-        first: dict[Passage, Told | LlmError] = {}
+        first: dict[Passage, LlmOutput | LlmError] = {}
         idle_rounds = 0
         end: LlmError | None = None
         while queue and end is None:
             if not context.go_on():
-                end = _later()
+                end = _later_error()
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
-            calls = [call_for(group, context.source, self._form) for group in groups]
-            shape = reply_about(self._form.part, max(map(len, groups)))
+            calls = [call_for(group, context.source, self._prompt_spec) for group in groups]
+            shape = reply_model(self._prompt_spec.part, max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
             for index, reply in self._llm.ask_each(
@@ -312,7 +317,7 @@ class LlmAsker:
                 queue = [*([passage] for passage in again), *queue]
                 if settled:
                     yield settled
-            end = _end(errors, len(calls)) or (_later() if idle_rounds > 1 else None)
+            end = _stop_reason(errors, len(calls)) or (_later_error() if idle_rounds > 1 else None)
         left = [passage for group in queue for passage in group]
         if left and end is not None:
             yield [(passage, first.get(passage, end)) for passage in left]
@@ -320,17 +325,17 @@ class LlmAsker:
     def _results(self, reply: BaseModel | LlmError, group: Sequence[Passage]) -> list[Result]:
         if isinstance(reply, LlmError):
             return [(passage, reply) for passage in group]
-        return list(zip(group, self._form.understood(reply, group), strict=True))
+        return list(zip(group, self._prompt_spec.parse_reply(reply, group), strict=True))
 
 
-def _later() -> NotAsked:
+def _later_error() -> NotAsked:
     return NotAsked(
         "The LLM was not asked", "it has been asked enough for now", "It will be asked later"
     )
 
 
 def _settle(
-    results: Sequence[Result], first: dict[Passage, Told | LlmError]
+    results: Sequence[Result], first: dict[Passage, LlmOutput | LlmError]
 ) -> tuple[list[Result], list[Passage]]:
     """The final results among those of one call, and the passages to ask about again, alone.
 
@@ -346,17 +351,17 @@ def _settle(
             first[passage] = got
             again.append(passage)
         else:
-            settled.append((passage, _better(first.pop(passage, got), got)))
+            settled.append((passage, _better_output(first.pop(passage, got), got)))
     return settled, again
 
 
-def _better(old: Told | LlmError, new: Told | LlmError) -> Told | LlmError:
+def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmOutput | LlmError:
     if isinstance(old, LlmError):
         return new
     return old if isinstance(new, LlmError) else max(new, old, key=lambda one: one.size)
 
 
-def _end(errors: Sequence[LlmError], calls: int) -> LlmError | None:
+def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:
     """Why to stop after a round of that many calls with these errors; None to go on."""
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]

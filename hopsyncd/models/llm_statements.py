@@ -11,16 +11,16 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from hopsyncd.errors import LlmNonsense
-from hopsyncd.models.asked_questions import Clause, Stated
 from hopsyncd.models.keywords import STOP_WORDS, normalise
+from hopsyncd.models.llm_maker import LlmStatements, Statement
 from hopsyncd.models.llm_questions import (
     QUESTIONS,
-    Form,
     PassagePart,
-    cleaned,
+    PromptSpec,
+    drop_invalid,
     has_foreign_link,
-    nonsense,
-    usable,
+    strip_control_characters,
+    unusable_reply_error,
 )
 from store.records import Passage
 
@@ -60,7 +60,7 @@ class FactPart(BaseModel):
 class StatementPart(BaseModel):
     statement: str
     facts: Annotated[
-        list[FactPart], usable(FactPart), Field(json_schema_extra={"maxItems": MAX_FACTS})
+        list[FactPart], drop_invalid(FactPart), Field(json_schema_extra={"maxItems": MAX_FACTS})
     ]
 
 
@@ -68,7 +68,7 @@ class TopicPart(BaseModel):
     topic: str
     statements: Annotated[
         list[StatementPart],
-        usable(StatementPart),
+        drop_invalid(StatementPart),
         Field(json_schema_extra={"maxItems": MAX_STATEMENTS}),
     ]
 
@@ -77,35 +77,39 @@ class StatedPart(PassagePart):
     """What a passage states."""
 
     topics: Annotated[
-        list[TopicPart], usable(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
+        list[TopicPart], drop_invalid(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
     ]
 
 
-def _stated(part: StatedPart, passage: Passage) -> Stated | LlmNonsense:
+def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
     topics: dict[str, str] = {}
-    clauses: dict[str, Clause] = {}
+    clauses: dict[str, Statement] = {}
     for topic in part.topics[:MAX_TOPICS]:
-        name = cleaned(topic.topic)
+        name = strip_control_characters(topic.topic)
         keyword = "" if has_foreign_link(name, text) else _keyword(name)
         for one in topic.statements:
-            written = cleaned(one.statement)
+            written = strip_control_characters(one.statement)
             if not written or len(written) > _MAX_STATEMENT or has_foreign_link(written, text):
                 continue
             if len(clauses) == MAX_STATEMENTS:
                 break
-            clause = Clause(written, keyword, _entities(written, one.facts))
+            clause = Statement(written, keyword, _entities(written, one.facts))
             if clauses.setdefault(written.casefold(), clause) is clause and keyword:
                 topics.setdefault(keyword, name)
     if not clauses:
-        return nonsense("the reply has no usable statement of the passage")
-    return Stated(topics, tuple(clauses.values()))
+        return unusable_reply_error("the reply has no usable statement of the passage")
+    return LlmStatements(topics, tuple(clauses.values()))
 
 
 def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
     """The subjects and objects that the statement names, by keyword."""
     said = f" {normalise(statement)} "
-    named = [cleaned(name) for one in facts[:MAX_FACTS] for name in (one.subject, one.object)]
+    named = [
+        strip_control_characters(name)
+        for one in facts[:MAX_FACTS]
+        for name in (one.subject, one.object)
+    ]
     found = {_keyword(name): name for name in named}
     return {keyword: name for keyword, name in found.items() if keyword and f" {keyword} " in said}
 
@@ -115,9 +119,9 @@ def _keyword(name: str) -> str:
     return keyword if len(keyword) > 1 and keyword not in STOP_WORDS else ""
 
 
-STATEMENTS = Form("statements/1", _SYSTEM, 1500, 700, StatedPart, _stated)
+STATEMENTS = PromptSpec("statements/1", _SYSTEM, 1500, 700, StatedPart, _parse_statements)
 
 
-def form_of(questions: str) -> Form:
+def prompt_spec_for(questions: str) -> PromptSpec:
     """What `llm.questions` has an LLM asked for."""
     return STATEMENTS if questions == "statements" else QUESTIONS

@@ -11,7 +11,6 @@ import structlog
 
 from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
 from hopsyncd.errors import BadRequest, ConfigError
-from hopsyncd.models.asked_questions import AskedMaker
 from hopsyncd.models.cluster import ClusterMaker
 from hopsyncd.models.encoder import (
     CrossReranker,
@@ -23,8 +22,9 @@ from hopsyncd.models.encoder import (
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
-from hopsyncd.models.llm_questions import LlmAsker
-from hopsyncd.models.llm_statements import form_of
+from hopsyncd.models.llm_maker import LlmQuestionMaker
+from hopsyncd.models.llm_questions import LlmExtractor
+from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.ledger import Ledger
@@ -66,7 +66,7 @@ class Models:
     @property
     def cluster(self) -> str | None:
         """The Ray cluster that makes question sets, and how it does."""
-        return self.maker.told if isinstance(self.maker, ClusterMaker) else None
+        return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
     def preparing(self) -> str | None:
@@ -75,7 +75,7 @@ class Models:
         return "the encoder's model file" if making else None
 
 
-def encoder_of(config: Config) -> Encoder:
+def load_encoder(config: Config) -> Encoder:
     """The configured encoder. Raises ModelUnavailable."""
     models = config.models
     if models.encoder == "default" and has_onnxruntime():
@@ -99,10 +99,10 @@ def load_models(config: Config, in_use: str = "") -> Models:
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
 
     def with_encoder(encoder: Encoder) -> Models:
-        maker = maker_of(config.llm, language, encoder, endpoint, models.workers)
+        maker = make_question_maker(config.llm, language, encoder, endpoint, models.workers)
         return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
-    encoder: Encoder = encoder_of(config)
+    encoder: Encoder = load_encoder(config)
     loaded = with_encoder(encoder)
     if config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
         there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
@@ -121,7 +121,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
 def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
     """The same maker on a machine of a cluster, with its own cache."""
     language = SpacyLanguage(config.language_model)
-    return BuiltinMaker(language, encoder_of(Config(models=config)))
+    return BuiltinMaker(language, load_encoder(Config(models=config)))
 
 
 def _warm_up(model: Callable[[Any], object], text: Any) -> None:
@@ -132,15 +132,15 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
         log.error("a model cannot be loaded", why=str(error))
 
 
-def maker_of(
+def make_question_maker(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None, workers: int = 1
 ) -> QuestionMaker:
     """What makes the questions of passages: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         return BuiltinMaker(language, encoder, workers)
-    form = form_of(config.questions)
-    asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency, form)
-    return AskedMaker(asker, language, encoder, config.questions)
+    form = prompt_spec_for(config.questions)
+    asker = LlmExtractor(llm, config.passages_per_call, 2 * config.concurrency, form)
+    return LlmQuestionMaker(asker, language, encoder, config.questions)
 
 
 def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from thinc.api import Model, NumpyOps
 
-from hopsyncd.models.encoder import session_of
+from hopsyncd.models.encoder import create_session
 
 Matrix = NDArray[np.float32]
 
@@ -61,7 +61,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         """The session that multiplies by these weights, which stay where they are."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:
-            self._sessions[key] = session_of(_model(weights)), weights
+            self._sessions[key] = create_session(_model(weights)), weights
         return self._sessions[key][0]
 
 

@@ -32,20 +32,20 @@ class MiniLm:
     def vector(self, text: str) -> NDArray[np.float32]:
         """(d,) float32."""
         tokens = torch.tensor([self._tokenizer.encode(text).ids])
-        hidden = self._embedded(tokens)
+        hidden = self._embed(tokens)
         for layer in range(_LAYERS):
             hidden = self._layer(f"encoder.layer.{layer}", hidden)
         mean = hidden.sum(1) / tokens.shape[1]
         vector: NDArray[np.float32] = functional.normalize(mean, dim=-1)[0].numpy()
         return vector
 
-    def _embedded(self, tokens: Tensor) -> Tensor:
+    def _embed(self, tokens: Tensor) -> Tensor:
         words, kinds, positions = (
             self._weights[f"embeddings.{table}_embeddings.weight"]
             for table in ("word", "token_type", "position")
         )
         summed = functional.embedding(tokens, words) + kinds[0] + positions[: tokens.shape[1]]
-        return self._normed("embeddings", summed)
+        return self._layer_norm("embeddings", summed)
 
     def _layer(self, name: str, hidden: Tensor) -> Tensor:
         query, key, value = (
@@ -56,15 +56,17 @@ class MiniLm:
         )
         heads = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
         attended = self._dense(f"{name}.attention.output.dense", heads.reshape(hidden.shape))
-        hidden = self._normed(f"{name}.attention.output", attended + hidden)
+        hidden = self._layer_norm(f"{name}.attention.output", attended + hidden)
         wide = functional.gelu(self._dense(f"{name}.intermediate.dense", hidden))
-        return self._normed(f"{name}.output", self._dense(f"{name}.output.dense", wide) + hidden)
+        return self._layer_norm(
+            f"{name}.output", self._dense(f"{name}.output.dense", wide) + hidden
+        )
 
     def _dense(self, name: str, hidden: Tensor) -> Tensor:
         return functional.linear(
             hidden, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
         )
 
-    def _normed(self, name: str, hidden: Tensor) -> Tensor:
+    def _layer_norm(self, name: str, hidden: Tensor) -> Tensor:
         weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
         return functional.layer_norm(hidden, hidden.shape[-1:], weight, bias, _EPSILON)

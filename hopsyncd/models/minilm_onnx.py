@@ -22,9 +22,9 @@ from hopsyncd.models.encoder import (
     DEFAULT_SHA256,
     MAX_CHARACTERS,
     checked_digest,
+    create_session,
+    load_error,
     locate,
-    not_loaded,
-    session_of,
     tokenizer_in,
 )
 
@@ -39,7 +39,7 @@ _FLOAT = 1  # the number of float32 in ONNX
 _LARGEST = 127
 # The components of normalised states that are far larger than the others in these weights, and by
 # how much they are scaled down before all share one scale; the weights make up for it.
-_LOUD = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 303: 2, 363: 2}
+_OUTLIERS = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 303: 2, 363: 2}
 _LEAST_LARGEST = 0.2  # a token's largest activation is not below that of the function's dip
 _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
@@ -74,19 +74,19 @@ class OnnxEncoder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As in the protocol. Raises ModelUnavailable."""
-        vectors = self._vectors or self._opened()
+        vectors = self._vectors or self._open()
         return vectors([text[:MAX_CHARACTERS] for text in texts])
 
-    def _opened(self) -> _Vectors:
+    def _open(self) -> _Vectors:
         with self._lock:
             if self._vectors is None:
                 try:
-                    self._vectors = _in_onnxruntime(self._folder, self._kept())
+                    self._vectors = _load_vector_function(self._folder, self._read_or_write_model())
                 except (OSError, ValueError) as error:
-                    raise not_loaded(self._folder, error) from error
+                    raise load_error(self._folder, error) from error
             return self._vectors
 
-    def _kept(self) -> bytes:
+    def _read_or_write_model(self) -> bytes:
         """The model as it is kept, or made anew."""
         try:
             kept = self._file.read_bytes()
@@ -101,28 +101,28 @@ class OnnxEncoder:
             )
         self.preparing = True
         try:
-            return self._made()
+            return self._build_model()
         finally:
             self.preparing = False
 
-    def _made(self) -> bytes:
+    def _build_model(self) -> bytes:
         checked_digest(str(self._folder), DEFAULT_SHA256)
         graph = _graph(self._folder)
-        written = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
+        serialize = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            written.write_bytes(hashlib.sha256(graph).digest() + graph)
-            written.replace(self._file)
+            serialize.write_bytes(hashlib.sha256(graph).digest() + graph)
+            serialize.replace(self._file)
         except OSError as error:
             log.warning("the encoder's model cannot be kept", file=str(self._file), why=str(error))
         return graph
 
 
-def _in_onnxruntime(folder: Path, graph: bytes) -> _Vectors:
+def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
     """What gives the vectors of texts."""
     # Slower, but without it sums of two products would saturate.
-    precise = {} if _sums_bytes() else {"x64quantprecision": "1"}
-    session = session_of(graph, **precise)
+    precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
+    session = create_session(graph, **precise)
     tokenizer = tokenizer_in(folder)
 
     def vectors_of(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -136,7 +136,7 @@ def _in_onnxruntime(folder: Path, graph: bytes) -> _Vectors:
     return vectors_of
 
 
-def _sums_bytes() -> bool:
+def _has_exact_byte_products() -> bool:
     """Whether this processor is known to have instructions that sum products of bytes exactly."""
     try:
         return "vnni" in Path("/proc/cpuinfo").read_text()
@@ -151,7 +151,7 @@ def _graph(folder: Path) -> bytes:
     """
     from safetensors.numpy import load_file
 
-    return _Graph(load_file(folder / "model.safetensors")).written()
+    return _Graph(load_file(folder / "model.safetensors")).serialize()
 
 
 class _Graph:
@@ -160,14 +160,16 @@ class _Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 
-    def written(self) -> bytes:
+    def serialize(self) -> bytes:
         from onnx import TensorProto, helper
 
-        hidden = self._embedded()
+        hidden = self._embed()
         for layer in range(_LAYERS):
             hidden = self._layer(f"encoder.layer.{layer}", hidden)
         # The sum has the direction of the mean.
-        summed = self._node("ReduceSum", [hidden, self._constant("rows", [0, 1])], keepdims=0)
+        summed = self._add_node(
+            "ReduceSum", [hidden, self._add_constant("rows", [0, 1])], keepdims=0
+        )
         self._nodes.append(helper.make_node("LpNormalization", [summed], ["vector"], axis=0, p=2))
         graph = helper.make_graph(
             self._nodes,
@@ -178,102 +180,112 @@ class _Graph:
         )
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIB, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        written: bytes = model.SerializeToString()
-        return written
+        serialize: bytes = model.SerializeToString()
+        return serialize
 
-    def _embedded(self) -> str:
+    def _embed(self) -> str:
         table = self._weights["embeddings.word_embeddings.weight"]
         scales = np.abs(table).max(axis=1, keepdims=True) / _LARGEST
         scales[scales == 0] = 1
-        rows = self._constant("words", np.rint(table / scales).astype(np.int8))
-        words = self._node("Cast", [self._node("Gather", [rows, "tokens"])], to=_FLOAT)
-        scale = self._node("Gather", [self._constant("words.scale", scales), "tokens"])
-        exact = self._node("Mul", [words, scale])
+        rows = self._add_constant("words", np.rint(table / scales).astype(np.int8))
+        words = self._add_node("Cast", [self._add_node("Gather", [rows, "tokens"])], to=_FLOAT)
+        scale = self._add_node("Gather", [self._add_constant("words.scale", scales), "tokens"])
+        exact = self._add_node("Mul", [words, scale])
         kind = self._weights["embeddings.token_type_embeddings.weight"][0]
         places = self._weights["embeddings.position_embeddings.weight"] + kind
-        length = self._node("Shape", ["tokens"], start=1)
-        zero = self._constant("zero", [0])
-        position = self._node("Slice", [self._constant("places", places), zero, length, zero])
-        return self._normed("embeddings", self._node("Add", [exact, position]))
+        length = self._add_node("Shape", ["tokens"], start=1)
+        zero = self._add_constant("zero", [0])
+        position = self._add_node(
+            "Slice", [self._add_constant("places", places), zero, length, zero]
+        )
+        return self._layer_norm("embeddings", self._add_node("Add", [exact, position]))
 
     def _layer(self, name: str, hidden: str) -> str:
         attention = f"{name}.attention"
         parts = [f"{attention}.self.{part}" for part in ("query", "key", "value")]
-        joined = self._dense_of_normed(parts, hidden)
-        queries, keys, values = self._nodes_of("Split", [joined], 3, axis=2)
-        heads = self._node(
+        joined = self._dense_after_norm(parts, hidden)
+        queries, keys, values = self._add_node_outputs("Split", [joined], 3, axis=2)
+        heads = self._add_node(
             "MultiHeadAttention", [queries, keys, values], domain=_CONTRIB, num_heads=_HEADS
         )
         attended = self._dense([f"{attention}.output.dense"], heads)
-        hidden = self._normed(f"{attention}.output", self._node("Add", [attended, hidden]))
-        wide = self._dense_of_normed([f"{name}.intermediate.dense"], hidden)
-        wide = self._node("Gelu", [wide], domain=_CONTRIB)
+        hidden = self._layer_norm(f"{attention}.output", self._add_node("Add", [attended, hidden]))
+        wide = self._dense_after_norm([f"{name}.intermediate.dense"], hidden)
+        wide = self._add_node("Gelu", [wide], domain=_CONTRIB)
         narrow = self._dense_by_token(f"{name}.output.dense", wide)
-        return self._normed(f"{name}.output", self._node("Add", [narrow, hidden]))
+        return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
 
-    def _dense_of_normed(self, names: list[str], hidden: str) -> str:
+    def _dense_after_norm(self, names: list[str], hidden: str) -> str:
         """As _dense, of a normalised state."""
-        even = self._node("Mul", [hidden, self._once("even", np.reciprocal(_loudness()))])
-        return self._dense(names, even, _loudness())
+        even = self._add_node(
+            "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
+        )
+        return self._dense(names, even, _outlier_scales())
 
     def _dense_by_token(self, name: str, hidden: str) -> str:
         """As _dense, of activations, the largest of which differs much from token to token."""
-        largest = self._node("ReduceMax", [hidden], axes=[-1], keepdims=1)
-        largest = self._node(
-            "Max", [largest, self._once("least", np.full(1, _LEAST_LARGEST, np.float32))]
+        largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
+        largest = self._add_node(
+            "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
         )
-        product = self._dense([name], self._node("Div", [hidden, largest]), with_bias=False)
-        bias = self._constant(f"{name}.bias", self._weights[f"{name}.bias"])
-        return self._node("Add", [self._node("Mul", [product, largest]), bias])
+        product = self._dense([name], self._add_node("Div", [hidden, largest]), with_bias=False)
+        bias = self._add_constant(f"{name}.bias", self._weights[f"{name}.bias"])
+        return self._add_node("Add", [self._add_node("Mul", [product, largest]), bias])
 
     def _dense(
         self,
         names: list[str],
         hidden: str,
-        loudness: NDArray[np.float32] | float = 1.0,
+        outlier_scales: NDArray[np.float32] | float = 1.0,
         *,
         with_bias: bool = True,
     ) -> str:
         """One matrix product for the named layers, their outputs side by side."""
-        weight = np.concatenate([self._weights[f"{name}.weight"] for name in names]) * loudness
+        weight = (
+            np.concatenate([self._weights[f"{name}.weight"] for name in names]) * outlier_scales
+        )
         scale = np.abs(weight).max(axis=1) / _LARGEST
         scale[scale == 0] = 1
         whole = np.rint(weight.T / scale).astype(np.int8)
-        activation, activation_scale, zero = self._nodes_of("DynamicQuantizeLinear", [hidden], 3)
+        activation, activation_scale, zero = self._add_node_outputs(
+            "DynamicQuantizeLinear", [hidden], 3
+        )
         given = [
             activation,
-            self._constant(f"{names[0]}.weight", whole),
+            self._add_constant(f"{names[0]}.weight", whole),
             activation_scale,
-            self._constant(f"{names[0]}.scale", scale),
+            self._add_constant(f"{names[0]}.scale", scale),
             zero,
         ]
         if with_bias:
             bias = np.concatenate([self._weights[f"{name}.bias"] for name in names])
-            given += ["", self._constant(f"{names[0]}.bias", bias)]
-        return self._node("MatMulIntegerToFloat", given, domain=_CONTRIB)
+            given += ["", self._add_constant(f"{names[0]}.bias", bias)]
+        return self._add_node("MatMulIntegerToFloat", given, domain=_CONTRIB)
 
-    def _normed(self, name: str, hidden: str) -> str:
+    def _layer_norm(self, name: str, hidden: str) -> str:
         weight, bias = (
-            self._constant(f"{name}.norm.{part}", self._weights[f"{name}.LayerNorm.{part}"])
+            self._add_constant(f"{name}.norm.{part}", self._weights[f"{name}.LayerNorm.{part}"])
             for part in ("weight", "bias")
         )
-        return self._node("LayerNormalization", [hidden, weight, bias], axis=-1, epsilon=_EPSILON)
+        return self._add_node(
+            "LayerNormalization", [hidden, weight, bias], axis=-1, epsilon=_EPSILON
+        )
 
-    def _constant(self, name: str, value: NDArray[np.generic] | list[int]) -> str:
+    def _add_constant(self, name: str, value: NDArray[np.generic] | list[int]) -> str:
         from onnx import numpy_helper
 
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _once(self, name: str, value: NDArray[np.float32]) -> str:
+    def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
         """A constant that several layers share."""
         known = any(one.name == name for one in self._constants)
-        return name if known else self._constant(name, value)
+        return name if known else self._add_constant(name, value)
 
-    def _node(self, kind: str, given: list[str], domain: str = "", **options: Any) -> str:
-        return self._nodes_of(kind, given, 1, domain, **options)[0]
+    def _add_node(self, kind: str, given: list[str], domain: str = "", **options: Any) -> str:
+        return self._add_node_outputs(kind, given, 1, domain, **options)[0]
 
-    def _nodes_of(
+    def _add_node_outputs(
         self, kind: str, given: list[str], outputs: int, domain: str = "", **options: Any
     ) -> list[str]:
         """Add a node; returns the names of its outputs."""
@@ -284,9 +296,9 @@ class _Graph:
         return names
 
 
-def _loudness() -> NDArray[np.float32]:
+def _outlier_scales() -> NDArray[np.float32]:
     """By what each component of a normalised state is scaled down."""
     scales = np.ones(DEFAULT_DIMENSIONS, dtype=np.float32)
-    for component, scale in _LOUD.items():
+    for component, scale in _OUTLIERS.items():
         scales[component] = scale
     return scales

@@ -48,7 +48,7 @@ _NICE = 10  # queries come first
 _FEW = 2  # passages of an edit, which waits neither for a thread nor at low priority
 _TOGETHER = 16  # passages whose names are asked for in one call, for which an edit may wait
 
-Made = tuple[Passage, QuestionSet | LlmError]
+MakeResult = tuple[Passage, QuestionSet | LlmError]
 
 
 class QuestionMaker(Protocol):
@@ -66,7 +66,7 @@ class QuestionMaker(Protocol):
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         """Questions, keywords and vectors of each passage, as they come; each passage once.
 
         An error where an LLM should be asked and gave nothing: without a context it is not.
@@ -101,11 +101,11 @@ class Drafts:
     contexts: tuple[str, ...]
 
 
-def draft(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
+def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
     """Ask the questions of a passage; `mentions` are the names in its text."""
     spans = sentence_spans(passage.text)
     topics = {keyword: topic for topic in passage.heading if (keyword := topic_of(topic))}
-    by_sentence = _by_sentence(mentions, spans)
+    by_sentence = _group_by_sentence(mentions, spans)
     about = " > ".join(passage.heading)
     contexts = [f"{about}\n{passage.text}" if about else passage.text]
     for start, end in spans:
@@ -118,7 +118,7 @@ def draft(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
     for row, ((start, end), found) in enumerate(zip(spans, by_sentence, strict=True), 1):
         keywords = frozenset(mention.keyword for mention in found) | topics.keys()
         incoming.append(QuestionDraft(Direction.INCOMING, passage.text[start:end], keywords, row))
-    outgoing = _outgoing(passage.text, by_sentence, set(topics))
+    outgoing = _draft_outgoing(passage.text, by_sentence, set(topics))
     return Drafts((*incoming, *outgoing), tuple(contexts))
 
 
@@ -144,11 +144,13 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _by_sentence(found: Sequence[Mention], spans: Sequence[tuple[int, int]]) -> list[list[Mention]]:
+def _group_by_sentence(
+    found: Sequence[Mention], spans: Sequence[tuple[int, int]]
+) -> list[list[Mention]]:
     return [[m for m in found if start <= m.start < end] for start, end in spans]
 
 
-def _outgoing(
+def _draft_outgoing(
     text: str, by_sentence: Sequence[Sequence[Mention]], asked: set[str]
 ) -> Iterator[QuestionDraft]:
     """One question a name, in the context of its first mention."""
@@ -166,7 +168,7 @@ def _outgoing(
             )
 
 
-def embedded(
+def embed_drafts(
     passage: Passage, drafts: Drafts, recipe: Recipe, encoder: Encoder, *, provisional: bool = False
 ) -> QuestionSet:
     """The drafts as a question set, with their ids and vectors."""
@@ -174,19 +176,19 @@ def embedded(
     ordinals = {direction: count() for direction in Direction}
     questions = tuple(
         Question(
-            question_id(in_set, one.direction, next(ordinals[one.direction])),
-            one.direction,
-            one.text,
-            one.keywords,
-            one.context,
+            question_id(in_set, question.direction, next(ordinals[question.direction])),
+            question.direction,
+            question.text,
+            question.keywords,
+            question.context,
         )
-        for one in drafts.questions
+        for question in drafts.questions
     )
     vectors = to_grid(encoder.encode(drafts.contexts))
     return QuestionSet(in_set, passage.id, questions, vectors, provisional)
 
 
-def builtin_recipe(language: Language, encoder: Encoder) -> Recipe:
+def builtin_generation(language: Language, encoder: Encoder) -> Recipe:
     """Names what the built-in generator makes with these models."""
     return Recipe(
         name=f"{GENERATOR}+{language.name}+{encoder.name}",
@@ -201,7 +203,7 @@ def _be_nice() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-class _MadeLater:
+class _LazySet:
     """A set that is made when it is first asked for."""
 
     def __init__(self, make: Callable[[], QuestionSet]) -> None:
@@ -223,10 +225,10 @@ class BuiltinMaker:
         """
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
         self._names = ThreadPoolExecutor(1, "names", _be_nice)
-        self._making: dict[PassageId, Future[QuestionSet] | _MadeLater] = {}
+        self._making: dict[PassageId, Future[QuestionSet] | _LazySet] = {}
         self._language = language
         self._encoder = encoder
-        self._recipe = builtin_recipe(language, encoder)
+        self._recipe = builtin_generation(language, encoder)
 
     @property
     def recipe(self) -> Recipe:
@@ -234,7 +236,7 @@ class BuiltinMaker:
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         coming = iter(passages)
         first = [*islice(coming, _FEW + 1)]
         pool, coming = self._pool if len(first) > _FEW else None, chain(first, coming)
@@ -245,11 +247,13 @@ class BuiltinMaker:
                 begun = [passage for passage in group if passage.id in self._making]
                 for passage in begun:
                     yield [(passage, self._making[passage.id].result())]
-                self._begin(pool, [one for one in group if one not in begun], pending)
+                self._begin(
+                    pool, [question for question in group if question not in begun], pending
+                )
                 while len(pending) > (_TOGETHER if pool else 0):
-                    yield [self._next(pending)]
+                    yield [self._finish_next(pending)]
             while pending:
-                yield [self._next(pending)]
+                yield [self._finish_next(pending)]
         finally:
             for passage in pending:
                 self._making.pop(passage.id).cancel()
@@ -262,15 +266,15 @@ class BuiltinMaker:
         if pool is None:
             named = self._language.mentions(texts) if texts else []
             for passage, mentions in zip(group, named, strict=True):
-                self._making[passage.id] = _MadeLater(partial(self._made, passage, mentions))
+                self._making[passage.id] = _LazySet(partial(self._make_set, passage, mentions))
                 pending.append(passage)
             return
         naming = self._names.submit(self._language.mentions, texts)
         for at, passage in enumerate(group):
-            self._making[passage.id] = pool.submit(self._made_of, passage, naming, at)
+            self._making[passage.id] = pool.submit(self._make_set_of, passage, naming, at)
             pending.append(passage)
 
-    def _next(self, pending: deque[Passage]) -> Made:
+    def _finish_next(self, pending: deque[Passage]) -> MakeResult:
         made = self._making[pending[0].id].result()
         passage = pending.popleft()
         del self._making[passage.id]
@@ -286,12 +290,14 @@ class BuiltinMaker:
     def make(self, passage: Passage) -> QuestionSet:
         """The questions of one passage, a function of its content alone."""
         (mentions,) = self._language.mentions([passage.text])
-        return self._made(passage, mentions)
+        return self._make_set(passage, mentions)
 
-    def _made_of(
+    def _make_set_of(
         self, passage: Passage, naming: Future[list[tuple[Mention, ...]]], at: int
     ) -> QuestionSet:
-        return self._made(passage, naming.result()[at])
+        return self._make_set(passage, naming.result()[at])
 
-    def _made(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
-        return embedded(passage, draft(passage, mentions), self._recipe, self._encoder)
+    def _make_set(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
+        return embed_drafts(
+            passage, draft_questions(passage, mentions), self._recipe, self._encoder
+        )

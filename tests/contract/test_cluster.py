@@ -41,7 +41,7 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
-def told(made: QuestionSet) -> tuple[object, ...]:
+def description(made: QuestionSet) -> tuple[object, ...]:
     return made.id, made.questions, made.vectors.tobytes(), made.provisional
 
 
@@ -51,7 +51,7 @@ def sets_of(maker: BuiltinMaker, at: Callable[[int], None] = lambda done: None) 
     for made in maker.make_each(PASSAGES):
         for passage, got in made:
             assert isinstance(got, QuestionSet) and passage.id not in found
-            found[passage.id] = told(got)
+            found[passage.id] = description(got)
         at(len(found))
     return found
 
@@ -66,11 +66,11 @@ def joined(cluster: Any) -> ClusterMaker:
     return maker
 
 
-def until(maker: ClusterMaker, told: str) -> None:
+def until(maker: ClusterMaker, description: str) -> None:
     """Import until the cluster is as told."""
     end_s = time.monotonic() + 120
-    while told not in maker.told:
-        assert time.monotonic() < end_s, maker.told
+    while description not in maker.description:
+        assert time.monotonic() < end_s, maker.description
         assert sets_of(maker) == EXPECTED
         time.sleep(0.2)
 
@@ -114,7 +114,7 @@ def test_what_a_killed_worker_had_in_hand_is_made_by_another(cluster: Any) -> No
             killed.append(there[0])
 
     assert sets_of(maker, kill) == EXPECTED
-    assert killed and "joined" in maker.told
+    assert killed and "joined" in maker.description
 
 
 def test_what_a_lost_node_had_in_hand_is_made_by_another(cluster: Any) -> None:
@@ -125,7 +125,7 @@ def test_what_a_lost_node_had_in_hand_is_made_by_another(cluster: Any) -> None:
             cluster.remove_node(node, allow_graceful=False)
 
     assert sets_of(maker, lose) == EXPECTED
-    assert "joined" in maker.told
+    assert "joined" in maker.description
 
 
 def test_a_machine_with_other_models_is_refused_in_words(cluster: Any) -> None:
@@ -163,7 +163,7 @@ def test_what_could_not_be_handed_over_is_made_here() -> None:
     maker = new_maker("ray://127.0.0.1:1")
     maker._ray = GoneAtOnce()
     assert sets_of(maker) == EXPECTED
-    assert "gone" in maker.told
+    assert "gone" in maker.description
 
 
 @pytest.mark.nightly
@@ -171,7 +171,7 @@ def test_a_cluster_elsewhere_is_asked_by_its_client_port(cluster: Any) -> None:
     maker = new_maker(f"ray://127.0.0.1:{CLIENT_PORT}")
     until(maker, "joined")
     assert sets_of(maker) == EXPECTED
-    assert "joined" in maker.told
+    assert "joined" in maker.description
 
 
 @pytest.mark.parametrize("owner", [None, 65534])
@@ -191,4 +191,4 @@ def test_auto_joins_no_cluster_that_is_not_there_or_that_another_user_started(
 def test_a_small_edit_asks_no_cluster() -> None:
     maker = new_maker("ray://127.0.0.1:1")
     assert [len(made) for made in maker.make_each(PASSAGES[:3])] == [1, 1, 1]
-    assert "not asked yet" in maker.told
+    assert "not asked yet" in maker.description

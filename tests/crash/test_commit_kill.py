@@ -68,7 +68,7 @@ class SteppingConnector:
         self.connector.close()
 
 
-def maker_of(step: Step, dimensions: int = 16) -> BuiltinMaker:
+def make_question_maker(step: Step, dimensions: int = 16) -> BuiltinMaker:
     """A maker for which the texts of each passage are a step."""
     encoder = WatchedEncoder(FakeEncoder(dimensions), after=lambda _: step("made"))
     return BuiltinMaker(FakeLanguage(), encoder)
@@ -79,7 +79,9 @@ def synced(
 ) -> None:
     """A sync in which every step can be the last; somebody is awaited all the time."""
     connector = SteppingConnector(files, step)
-    stack = Stack(path, connector, maker_of(step), batch_documents=batch_documents, part=part)
+    stack = Stack(
+        path, connector, make_question_maker(step), batch_documents=batch_documents, part=part
+    )
     stack.path.is_awaited = lambda: True
     stack.file.set_trace_callback(step)
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
@@ -102,7 +104,7 @@ def sync_in_parts(path: Path, step: Step) -> None:
 def sync_preempted(path: Path, step: Step) -> None:
     """A file is edited again, and its hint served, when the long sync has read it."""
     files = after()
-    stack = Stack(path, SteppingConnector(files, step), maker_of(step))
+    stack = Stack(path, SteppingConnector(files, step), make_question_maker(step))
     stack.file.set_trace_callback(step)
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
 
@@ -144,7 +146,7 @@ def rebuild(path: Path, step: Step) -> None:
 
 
 def change_models(path: Path, step: Step) -> None:
-    stack = Stack(path, MemoryConnector(), maker_of(step, dimensions=8))
+    stack = Stack(path, MemoryConnector(), make_question_maker(step, dimensions=8))
     stack.file.set_trace_callback(step)
     stack.writer.renew()
     step("done")

@@ -27,7 +27,7 @@ from pathlib import Path
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import open_endpoint
-from hopsyncd.models.asked_questions import AskedMaker
+from hopsyncd.models.llm_maker import AskedMaker
 from hopsyncd.models.llm_questions import LlmAsker
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

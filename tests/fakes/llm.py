@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from hopsyncd.errors import LlmError, LlmNonsense, LlmUnavailable
-from hopsyncd.models.asked_questions import AskedMaker, Mode
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
-from hopsyncd.models.llm_questions import LlmAsker
-from hopsyncd.models.llm_statements import form_of
+from hopsyncd.models.llm_maker import LlmQuestionMaker, Mode
+from hopsyncd.models.llm_questions import LlmExtractor
+from hopsyncd.models.llm_statements import prompt_spec_for
 from tests.fakes.lived import NAMES, page
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -138,6 +138,6 @@ def asked_maker(
     passages_per_call: int = 2,
     calls_a_round: int = 2,
     dimensions: int = 16,
-) -> AskedMaker:
-    asker = LlmAsker(llm, passages_per_call, calls_a_round, form_of(mode))
-    return AskedMaker(asker, FakeLanguage(), FakeEncoder(dimensions), mode)
+) -> LlmQuestionMaker:
+    asker = LlmExtractor(llm, passages_per_call, calls_a_round, prompt_spec_for(mode))
+    return LlmQuestionMaker(asker, FakeLanguage(), FakeEncoder(dimensions), mode)

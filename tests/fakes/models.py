@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 from hopsyncd.models.language import Entity, EntityKind
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import BuiltinMaker, Made, QuestionMaker
+from hopsyncd.models.questions import BuiltinMaker, MakeResult, QuestionMaker
 from store.records import Passage, PassageId, QuestionSet, Recipe
 
 _WORD = re.compile(r"\w+")
@@ -109,7 +109,7 @@ class CountingMaker:
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         for made in self._maker.make_each(passages, context):
             for passage, got in made:
                 if isinstance(got, QuestionSet) and id(got) not in self._given:

@@ -48,7 +48,7 @@ class Followed(RuleBasedStateMachine):
     events; the next whole sync, of whichever rule, must find all of it.
     """
 
-    maker_of: MakerOf = staticmethod(builtin_maker)
+    make_question_maker: MakerOf = staticmethod(builtin_maker)
     stack: Stack
     dimensions: int
     factor: float
@@ -59,7 +59,7 @@ class Followed(RuleBasedStateMachine):
         self.folder = TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
         self.at = self.place()
-        self.makers = {d: CountingMaker(self.maker_of(d)) for d in (16, 8)}
+        self.makers = {d: CountingMaker(self.make_question_maker(d)) for d in (16, 8)}
         self.connector = MemoryConnector()
         self.texts: dict[bytes, bytes] = {}
         self.indexed: dict[str, bytes] = {}
@@ -219,7 +219,7 @@ class Followed(RuleBasedStateMachine):
 
     def _fresh(self, files: dict[str, bytes]) -> "Fresh":
         files_then = tuple(sorted(files.items()))
-        return built_afresh(files_then, self.factor, self.dimensions, self.maker_of)
+        return built_afresh(files_then, self.factor, self.dimensions, self.make_question_maker)
 
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
         return {str(path): self.texts[content] for _, path, content, *_ in rows["documents"]}

@@ -56,7 +56,7 @@ def statement_maker(dimensions: int) -> QuestionMaker:
 
 @lru_cache(maxsize=500)
 def built_afresh(
-    files: Files, factor: float, dimensions: int, maker_of: MakerOf = builtin_maker
+    files: Files, factor: float, dimensions: int, make_question_maker: MakerOf = builtin_maker
 ) -> Fresh:
     """The graph of these files alone."""
     if not files:
@@ -67,7 +67,10 @@ def built_afresh(
     with TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "fresh.db"
         stack = Stack(
-            path, MemoryConnector(dict(files)), maker_of(dimensions), budget_factor=factor
+            path,
+            MemoryConnector(dict(files)),
+            make_question_maker(dimensions),
+            budget_factor=factor,
         )
         stack.sync()
         engine = Engine(path, FakeEncoder(dimensions), WalkSettings())

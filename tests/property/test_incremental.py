@@ -336,7 +336,7 @@ class IncrementalStatements(Incremental):
     until then these sets are provisional, and test_preempt.py and test_provisional.py hold them.
     """
 
-    maker_of = staticmethod(statement_maker)
+    make_question_maker = staticmethod(statement_maker)
 
     @precondition(lambda self: False)
     @rule()

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.models.asked_questions import Asked, Stated, Told
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.llm_maker import LlmOutput, LlmQuestions, LlmStatements
 from hopsyncd.models.llm_questions import (
     MAX_INCOMING,
     MAX_OUTGOING,
     QUESTIONS,
-    LlmAsker,
+    LlmExtractor,
     call_for,
     estimate,
-    reply_about,
+    reply_model,
 )
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, good_reply, passages_in
@@ -57,22 +57,22 @@ parts = st.fixed_dictionaries(
 )
 
 
-def understood(said: object, passages: Sequence[Passage]) -> Sequence[Told | LlmNonsense]:
-    reply = reply_about(QUESTIONS.part, len(passages)).model_validate({"passages": said})
-    return QUESTIONS.understood(reply, passages)
+def parse_reply(said: object, passages: Sequence[Passage]) -> Sequence[LlmOutput | LlmNonsense]:
+    reply = reply_model(QUESTIONS.part, len(passages)).model_validate({"passages": said})
+    return QUESTIONS.parse_reply(reply, passages)
 
 
 def asked(
     llm: FakeLlm, some: Sequence[Passage], usage: Usage | None = None, per_call: int = 2
-) -> dict[Passage, Asked | LlmError]:
+) -> dict[Passage, LlmQuestions | LlmError]:
     """The results of all, of which each must have exactly one."""
-    asker = LlmAsker(llm, per_call, calls_a_round=2)
+    asker = LlmExtractor(llm, per_call, calls_a_round=2)
     groups = list(asker.ask_each(some, LlmContext("notes", usage or Usage())))
     results = [result for group in groups for result in group]
     assert sorted(passage.id for passage, _ in results) == sorted(passage.id for passage in some)
-    replies: dict[Passage, Asked | LlmError] = {}
+    replies: dict[Passage, LlmQuestions | LlmError] = {}
     for passage, got in results:
-        assert not isinstance(got, Stated)
+        assert not isinstance(got, LlmStatements)
         replies[passage] = got
     return replies
 
@@ -117,8 +117,8 @@ class TestCall:
 
 class TestReply:
     def test_a_good_part_is_taken_as_it_is(self) -> None:
-        (got,) = understood([{"id": 1, **WELL}], [ROME])
-        assert got == Asked(tuple(WELL["incoming"]), tuple(WELL["outgoing"]))
+        (got,) = parse_reply([{"id": 1, **WELL}], [ROME])
+        assert got == LlmQuestions(tuple(WELL["incoming"]), tuple(WELL["outgoing"]))
 
     @pytest.mark.parametrize(
         "said",
@@ -136,13 +136,13 @@ class TestReply:
     def test_a_part_that_is_missing_doubled_or_no_part_is_nonsense(
         self, said: list[object]
     ) -> None:
-        (got,) = understood(said, [ROME])
+        (got,) = parse_reply(said, [ROME])
         assert isinstance(got, LlmNonsense)
 
     def test_one_bad_part_does_not_spoil_the_other(self) -> None:
-        bad, good = understood([{"id": 1, "incoming": 7}, {"id": 2, **WELL}], [GAUL, ROME])
+        bad, good = parse_reply([{"id": 1, "incoming": 7}, {"id": 2, **WELL}], [GAUL, ROME])
         assert isinstance(bad, LlmNonsense)
-        assert isinstance(good, Asked)
+        assert isinstance(good, LlmQuestions)
 
     def test_questions_are_stripped_and_each_comes_once(self) -> None:
         said = {
@@ -150,13 +150,13 @@ class TestReply:
             "incoming": ["  Where\tis\n Rome? ", "WHERE is Rome?", 5, "\x1b[2JWhat is\u202e it?"],
             "outgoing": ["where is rome?", "Who\ud800 ruled?"],
         }
-        (got,) = understood([said], [ROME])
-        assert got == Asked(("Where is Rome?", "[2JWhat is it?"), ("Who ruled?",))
+        (got,) = parse_reply([said], [ROME])
+        assert got == LlmQuestions(("Where is Rome?", "[2JWhat is it?"), ("Who ruled?",))
 
     def test_too_many_are_cut(self) -> None:
         lots = [f"What is number {n}?" for n in range(40)]
-        (got,) = understood([{"id": 1, "incoming": lots, "outgoing": lots}], [ROME])
-        assert isinstance(got, Asked)
+        (got,) = parse_reply([{"id": 1, "incoming": lots, "outgoing": lots}], [ROME])
+        assert isinstance(got, LlmQuestions)
         assert (len(got.incoming), len(got.outgoing)) == (MAX_INCOMING, MAX_OUTGOING)
 
     @pytest.mark.parametrize(
@@ -164,28 +164,28 @@ class TestReply:
     )
     def test_a_link_that_the_passage_lacks_drops_its_question(self, link: str) -> None:
         said = {**WELL, "incoming": [*WELL["incoming"], f"Is it told at {link}, or not?"]}
-        (got,) = understood([{"id": 1, **said}], [ROME])
-        assert isinstance(got, Asked)
+        (got,) = parse_reply([{"id": 1, **said}], [ROME])
+        assert isinstance(got, LlmQuestions)
         assert got.incoming == tuple(WELL["incoming"])
 
     def test_a_link_of_the_passage_is_kept(self) -> None:
         said = {**WELL, "incoming": ["What does https://rome.example/map show?"]}
-        (got,) = understood([{"id": 1, **said}], [ROME])
-        assert isinstance(got, Asked) and len(got.incoming) == 1
+        (got,) = parse_reply([{"id": 1, **said}], [ROME])
+        assert isinstance(got, LlmQuestions) and len(got.incoming) == 1
 
     @given(said=st.lists(parts, max_size=8) | loose_json, some=passages)
     def test_whatever_comes_gives_clean_questions_or_none(
         self, said: object, some: list[Passage]
     ) -> None:
         try:
-            results = understood(said, some)
+            results = parse_reply(said, some)
         except ValidationError:
             return
         assert len(results) == len(some)
         for got in results:
             if isinstance(got, LlmNonsense):
                 continue
-            assert isinstance(got, Asked)
+            assert isinstance(got, LlmQuestions)
             assert 1 <= len(got.incoming) <= MAX_INCOMING
             assert len(got.outgoing) <= MAX_OUTGOING
             questions = [*got.incoming, *got.outgoing]
@@ -199,7 +199,7 @@ class TestAsking:
     def test_several_passages_share_a_call_and_each_is_sent_once(self) -> None:
         llm = FakeLlm()
         results = asked(llm, many(5))
-        assert all(isinstance(got, Asked) for got in results.values())
+        assert all(isinstance(got, LlmQuestions) for got in results.values())
         assert len(llm.calls) == 3
         assert set(llm.times.values()) == {1}
 
@@ -213,7 +213,7 @@ class TestAsking:
             return json.dumps(read)
 
         llm = FakeLlm(play)
-        assert all(isinstance(got, Asked) for got in asked(llm, some).values())
+        assert all(isinstance(got, LlmQuestions) for got in asked(llm, some).values())
         assert llm.times == {some[0].text: 2, some[1].text: 1, some[2].text: 2, some[3].text: 1}
 
     def test_what_fails_alone_too_is_left_with_its_error(self) -> None:
@@ -227,7 +227,7 @@ class TestAsking:
 
         results = asked(FakeLlm(play), some)
         assert isinstance(results[some[0]], LlmNonsense)
-        assert isinstance(results[some[1]], Asked)
+        assert isinstance(results[some[1]], LlmQuestions)
 
     def test_fewer_than_asked_for_are_taken_after_a_second_call(self) -> None:
         few = {"incoming": ["Where is Rome?"], "outgoing": ["Who ruled Rome?"]}
@@ -239,7 +239,7 @@ class TestAsking:
 
         llm = FakeLlm(play)
         results = asked(llm, [ROME, GAUL])
-        assert set(results.values()) == {Asked(("Where is Rome?",), ("Who ruled Rome?",))}
+        assert set(results.values()) == {LlmQuestions(("Where is Rome?",), ("Who ruled Rome?",))}
         assert set(llm.times.values()) == {2}
 
     def test_an_endpoint_that_is_down_is_asked_one_round(self) -> None:
@@ -257,7 +257,7 @@ class TestAsking:
     def test_an_endpoint_that_talks_nonsense_is_asked_two_rounds(self) -> None:
         llm = FakeLlm(lambda _: "Once upon a time")
         results = asked(llm, many(40))
-        assert not any(isinstance(got, Asked) for got in results.values())
+        assert not any(isinstance(got, LlmQuestions) for got in results.values())
         assert len(llm.calls) == 4
 
     def test_a_passage_that_is_refused_does_not_stop_the_others(self) -> None:
@@ -269,19 +269,21 @@ class TestAsking:
             return good_reply(call.user)
 
         results = asked(FakeLlm(play), some)
-        assert [passage for passage in some if not isinstance(results[passage], Asked)] == [some[3]]
+        assert [passage for passage in some if not isinstance(results[passage], LlmQuestions)] == [
+            some[3]
+        ]
 
     def test_a_spent_budget_ends_the_asking(self) -> None:
         llm = FakeLlm()
         results = asked(llm, many(40), Usage(max_calls=3))
         kinds = [type(got) for got in results.values()]
         assert len(llm.calls) == 3
-        assert kinds.count(Asked) == 6
+        assert kinds.count(LlmQuestions) == 6
         assert kinds.count(BudgetSpent) == 34
 
     def test_who_is_out_of_patience_is_not_asked(self) -> None:
         llm = FakeLlm()
-        asker = LlmAsker(llm, passages_per_call=1, calls_a_round=2)
+        asker = LlmExtractor(llm, passages_per_call=1, calls_a_round=2)
         context = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)
         results = dict(r for group in asker.ask_each(many(9), context) for r in group)
         assert len(llm.calls) == 4

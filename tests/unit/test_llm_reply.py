@@ -8,7 +8,7 @@ import pytest
 
 from hopsyncd.errors import LlmNonsense, LlmRefused
 from hopsyncd.models.llm.chat_completion import UnusableReply, read_completion, read_reply
-from hopsyncd.models.llm.retry import RequestFailure, shown
+from hopsyncd.models.llm.retry import RequestFailure, printable_line
 from tests.fakes.desk import RED, Colour, Desk
 from tests.fakes.endpoint import say
 
@@ -131,8 +131,8 @@ def test_anything_else_is_unusable(text: str) -> None:
 
 
 def test_what_a_stranger_says_is_shown_on_one_short_printable_line() -> None:
-    assert shown("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
-    assert len(shown("x" * 10**6)) == 200
+    assert printable_line("\x1b]0;evil\x07\n\u202eabc" + "x" * 10**6).startswith("]0;evil abc")
+    assert len(printable_line("x" * 10**6)) == 200
     completion = {"choices": [{"message": {"content": "{}"}}]}
     assert read_completion(json.dumps(completion).encode()).tokens() is None
 

@@ -10,17 +10,17 @@ import pytest
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import LlmNonsense
-from hopsyncd.models.asked_questions import Stated, Told
 from hopsyncd.models.llm.budget import LlmContext, Usage
-from hopsyncd.models.llm_questions import call_for, estimate, reply_about
+from hopsyncd.models.llm_maker import LlmOutput, LlmStatements
+from hopsyncd.models.llm_questions import call_for, estimate, reply_model
 from hopsyncd.models.llm_statements import (
     MAX_STATEMENTS,
     MAX_TOPICS,
     STATEMENTS,
     StatedPart,
-    form_of,
+    prompt_spec_for,
 )
-from hopsyncd.models.loading import maker_of
+from hopsyncd.models.loading import make_question_maker
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -45,9 +45,9 @@ def reply(*topics: dict[str, Any]) -> dict[str, Any]:
     return {"passages": [{"id": 1, "topics": list(topics)}]}
 
 
-def stated(reply: dict[str, Any], passages: Sequence[Passage]) -> Sequence[Told | LlmNonsense]:
-    return STATEMENTS.understood(
-        reply_about(StatedPart, len(passages)).model_validate(reply), passages
+def stated(reply: dict[str, Any], passages: Sequence[Passage]) -> Sequence[LlmOutput | LlmNonsense]:
+    return STATEMENTS.parse_reply(
+        reply_model(StatedPart, len(passages)).model_validate(reply), passages
     )
 
 
@@ -55,9 +55,9 @@ def topic(*statements: dict[str, Any], name: str = "Rivers") -> dict[str, Any]:
     return {"topic": name, "statements": list(statements)}
 
 
-def understood(*topics: dict[str, Any]) -> Stated:
+def parse_reply(*topics: dict[str, Any]) -> LlmStatements:
     (got,) = stated(reply(*topics), [ROME])
-    assert isinstance(got, Stated)
+    assert isinstance(got, LlmStatements)
     return got
 
 
@@ -77,7 +77,7 @@ def saying(*topics: dict[str, Any]) -> Any:
 
 
 def test_a_statement_has_its_topic_and_the_entities_of_its_facts() -> None:
-    got = understood(topic(TIBER, CAESAR))
+    got = parse_reply(topic(TIBER, CAESAR))
     assert got.topics == {"rivers": "Rivers"}
     assert [(one.text, one.topic, list(one.entities)) for one in got.statements] == [
         ("Rome lies on the Tiber.", "rivers", ["rome", "tiber"]),
@@ -87,7 +87,7 @@ def test_a_statement_has_its_topic_and_the_entities_of_its_facts() -> None:
 
 def test_an_entity_that_its_statement_does_not_name_is_none() -> None:
     facts = [{"subject": "Rome", "relation": "owned by", "object": "Evil Corp"}]
-    (one,) = understood(topic({**TIBER, "facts": facts})).statements
+    (one,) = parse_reply(topic({**TIBER, "facts": facts})).statements
     assert list(one.entities) == ["rome"]
 
 
@@ -101,7 +101,7 @@ def test_an_entity_that_its_statement_does_not_name_is_none() -> None:
 )
 def test_a_statement_that_cannot_be_used_is_left_out(bad: dict[str, Any]) -> None:
     own = {"statement": "The ford is at www.rome.example/ford.", "facts": []}
-    texts = [one.text for one in understood(topic(bad, own, TIBER, TIBER)).statements]
+    texts = [one.text for one in parse_reply(topic(bad, own, TIBER, TIBER)).statements]
     assert texts == [own["statement"], TIBER["statement"]]
     (none,) = stated(reply(topic(bad)), [ROME])
     assert isinstance(none, LlmNonsense)
@@ -111,13 +111,13 @@ def test_a_malformed_part_spoils_no_other_and_a_doubled_one_is_not_believed() ->
     good = {"id": 1, "topics": [topic(TIBER)]}
     parts = [good, {"id": 2, "topics": "none"}, {"id": 3, "topics": []}, {"id": 3, "topics": []}]
     first, second, third = stated({"passages": parts}, [ROME] * 3)
-    assert isinstance(first, Stated)
+    assert isinstance(first, LlmStatements)
     assert isinstance(second, LlmNonsense) and isinstance(third, LlmNonsense)
 
 
 def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
     facts = [{"subject": "Rome", "object": 7}, *TIBER["facts"]]
-    got = understood(topic({"facts": []}, {**TIBER, "facts": facts}), {"topic": "no statements"})
+    got = parse_reply(topic({"facts": []}, {**TIBER, "facts": facts}), {"topic": "no statements"})
     assert [(one.text, list(one.entities)) for one in got.statements] == [
         ("Rome lies on the Tiber.", ["rome", "tiber"])
     ]
@@ -125,7 +125,7 @@ def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
 
 def test_there_is_an_end_however_much_it_states() -> None:
     many = [{"statement": f"Rome has hill {at}.", "facts": []} for at in range(99)]
-    got = understood(*(topic(*many[at:], name=f"Hills {at}") for at in range(9)))
+    got = parse_reply(*(topic(*many[at:], name=f"Hills {at}") for at in range(9)))
     assert len(got.statements) <= MAX_STATEMENTS and len(got.topics) <= MAX_TOPICS
 
 
@@ -156,10 +156,10 @@ def test_without_an_llm_a_passage_has_the_built_in_questions_for_now() -> None:
 def test_the_recipe_names_the_prompt_and_the_model() -> None:
     llm = FakeLlm(stating)
     config = LlmConfig(base_url="http://localhost:1/v1", model="m", questions="statements")
-    maker = maker_of(config, FakeLanguage(), FakeEncoder(), llm)
+    maker = make_question_maker(config, FakeLanguage(), FakeEncoder(), llm)
     assert "statements+statements/1+fake temperature=0" in maker.recipe.name
     assert maker.recipe.name == asked_maker(llm, "statements").recipe.name
-    assert form_of("both") is not STATEMENTS
+    assert prompt_spec_for("both") is not STATEMENTS
 
 
 def test_what_it_costs_is_estimated_by_its_own_prompt() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.models.questions import BuiltinMaker, draft, sentence_spans
+from hopsyncd.models.questions import BuiltinMaker, draft_questions, sentence_spans
 from store.records import Direction, Passage, QuestionSet
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
@@ -98,7 +98,7 @@ def test_every_question_has_its_own_id_and_a_vector(passage: Passage) -> None:
 
 def test_the_vectors_are_of_the_passage_and_of_its_contexts() -> None:
     (mentions,) = FakeLanguage().mentions([TEXTS["english"].text])
-    drafts = draft(TEXTS["english"], mentions)
+    drafts = draft_questions(TEXTS["english"], mentions)
     assert NAMES in drafts.contexts[0]
     assert len(made(TEXTS["english"]).vectors) == len(drafts.contexts)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from hopsyncd.models.llm.call import LlmCall, TokenSink
-from hopsyncd.models.llm.retry import RequestFailure, shown
+from hopsyncd.models.llm.retry import RequestFailure, printable_line
 
 TEMPERATURE = 0
 _SHAPE_WORDS = ("response_format", "schema", "grammar", "structured")
@@ -266,7 +266,7 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
             if not _is_finite(from_json(candidate, allow_inf_nan=False)):
                 raise ValueError("a number is out of range")
         except (ValueError, RecursionError) as error:
-            why = why or f"it is not JSON: {shown(str(error))}"
+            why = why or f"it is not JSON: {printable_line(str(error))}"
             continue
         try:
             shape.model_validate_json(candidate)
@@ -301,4 +301,4 @@ def _mistakes(error: ValidationError) -> str:
     lines = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in found]
     if len(lines) > _SHOWN_MISTAKES:
         lines[_SHOWN_MISTAKES:] = [f"and {len(lines) - _SHOWN_MISTAKES} more"]
-    return "; ".join(map(shown, lines))
+    return "; ".join(map(printable_line, lines))

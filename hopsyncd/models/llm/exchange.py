@@ -154,7 +154,7 @@ class Exchange:
 
         Once a streamed request has failed, for whatever reason, the others are not streamed.
         """
-        failed, refused = 0, False
+        failed, record_refusal = 0, False
         streamed = request.sink is not None and self._dialect.streams
         while True:
             self._check_stop(request)
@@ -171,12 +171,12 @@ class Exchange:
                     continue
                 was_streamed, streamed = streamed, False
                 if was_streamed and refuses_form(failure):
-                    refused = True
+                    record_refusal = True
                     continue
                 failed += 1
                 pause_s = self._pause_s(failure, failed, request)
             else:
-                if refused:
+                if record_refusal:
                     self._dialect.streams = False
                 return self._text_of(completion)
             self._timing.wait(request.stop, pause_s)
@@ -205,7 +205,7 @@ class Exchange:
                 used = 0, 0
             raise
         except UnusableReply as error:
-            self._breaker.answered()
+            self._breaker.record_answer()
             raise LlmNonsense(
                 f"The reply of {self._host} cannot be used",
                 str(error),
@@ -213,7 +213,7 @@ class Exchange:
             ) from error
         finally:
             settle(self._ledger, request.usage, reserved, *used)
-        self._breaker.answered()
+        self._breaker.record_answer()
         return completion
 
     def _pause_s(self, failure: RequestFailure, failed: int, request: CompletionRequest) -> float:
@@ -221,16 +221,16 @@ class Exchange:
         error = error_of(failure, self._host, self._config.api_key_env)
         if not isinstance(error, LlmUnavailable):
             if concerns_every_call(failure):
-                self._breaker.refused(error)
+                self._breaker.record_refusal(error)
             else:
-                self._breaker.answered()
+                self._breaker.record_answer()
             raise error
         asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
         backoff = backoff_s(failed - 1, self._timing.random())
         pause_s = max(asked_s or 0.0, backoff)
         late = self._timing.monotonic_s() + pause_s >= request.deadline_s
-        if late or failed == MAX_ATTEMPTS or not self._breaker.trusted:
-            self._breaker.unanswered(error, asked_s or 0.0)
+        if late or failed == MAX_ATTEMPTS or not self._breaker.is_retry_worthwhile:
+            self._breaker.record_no_answer(error, asked_s or 0.0)
             raise error
         return pause_s
 

@@ -71,9 +71,9 @@ class ReplyCache:
             error = flight.exception()
             if error is not None and shared(error):
                 raise error
-        return self._made(key, make, own), False
+        return self._make(key, make, own), False
 
-    def _made(self, key: bytes, make: Callable[[], str], own: "Future[str]") -> str:
+    def _make(self, key: bytes, make: Callable[[], str], own: "Future[str]") -> str:
         try:
             text = make()
         except BaseException as error:
@@ -218,14 +218,14 @@ class OpenAiLlm:
     def _reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
         text, kept = self._replies.once(
             _key(self.name, request.call, shape),
-            lambda: self._checked(request),
+            lambda: self._checked_json(request),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if kept:
             request.usage.count_cached()
         return shape.model_validate_json(text)
 
-    def _checked(self, request: CompletionRequest) -> str:
+    def _checked_json(self, request: CompletionRequest) -> str:
         """The JSON of a valid reply, if necessary after one repair. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
@@ -236,7 +236,7 @@ class OpenAiLlm:
             )
         try:
             deadline_s = self._timing.monotonic_s() + limit_s
-            return self._repaired(replace(request, deadline_s=deadline_s))
+            return self._ask_with_repair(replace(request, deadline_s=deadline_s))
         except UnusableReply as error:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
@@ -246,18 +246,18 @@ class OpenAiLlm:
         finally:
             self._slots.release()
 
-    def _repaired(self, request: CompletionRequest) -> str:
+    def _ask_with_repair(self, request: CompletionRequest) -> str:
         """The JSON of the first or second reply. Raises UnusableReply if neither is valid."""
-        text, why = self._answered(request, None)
+        text, why = self._ask_once(request, None)
         if why:
             if request.sink:
                 request.sink.withdraw(f"the reply cannot be used: {why}")
-            text, why = self._answered(request, (text, why))
+            text, why = self._ask_once(request, (text, why))
         if why:
             raise UnusableReply(why)
         return text
 
-    def _answered(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
+    def _ask_once(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
         """The JSON of a reply; or its text, and why it cannot be used."""
         reply = self._exchange.ask(request, repair)
         try:

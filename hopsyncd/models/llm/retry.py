@@ -41,10 +41,10 @@ class RequestFailure(Exception):
     readable: bool = True
 
 
-def shown(text: str) -> str:
+def printable_line(text: str) -> str:
     """An untrusted text on one line, printable and short.
 
-    >>> shown("no such model:\\n\\x1b[31m gpt-9")
+    >>> printable_line("no such model:\\n\\x1b[31m gpt-9")
     'no such model: [31m gpt-9'
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())
@@ -114,16 +114,16 @@ class Breaker:
             raise type(why)(why.what, f"{why.why}; next tried in {math.ceil(left)} s", why.hint)
 
     @property
-    def trusted(self) -> bool:
+    def is_retry_worthwhile(self) -> bool:
         """Whether a failure is worth a retry."""
         with self._lock:
             return self._failures < _FAILURES
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         with self._lock:
             self._failures = 0
 
-    def unanswered(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
+    def record_no_answer(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
         """A call ended without an answer; the endpoint asked for a pause of `wanted_s`."""
         with self._lock:
             self._failures += 1
@@ -132,7 +132,7 @@ class Breaker:
             if wanted_s:
                 self._open(why, wanted_s)
 
-    def refused(self, why: LlmError) -> None:
+    def record_refusal(self, why: LlmError) -> None:
         """A call failed in a way that every call would."""
         with self._lock:
             self._open(why, _REST_S)
@@ -150,10 +150,10 @@ def error_of(failure: RequestFailure, host: str, api_key_env: str) -> LlmError:
     if is_transient(failure):
         hint = "The work goes on without it; it will be asked again later"
         return LlmUnavailable(what, why, hint)
-    return LlmRefused(what, why, _hint(failure, api_key_env))
+    return LlmRefused(what, why, _suggestion(failure, api_key_env))
 
 
-def _hint(failure: RequestFailure, api_key_env: str) -> str:
+def _suggestion(failure: RequestFailure, api_key_env: str) -> str:
     if failure.status == 401:
         return f"Set the environment variable {api_key_env} to a valid key and restart"
     if 300 <= failure.status < 400:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from hopsyncd.models.llm.retry import RequestFailure, shown
+from hopsyncd.models.llm.retry import RequestFailure, printable_line
 
 if TYPE_CHECKING:
     import openai
@@ -97,39 +97,41 @@ class HttpClient:
                 async for part in response.iter_bytes():
                     put(part)
         except openai.APIStatusError as error:
-            raise self._refused(error) from None
+            raise self._refusal_error(error) from None
         except openai.APIConnectionError as error:
-            raise self._cut(error.__cause__) from None
+            raise self._connection_error(error.__cause__) from None
         except httpx2.TransportError as error:
-            raise self._cut(error) from None
+            raise self._connection_error(error) from None
 
-    def _refused(self, error: "openai.APIStatusError") -> RequestFailure:
+    def _refusal_error(self, error: "openai.APIStatusError") -> RequestFailure:
         code = error.code if isinstance(error.code, str) else ""
         said = error.body.get("message") if isinstance(error.body, dict) else error.body
-        message = self._shown(said) if isinstance(said, str) and said else "it gave no reason"
+        message = self._without_key(said) if isinstance(said, str) and said else "it gave no reason"
         retry_after = error.response.headers.get("retry-after", "")
         return RequestFailure(error.status_code, message, code, retry_after)
 
-    def _cut(self, cause: BaseException | None) -> RequestFailure:
+    def _connection_error(self, cause: BaseException | None) -> RequestFailure:
         if isinstance(cause, ReplyUnreadable):
             return RequestFailure(0, f"its reply was not read: {cause}", readable=False)
         if isinstance(cause, httpx2.ConnectTimeout):
             return RequestFailure(0, f"no connection within {_CONNECT_S:.0f} s", sent=False)
         sent = not isinstance(cause, httpx2.ConnectError | httpx2.ProxyError)
-        return RequestFailure(0, self._shown(str(cause)) or "the connection failed", sent=sent)
+        return RequestFailure(
+            0, self._without_key(str(cause)) or "the connection failed", sent=sent
+        )
 
-    def _shown(self, text: str) -> str:
+    def _without_key(self, text: str) -> str:
         """An untrusted text, safe to log: without the key and control characters, and short."""
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
-        return shown(text)
+        return printable_line(text)
 
 
 def bounded_http() -> httpx2.AsyncClient:
     """A client for an untrusted endpoint: raises ReplyUnreadable if a body is too large."""
     return httpx2.AsyncClient(
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [_bound]},
+        event_hooks={"response": [_limit_body]},
         limits=httpx2.Limits(keepalive_expiry=30.0),
         timeout=_TIMEOUT,
         follow_redirects=False,
@@ -156,15 +158,15 @@ def _next(
     raise RequestFailure(0, "no complete reply came in time")
 
 
-async def _bound(response: httpx2.Response) -> None:
+async def _limit_body(response: httpx2.Response) -> None:
     """Bound the body before anything reads it: `openai` reads all of an error's."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
         raise ReplyUnreadable("it is compressed although that was not requested")
-    response.stream = _Bounded(response.stream)
+    response.stream = _LimitedBody(response.stream)
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _LimitedBody(httpx2.AsyncByteStream):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 

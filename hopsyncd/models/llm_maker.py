@@ -16,7 +16,14 @@ from hopsyncd.errors import LlmError, NotAsked
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import Drafts, Made, QuestionDraft, builtin_recipe, draft, embedded
+from hopsyncd.models.questions import (
+    Drafts,
+    MakeResult,
+    QuestionDraft,
+    builtin_generation,
+    draft_questions,
+    embed_drafts,
+)
 from store.records import Direction, Passage, QuestionSet, Recipe
 
 _VERSION = "asked/1"
@@ -29,7 +36,7 @@ MIN_INCOMING, MIN_OUTGOING = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LlmQuestions:
     """The questions that a passage answers, and those that it raises."""
 
     incoming: tuple[str, ...]
@@ -46,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class Statement:
     """A clause that stands alone, the keyword of its topic, and the entities of its facts.
 
     `entities` are as they were written, by keyword.
@@ -58,11 +65,11 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class LlmStatements:
     """What a passage states. topics: their names as they were written, by keyword."""
 
     topics: Mapping[str, str]
-    statements: tuple[Clause, ...]
+    statements: tuple[Statement, ...]
 
     @property
     def size(self) -> int:
@@ -73,11 +80,11 @@ class Stated:
         return any(one.entities for one in self.statements)
 
 
-Told = Asked | Stated
-Result = tuple[Passage, Told | LlmError]
+LlmOutput = LlmQuestions | LlmStatements
+Result = tuple[Passage, LlmOutput | LlmError]
 
 
-class QuestionAsker(Protocol):
+class Extractor(Protocol):
     """Asks about passages."""
 
     @property
@@ -95,19 +102,17 @@ class QuestionAsker(Protocol):
         ...
 
 
-class AskedMaker:
+class LlmQuestionMaker:
     """Makes question sets from what an asker says."""
 
     store_after = 1
 
-    def __init__(
-        self, asker: QuestionAsker, language: Language, encoder: Encoder, mode: Mode
-    ) -> None:
+    def __init__(self, asker: Extractor, language: Language, encoder: Encoder, mode: Mode) -> None:
         self._asker = asker
         self._language = language
         self._encoder = encoder
         self._mode = mode
-        self.provisional_recipe = builtin_recipe(language, encoder)
+        self.provisional_recipe = builtin_generation(language, encoder)
         self._recipe = replace(
             self.provisional_recipe,
             name=f"{_VERSION}:{mode}+{asker.name}+{self.provisional_recipe.name}",
@@ -119,9 +124,9 @@ class AskedMaker:
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
-    ) -> Iterator[Sequence[Made]]:
+    ) -> Iterator[Sequence[MakeResult]]:
         if context is None:
-            yield [(passage, _not_asked()) for passage in passages]
+            yield [(passage, _not_asked_error()) for passage in passages]
             return
         for results in self._asker.ask_each([*passages], context):
             yield [
@@ -131,20 +136,20 @@ class AskedMaker:
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
         (mentions,) = self._language.mentions([passage.text])
-        drafts = draft(passage, mentions)
-        return embedded(passage, drafts, self._recipe, self._encoder, provisional=True)
+        drafts = draft_questions(passage, mentions)
+        return embed_drafts(passage, drafts, self._recipe, self._encoder, provisional=True)
 
-    def _make(self, passage: Passage, told: Told) -> QuestionSet:
-        if isinstance(told, Stated):
+    def _make(self, passage: Passage, told: LlmOutput) -> QuestionSet:
+        if isinstance(told, LlmStatements):
             (mentions,) = self._language.mentions([passage.text])
-            made = stated_drafts(draft(passage, mentions), told)
+            made = draft_statements(draft_questions(passage, mentions), told)
         else:
             made = self._asked_drafts(passage, told)
-        return embedded(passage, made, self._recipe, self._encoder)
+        return embed_drafts(passage, made, self._recipe, self._encoder)
 
-    def _asked_drafts(self, passage: Passage, asked: Asked) -> Drafts:
+    def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
-        own = draft(passage, mentions)
+        own = draft_questions(passage, mentions)
         kept = own.questions if self._mode == "both" else ()
         # The first context is the passage itself: each set begins with its vector.
         contexts = [*(own.contexts if kept else own.contexts[:1])]
@@ -160,7 +165,7 @@ class AskedMaker:
         return Drafts(tuple(drafts), tuple(contexts))
 
 
-def stated_drafts(own: Drafts, told: Stated) -> Drafts:
+def draft_statements(own: Drafts, told: LlmStatements) -> Drafts:
     """The drafts of a passage with statements in place of its sentences.
 
     Its headings stay topics, beside those of the statements.
@@ -187,5 +192,5 @@ def stated_drafts(own: Drafts, told: Stated) -> Drafts:
     return Drafts(tuple(drafts), (own.contexts[0], *texts))
 
 
-def _not_asked() -> NotAsked:
+def _not_asked_error() -> NotAsked:
     return NotAsked("The LLM was not asked", "other work comes first", "It will be asked later")

@@ -7,8 +7,8 @@ import pytest
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.recorded import recorded_maker
-from hopsyncd.models.asked_questions import AskedMaker, Mode
 from hopsyncd.models.llm.budget import LlmContext, Usage
+from hopsyncd.models.llm_maker import LlmQuestionMaker, Mode
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Direction, Passage, QuestionSet, set_id, to_grid
 from tests.fakes.llm import FakeLlm, asked_maker
@@ -24,14 +24,14 @@ LINES: list[Line] = [
 ]
 
 
-def recorded(folder: Path, mode: Mode, lines: list[Line]) -> AskedMaker:
+def recorded(folder: Path, mode: Mode, lines: list[Line]) -> LlmQuestionMaker:
     file = folder / "questions.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     corpus = {"r": ROME, "o": ODD}
     return recorded_maker(file, corpus, FakeLanguage(), FakeEncoder(), mode)
 
 
-def made(maker: AskedMaker, passage: Passage) -> QuestionSet:
+def made(maker: LlmQuestionMaker, passage: Passage) -> QuestionSet:
     ((_, got),) = next(iter(maker.make_each([passage], LlmContext("", Usage()))))
     assert isinstance(got, QuestionSet)
     return got
