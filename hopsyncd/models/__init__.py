@@ -1,1 +1,1 @@
-"""What makes vectors, names and questions: the encoder, the language model, the question makers."""
+"""Models for vectors, names and questions: the encoder, the language model, the question makers."""

@@ -1,10 +1,10 @@
 """Question sets made on a Ray cluster, for imports that want more cores than one machine has.
 
-A set is a function of its passage, so where it is made changes nothing: sets come back in any
-order, and the writer stores and commits them as ever. A worker has the installed code and models of
-its own machine; where its `fingerprint` is another than the daemon's, the cluster is refused, in
-words. Ray tries the tasks of a lost worker again. Without the cluster, and for the few passages of
-an edit, the sets are made here.
+A question set depends only on its passage, so any machine can make it. Sets come back in any
+order, and the writer stores and commits them as usual. A worker uses the code and models installed
+on its machine. If its `fingerprint` differs from the daemon's, the daemon refuses the cluster and
+reports why. Ray retries the tasks of a lost worker. Small edits, and all work while there is no
+cluster, are done locally.
 """
 
 import hashlib
@@ -37,13 +37,13 @@ Load = Callable[[ModelsConfig], BuiltinMaker]
 """Loads the models on a worker; it is known there by its name."""
 Fingerprint = Mapping[str, str]
 
-_FEW = 33  # a small edit has fewer, and waits for no network
-_TOGETHER = 8  # passages of a task: a second's work
-_AHEAD = 2  # tasks that each core has, under way or next
-_TRIES = 3  # of a task whose worker is lost
-_WAIT_S = 0.1  # after which an edit may preempt
-_AGAIN_S = 60.0  # after which a cluster that was lost or refused is asked again
-# Headings, names, numbers and a long sentence: what the models make of them is compared.
+_FEW = 33  # an edit with fewer passages is handled locally.
+_TOGETHER = 8  # passages per task: about one second of work.
+_AHEAD = 2  # tasks per core, running or queued.
+_TRIES = 3  # retries of a task whose worker was lost.
+_WAIT_S = 0.1  # how often an edit can preempt.
+_AGAIN_S = 60.0  # pause before joining again after a loss or refusal.
+# Every machine makes these question sets, and the fingerprints compare them.
 _PROBE = (
     Passage(("Probe", "Ada Lovelace"), "Ada Lovelace wrote to Charles Babbage in London in 1843."),
     Passage((), "The Bank of England keeps its gold below Threadneedle Street, it is said. No."),
@@ -54,17 +54,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What of a machine is not as it is here."""
+    """A worker whose code or models differ from the daemon's, and how."""
 
     machine: str
     differs: tuple[str, ...]
 
 
 class ClusterMaker(BuiltinMaker):
-    """Has the sets of many passages made on the cluster at `address`, and others here.
+    """Makes the sets of large batches on the cluster at `address`, and small batches locally.
 
-    It joins the cluster when the first big import comes, on a thread of its own, so that nobody
-    waits for a cluster that does not answer.
+    The first large import starts a thread that joins the cluster. Work continues locally until the
+    cluster has answered.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ClusterMaker(BuiltinMaker):
 
     @property
     def description(self) -> str:
-        """How the cluster does, for people."""
+        """The state of the cluster in words, for the status."""
         if self._trouble:
             return f"{self._address} is not used: {self._trouble}"
         state = "not answering yet" if self._joining.is_alive() else "not asked yet"
@@ -134,7 +134,7 @@ class ClusterMaker(BuiltinMaker):
         yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:
-        """Whether the cluster takes tasks; if not, it is asked soon."""
+        """Whether the cluster accepts tasks. Otherwise starts to join it, once a minute at most."""
         is_due = not self._joining.is_alive() and time.monotonic() > self._next_try_s
         if self._ray is None and is_due:
             self._joining = threading.Thread(target=self._join, name="cluster", daemon=True)
@@ -146,7 +146,7 @@ class ClusterMaker(BuiltinMaker):
             self._expected = self._expected or fingerprint(self._config, self)
             address = _trusted_address(self._address)
             ray: Any = importlib.import_module("ray")
-            ray.shutdown()  # what is left of a cluster that was lost
+            ray.shutdown()  # clear the state of a lost cluster
             ray.init(address, configure_logging=False, log_to_driver=False)
             self._ray, self._trouble = ray, None
             log.info("the cluster was joined", address=self._address)
@@ -160,12 +160,12 @@ class ClusterMaker(BuiltinMaker):
 
 
 class _Refused(Exception):
-    """The cluster has a machine with other code or models."""
+    """A machine of the cluster has different code or models."""
 
     def __init__(self, found: Refusal) -> None:
         super().__init__(
-            f"on {found.machine} there is another {' and another '.join(found.differs)} than here."
-            " Install the same hopsyncd and models there, or take it out of the cluster"
+            f"{found.machine} has a different {' and a different '.join(found.differs)}."
+            " Install the same hopsyncd and models there, or remove it from the cluster"
         )
 
 
@@ -174,7 +174,7 @@ def _error_line(error: Exception) -> str:
 
 
 def _trusted_address(address: str) -> str:
-    """The address, of a local cluster only if no other user can have started it.
+    """The address to join. A local cluster of another user is refused.
 
     Raises ConnectionError.
     """
@@ -192,7 +192,7 @@ def _trusted_address(address: str) -> str:
 
 
 def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
-    """Digests of all that a question set depends on but its passage, by what they are of."""
+    """Digests of code, models and a probe result, which together decide every question set."""
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
     made = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {
@@ -218,7 +218,10 @@ def _digest(files: Iterable[Path]) -> str:
 def make_on_worker(
     load: Load, config: ModelsConfig, expected: Fingerprint, passages: Sequence[Passage]
 ) -> list[QuestionSet] | Refusal:
-    """What a worker is asked for: the sets of these passages, by models as the daemon's."""
+    """Make the question sets of `passages`. Runs on a worker.
+
+    Returns a Refusal if the worker's fingerprint differs from `expected`.
+    """
     maker, found = _load_once(load, config)
     differs = tuple(name for name, digest in expected.items() if found.get(name) != digest)
     if differs:

@@ -153,7 +153,7 @@ class _SentenceTransformer:
 
     def vector(self, text: str) -> NDArray[np.float32]:
         with self._inference_mode():
-            # What the model's own encode() does for one text, without its milliseconds of overhead.
+            # Equals the model's own encode() for one text, without its overhead of milliseconds.
             features = self._model.preprocess([text])
             vector: NDArray[np.float32] = self._model(features)["sentence_embedding"][0].numpy()
             return vector
@@ -242,7 +242,7 @@ def is_usual(word: str) -> bool:
 
 @cache
 def _vocabulary() -> bytes:
-    """Between line feeds, as a set of so many words would take 3.5 MB more."""
+    """The words between line feeds; a set of them would take 3.5 MB more."""
     folder, _ = locate("default", "")
     return b"\n%b\n" % b"\n".join((Path(folder) / "vocab.txt").read_bytes().split())
 

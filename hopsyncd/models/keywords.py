@@ -1,11 +1,11 @@
 """Keywords: the names that a text mentions, in one spelling each.
 
 A keyword is a normalised name: `normalise` is the one place that decides which two mentions are
-the same. In a language that the installed model speaks, names are what its entity recogniser and
-its proper nouns find; in any other, runs of capitalised words, quoted phrases, codes and, in
-scripts without spaces, runs of one script; in scripts without capitals, words of some length.
-In all of them options, identifiers, numbered things and versions are names. A heading is the topic
-of what stands below it, unless it only says which part of a page it is.
+the same. In the language of the installed model, names are its named entities and proper nouns.
+In other languages they are runs of capitalised words, quoted phrases and codes. In scripts without
+spaces they are runs of one script, and in scripts without capitals long words. Options,
+identifiers, numbered things and versions are names in every language. A heading is the topic of
+the text below it, unless it only names a part of a page, such as "Introduction".
 """
 
 import re
@@ -69,7 +69,7 @@ def normalise(name: str) -> str:
 
 
 def topic_of(heading: str) -> str:
-    """The name that a heading gives to what stands below it; none where it tells of no subject.
+    """The topic that a heading gives to the text below it; "" if it names no subject.
 
     >>> topic_of("2.3. Write-Ahead Logging"), topic_of("See also"), topic_of("1. Introduction")
     ('write ahead logging', '', '')
@@ -151,7 +151,7 @@ _NO_NAMES = STOP_WORDS | set(
 
 
 def document_names(names: Iterable[str]) -> frozenset[str]:
-    """What a document is called, as keywords are spelled: its file's name, title and aliases.
+    """A document's file name, title and aliases as keywords; names without meaning are left out.
 
     >>> sorted(document_names(("Ada Lovelace", "Countess of Lovelace")))
     ['ada lovelace', 'countess of lovelace']

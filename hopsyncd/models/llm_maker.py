@@ -1,11 +1,12 @@
-"""Question sets with what an asker, such as an LLM, says of passages.
+"""Question sets made from an LLM's output.
 
-Questions, as in HopRAG, have the names in them as keywords and the vector of their text. They find
-other things than the built-in ones, so by default a passage gets both.
+The LLM writes questions (HopRAG) or statements (Hierarchical Lexical Graph). The keywords of a
+question are the names in it; its vector is the vector of its text. LLM questions and built-in
+questions find different passages, so by default a passage gets both.
 
-Statements, as in the Hierarchical Lexical Graph, take the place of its sentences: each is an
-incoming question with its entities and its topic as keywords, and each entity that is no topic
-raises an outgoing one where it is first mentioned.
+Statements replace the sentences of the passage. Each becomes an incoming question whose keywords
+are its entities and its topic. Each entity that is not a topic gets an outgoing question where it
+is first mentioned.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,15 +30,14 @@ from store.records import Direction, Passage, QuestionSet, Recipe
 _VERSION = "asked/1"
 
 Mode = Literal["both", "llm", "statements"]
-"""The built-in questions and the asked ones, or, as in the paper, the asked ones alone; or
-statements."""
+"""Built-in and LLM questions, LLM questions only (as in the HopRAG paper), or LLM statements."""
 
 MIN_INCOMING, MIN_OUTGOING = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class LlmQuestions:
-    """The questions that a passage answers, and those that it raises."""
+    """The questions that a passage answers (incoming) and raises (outgoing)."""
 
     incoming: tuple[str, ...]
     outgoing: tuple[str, ...]
@@ -48,15 +48,15 @@ class LlmQuestions:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many as HopRAG wants."""
+        """Whether HopRAG's minimum of both kinds is reached."""
         return len(self.incoming) >= MIN_INCOMING and len(self.outgoing) >= MIN_OUTGOING
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A clause that stands alone, the keyword of its topic, and the entities of its facts.
+    """A clause that can be understood alone.
 
-    `entities` are as they were written, by keyword.
+    topic: a keyword, or "". entities: names of the clause's facts as written, by keyword.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class LlmStatements:
-    """What a passage states. topics: their names as they were written, by keyword."""
+    """The statements in a passage. topics: names as written, by keyword."""
 
     topics: Mapping[str, str]
     statements: tuple[Statement, ...]
@@ -85,25 +85,25 @@ Result = tuple[Passage, LlmOutput | LlmError]
 
 
 class Extractor(Protocol):
-    """Asks about passages."""
+    """Gets questions or statements about passages from an LLM or a recording."""
 
     @property
     def name(self) -> str:
-        """Identifies how it asks; changes whenever its results would."""
+        """Identifies prompt and model. A change that can alter results changes the name."""
         ...
 
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
-        """Yield what is said of each passage, or why there is nothing, as it comes.
+        """Yield each passage once, with its output or an error, as replies arrive.
 
-        Each passage comes once; results that come together were paid for together.
+        Results yielded together come from the same paid call.
         """
         ...
 
 
 class LlmQuestionMaker:
-    """Makes question sets from what an asker says."""
+    """Makes question sets from the output of an extractor."""
 
     store_after = 1
 
@@ -166,9 +166,9 @@ class LlmQuestionMaker:
 
 
 def draft_statements(own: Drafts, told: LlmStatements) -> Drafts:
-    """The drafts of a passage with statements in place of its sentences.
+    """Replace the sentences in a passage's drafts by its statements.
 
-    Its headings stay topics, beside those of the statements.
+    Its headings remain topics, next to the topics of the statements.
     """
     drafts = [one for one in own.questions if one.context == 0]
     asked = {keyword for one in drafts for keyword in one.keywords}

@@ -1,4 +1,4 @@
-"""Asking an LLM for the questions of passages: HopRAG's in-coming and out-coming pseudo-queries.
+"""Asks an LLM for the questions of passages: HopRAG's in-coming and out-coming pseudo-queries.
 
 A call contains several passages of one source, as data: each is one line of JSON between two marks.
 The marks are derived from the passages' texts, so no text can contain the marks of its own call or
@@ -68,7 +68,7 @@ _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x20
 
 
 def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
-    """Drops malformed parts of a list, so that one mistake does not spoil the others."""
+    """A validator that drops the malformed items of a list and keeps the others."""
 
     def is_valid(value: Any) -> bool:
         try:
@@ -91,7 +91,7 @@ Texts = Annotated[list[str], BeforeValidator(_texts)]
 
 
 class PassagePart(BaseModel):
-    """What is said of the passage with this id in the call."""
+    """The part of a reply about the passage with this id in the call."""
 
     id: int = Field(strict=True)
 
@@ -99,7 +99,7 @@ class PassagePart(BaseModel):
 class QuestionsPart(PassagePart):
     """The questions of a passage.
 
-    The schema has the limits because small models ramble; a longer list is cut, not refused.
+    The schema has limits because small models ramble. A longer list is cut, not refused.
     """
 
     incoming: Texts = Field(json_schema_extra={"maxItems": MAX_INCOMING})
@@ -117,7 +117,7 @@ def _parse_questions(part: QuestionsPart, passage: Passage) -> LlmQuestions | Ll
 
 
 def has_foreign_link(written: str, text: str) -> bool:
-    """Whether it has a link that the text of its passage lacks."""
+    """Whether `written` has a link that the passage `text` lacks."""
     return any(link.rstrip(_LINK_END) not in text for link in _LINK.findall(written))
 
 
@@ -154,7 +154,7 @@ def strip_control_characters(text: str) -> str:
 
 @cache
 def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
-    """The shape of a reply about that many passages: small models would invent more."""
+    """The model of a reply about `passages` passages; small models would invent more."""
     parts = Annotated[
         list[part],  # type: ignore[valid-type]
         drop_invalid(part),
@@ -165,10 +165,10 @@ def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class PromptSpec:
-    """What is asked about passages, and how the reply is understood.
+    """A prompt about passages, and the parser of its reply.
 
-    prompt: its name and version. reply_tokens are reserved for each passage, usual_tokens taken.
-    part: of a reply, about one passage. read: what it says of that.
+    prompt: name and version. reply_tokens: reserved per passage. usual_tokens: expected per
+    passage. part: the model of the reply about one passage. parse: its output.
     """
 
     prompt: str
@@ -179,7 +179,7 @@ class PromptSpec:
     parse: Callable[[Any, Passage], LlmOutput | LlmNonsense]
 
     def parse_reply(self, reply: Any, passages: Sequence[Passage]) -> list[LlmOutput | LlmNonsense]:
-        """What a reply says about each passage; parts that come twice are not believed."""
+        """The output for each passage. A passage with two parts in the reply gets an error."""
         times = Counter(part.id for part in reply.passages)
         parts = {part.id: part for part in reply.passages if times[part.id] == 1}
         return [
@@ -196,7 +196,7 @@ QUESTIONS = PromptSpec("questions/1", _SYSTEM, 600, 250, QuestionsPart, _parse_q
 def call_for(
     passages: Sequence[Passage], source: str, prompt_spec: PromptSpec = QUESTIONS
 ) -> LlmCall:
-    """The call that asks about these passages; depends on their texts alone."""
+    """Build the call about these passages. It depends only on their texts."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
     for number, passage in enumerate(passages, 1):
@@ -233,7 +233,7 @@ def _json_line(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What asking would roughly cost."""
+    """The approximate cost in calls and tokens."""
 
     calls: int
     tokens: int
@@ -242,7 +242,7 @@ class Estimate:
 def estimate(
     passages: Sequence[Passage], passages_per_call: int, prompt_spec: PromptSpec = QUESTIONS
 ) -> Estimate:
-    """What it would cost to ask about these passages of one source."""
+    """Estimate the cost of asking about these passages of one source."""
     groups = _groups(passages, passages_per_call)
     prompts = sum(
         estimated_tokens(prompt_spec.system + call_for(group, "", prompt_spec).user)
@@ -268,9 +268,9 @@ def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
 class LlmExtractor:
     """Asks an LLM, in rounds of a few calls.
 
-    If a call with several passages brings no or too few questions for one, that passage is asked
-    about once more alone, and whatever comes is accepted. A round without any reply ends the
-    asking, and so do two rounds without a usable one, since the passages are not the cause then.
+    If a call with several passages returns too little for one of them, that passage is asked about
+    once more, alone, and the reply is accepted. One round without any reply, or two without a
+    usable reply, ends the work: then the passages are not the cause.
     """
 
     def __init__(
@@ -337,9 +337,9 @@ def _later_error() -> NotAsked:
 def _settle(
     results: Sequence[Result], first: dict[Passage, LlmOutput | LlmError]
 ) -> tuple[list[Result], list[Passage]]:
-    """The final results among those of one call, and the passages to ask about again, alone.
+    """Split the results of a call into final results and passages to ask about again, alone.
 
-    `first` keeps the first call's results for the latter.
+    `first` keeps the results of passages that are asked about again.
     """
     settled: list[Result] = []
     again: list[Passage] = []
@@ -362,7 +362,7 @@ def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmO
 
 
 def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:
-    """Why to stop after a round of that many calls with these errors; None to go on."""
+    """Why to stop after a round of `calls` calls with these errors; None to go on."""
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]
     if spent:

@@ -1,8 +1,8 @@
-"""Asking an LLM what passages state: the Hierarchical Lexical Graph of Ghassel et al. (2025).
+"""Asks an LLM for statements: the Hierarchical Lexical Graph of Ghassel et al. (2025).
 
-Topics have statements, each a clause that can be understood alone, and a statement has facts, whose
-subjects and objects are its entities. They are asked for as questions are (`llm_questions.py`), and
-from a reply only short texts are used: an entity counts if its statement names it.
+A topic has statements, clauses that can be understood alone. A statement has facts, whose subjects
+and objects are its entities. Calls work as in `llm_questions.py`. Only short texts of a reply are
+used, and an entity counts only if its statement names it.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class TopicPart(BaseModel):
 
 
 class StatedPart(PassagePart):
-    """What a passage states."""
+    """The part of a reply about one passage."""
 
     topics: Annotated[
         list[TopicPart], drop_invalid(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
@@ -123,5 +123,5 @@ STATEMENTS = PromptSpec("statements/1", _SYSTEM, 1500, 700, StatedPart, _parse_s
 
 
 def prompt_spec_for(questions: str) -> PromptSpec:
-    """What `llm.questions` has an LLM asked for."""
+    """The prompt for a value of the setting `llm.questions`."""
     return STATEMENTS if questions == "statements" else QUESTIONS

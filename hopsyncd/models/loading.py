@@ -39,10 +39,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models in use. Without an `llm` or a `cluster`, nothing ever leaves the machine.
+    """The models in use. Without an `llm` or a `cluster`, no data leaves the machine.
 
-    `endpoint` is the same object as `llm` if it is a real endpoint, with a ledger and a status that
-    must be closed. `newer` are the same with a newer encoder than that of the stored vectors.
+    endpoint: the same object as `llm` if it is a real endpoint; it must be closed. newer: the same
+    models with a newer encoder, while the stored vectors come from an older one.
     """
 
     encoder: Encoder
@@ -54,23 +54,23 @@ class Models:
     newer: "Models | None" = None
 
     def with_newer_encoder(self) -> "Models":
-        """Raises BadRequest where there is none."""
+        """The models with the newer encoder. Raises BadRequest if there is none."""
         if self.newer is None:
             raise BadRequest(
-                "There is nothing to switch to",
-                "the vectors are of the newest encoder for this configuration",
-                "`hopsyncd status` tells when there is a newer one",
+                "Cannot switch to a newer encoder",
+                "the newest encoder for this configuration is already in use",
+                "`hopsyncd status` says when there is a newer one",
             )
         return self.newer
 
     @property
     def cluster(self) -> str | None:
-        """The Ray cluster that makes question sets, and how it does."""
+        """The Ray cluster that makes question sets, and its state; None without a cluster."""
         return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
     def preparing(self) -> str | None:
-        """What of the models is being made now, once and for all."""
+        """The model file that is being written, which happens once per machine; None if none is."""
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
 
@@ -86,12 +86,11 @@ def load_encoder(config: Config) -> Encoder:
 def load_models(config: Config, in_use: str = "") -> Models:
     """Find and check the models. Raises ModelUnavailable or ConfigError.
 
-    `in_use` names the recipe of the newest version. What was made with the former default encoder
-    keeps it until a rebuild is asked for, unless everything has to be made anew anyway.
+    in_use: the name of the newest version's generation settings. Vectors of the former default
+    encoder stay in use until the user asks for a rebuild or something else requires one.
 
-    Every query needs the encoder, so it is loaded at once on a thread of its own. The language
-    model follows a moment later, as the two would slow each other down. Whoever needs a model
-    sooner waits for it.
+    A thread loads the encoder immediately, because every query needs it. The language model follows
+    3 s later, because loading both at once is slower. A caller that needs a model waits for it.
     """
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
@@ -119,7 +118,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
 
 
 def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
-    """The same maker on a machine of a cluster, with its own cache."""
+    """The same maker on a cluster machine, with a cache of its own."""
     language = SpacyLanguage(config.language_model)
     return BuiltinMaker(language, load_encoder(Config(models=config)))
 
@@ -135,7 +134,7 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
 def make_question_maker(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None, workers: int = 1
 ) -> QuestionMaker:
-    """What makes the questions of passages: the built-in generator, the LLM, or both."""
+    """Make the question maker of the configuration: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         return BuiltinMaker(language, encoder, workers)
     form = prompt_spec_for(config.questions)

@@ -1,8 +1,7 @@
 """all-MiniLM-L6-v2 in plain torch.
 
-sentence-transformers takes seconds to import and much memory, and this model needs little of it.
-With the same operations in the same order on the same shapes, its vectors equal those of
-sentence-transformers bit for bit.
+sentence-transformers takes seconds and much memory to import, and this model needs little of it.
+The operations, their order and their shapes are the same, so the vectors are equal bit for bit.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
 """all-MiniLM-L6-v2 in ONNX Runtime, with weights of 8 bits.
 
-Its graph is written here from the published weights. Weights are quantised per output channel when
-the graph is written, activations when it runs: with one scale for a text, or, after the activation
-function, with one for each token. Everything else (attention, normalisation, pooling) stays
-float32.
+This module writes the graph from the published weights. Weights are quantised per output channel
+when the graph is written. Activations are quantised when it runs, with one scale per text, or per
+token after the activation function. Attention, normalisation and pooling stay float32.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ from hopsyncd.models.encoder import (
     tokenizer_in,
 )
 
-# Names how the graph is written and quantised: changes whenever its vectors would.
+# The version of the graph and its quantisation. A change that can alter vectors changes it.
 _GRAPH = "int8-2"
 _DIGEST_BYTES = 32
 _LAYERS = 6
@@ -37,10 +36,10 @@ _EPSILON = 1e-12
 _OPSET = 17
 _FLOAT = 1  # the number of float32 in ONNX
 _LARGEST = 127
-# The components of normalised states that are far larger than the others in these weights, and by
-# how much they are scaled down before all share one scale; the weights make up for it.
+# Outlier components of the normalised states, with the factor by which each is scaled down before
+# quantisation. The weights are scaled up by the same factor.
 _OUTLIERS = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 303: 2, 363: 2}
-_LEAST_LARGEST = 0.2  # a token's largest activation is not below that of the function's dip
+_LEAST_LARGEST = 0.2  # the lower limit of a token's largest activation: the depth of GELU's dip
 _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
 _Vectors = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -51,12 +50,11 @@ log = structlog.get_logger(__name__)
 class OnnxEncoder:
     """The default model in ONNX Runtime, with weights of 8 bits. Texts are cut at 256 tokens.
 
-    Threads encode side by side, each one text at a time: activations are quantised by what comes
-    together, so a text's vector would depend on others.
+    Several threads can encode at once, each one text at a time. In a batch the texts would share
+    quantisation scales, and a vector would depend on the other texts.
 
-    The model is made from the published weights by the first text that wants it, and kept in
-    `cache`. A file there that is damaged is made again; where none can be written, each process
-    makes its own.
+    The first text builds the model from the published weights and keeps it in `cache`. A damaged
+    file is built again. If `cache` is not writable, each process builds its own.
     """
 
     dimensions = DEFAULT_DIMENSIONS
@@ -87,7 +85,7 @@ class OnnxEncoder:
             return self._vectors
 
     def _read_or_write_model(self) -> bytes:
-        """The model as it is kept, or made anew."""
+        """The model from the cache; if it is missing or damaged, build and keep it."""
         try:
             kept = self._file.read_bytes()
         except OSError:
@@ -119,7 +117,7 @@ class OnnxEncoder:
 
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
-    """What gives the vectors of texts."""
+    """Create the session; returns the function from texts to vectors."""
     # Slower, but without it sums of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, **precise)
@@ -216,14 +214,14 @@ class _Graph:
         return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
 
     def _dense_after_norm(self, names: list[str], hidden: str) -> str:
-        """As _dense, of a normalised state."""
+        """_dense() for a normalised state: outlier components are scaled down."""
         even = self._add_node(
             "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
         )
         return self._dense(names, even, _outlier_scales())
 
     def _dense_by_token(self, name: str, hidden: str) -> str:
-        """As _dense, of activations, the largest of which differs much from token to token."""
+        """_dense() for activations, with one scale per token: their largest values differ a lot."""
         largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
         largest = self._add_node(
             "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
@@ -297,7 +295,7 @@ class _Graph:
 
 
 def _outlier_scales() -> NDArray[np.float32]:
-    """By what each component of a normalised state is scaled down."""
+    """(d,) float32: the factor by which each component of a normalised state is scaled down."""
     scales = np.ones(DEFAULT_DIMENSIONS, dtype=np.float32)
     for component, scale in _OUTLIERS.items():
         scales[component] = scale

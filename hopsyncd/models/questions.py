@@ -1,12 +1,12 @@
 """The built-in question generator: triplets of a passage without an LLM.
 
-HopRAG asks an LLM for questions that a passage answers (incoming, at least 2) and questions that it
-raises (outgoing, at least 4). Here the facts of the passage stand for them:
+HopRAG asks an LLM for at least 2 questions that a passage answers (incoming) and at least 4 that it
+raises (outgoing). This generator derives them from the text:
 
-- incoming: "What is <topic>?" for each heading above the passage, and every sentence, which is the
-  answer to some question about its names and the topic;
-- outgoing: "What is said of <name>?" for each name that the passage mentions and is not about; the
-  sentence that mentions it is the question's context, and gives it its vector.
+- incoming: "What is <topic>?" for each heading above the passage, and each sentence, as the answer
+  to a question about its names and the topic;
+- outgoing: "What is said of <name>?" for each name in the passage that is not its topic. The
+  question's vector is the vector of the sentence that mentions the name first.
 
 Worked example: heading "Charmed", text "Charmed is a series. It starred Drew Fuller." gives
 incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second), and outgoing
@@ -43,49 +43,49 @@ from store.records import (
 )
 
 GENERATOR = "builtin/2"
-_MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
-_NICE = 10  # queries come first
-_FEW = 2  # passages of an edit, which waits neither for a thread nor at low priority
-_TOGETHER = 16  # passages whose names are asked for in one call, for which an edit may wait
+_MIN_LINE_CHARACTERS = 40  # a shorter line, as in code or lists, is joined to the next.
+_NICE = 10  # queries come first.
+_FEW = 2  # an edit of at most this number of passages runs in the caller, at normal priority.
+_TOGETHER = 16  # passages per call of the language model; an edit may wait for one call.
 
 MakeResult = tuple[Passage, QuestionSet | LlmError]
 
 
 class QuestionMaker(Protocol):
-    """What turns passages into their question sets."""
+    """Makes the question sets of passages."""
 
     @property
     def recipe(self) -> Recipe:
-        """Names how its results come about: it changes whenever they would."""
+        """Identifies generator and models. A change that can alter results changes its name."""
         ...
 
     @property
     def store_after(self) -> int:
-        """So many results are stored together: what a kill can cost."""
+        """The number of results stored in one transaction: the most that a crash can lose."""
         ...
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
-        """Questions, keywords and vectors of each passage, as they come; each passage once.
+        """Yield each passage once, with its question set or an error, as they are finished.
 
-        An error where an LLM should be asked and gave nothing: without a context it is not.
+        The error says why the LLM gave no result. Without a `context` no LLM is asked.
         """
         ...
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
-        """A provisional set, for a passage that has an error in place of its set."""
+        """A set for use until the LLM has answered for this passage."""
         ...
 
     @property
     def provisional_recipe(self) -> Recipe:
-        """Whose sets the provisional ones equal, but for their ids."""
+        """Settings under which a provisional set is the regular set, except for ids."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraft:
-    """A question whose vector is that of `contexts[context]`; context 0 is the whole passage."""
+    """A question. Its vector is the vector of `contexts[context]`; 0 is the whole passage."""
 
     direction: Direction
     text: str
@@ -102,7 +102,7 @@ class Drafts:
 
 
 def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
-    """Ask the questions of a passage; `mentions` are the names in its text."""
+    """Derive the questions of a passage; `mentions` are the names in its text."""
     spans = sentence_spans(passage.text)
     topics = {keyword: topic for topic in passage.heading if (keyword := topic_of(topic))}
     by_sentence = _group_by_sentence(mentions, spans)
@@ -153,7 +153,7 @@ def _group_by_sentence(
 def _draft_outgoing(
     text: str, by_sentence: Sequence[Sequence[Mention]], asked: set[str]
 ) -> Iterator[QuestionDraft]:
-    """One question a name, in the context of its first mention."""
+    """One question per name, with the sentence of its first mention as context."""
     for row, found in enumerate(by_sentence, 1):
         for mention in found:
             if mention.keyword in asked:
@@ -171,7 +171,7 @@ def _draft_outgoing(
 def embed_drafts(
     passage: Passage, drafts: Drafts, recipe: Recipe, encoder: Encoder, *, provisional: bool = False
 ) -> QuestionSet:
-    """The drafts as a question set, with their ids and vectors."""
+    """Compute ids and vectors for the drafts."""
     in_set = set_id(passage.id, recipe.name, provisional=provisional)
     ordinals = {direction: count() for direction in Direction}
     questions = tuple(
@@ -189,7 +189,7 @@ def embed_drafts(
 
 
 def builtin_generation(language: Language, encoder: Encoder) -> Recipe:
-    """Names what the built-in generator makes with these models."""
+    """The settings of the built-in generator with these models."""
     return Recipe(
         name=f"{GENERATOR}+{language.name}+{encoder.name}",
         encoder=encoder.name,
@@ -198,19 +198,19 @@ def builtin_generation(language: Language, encoder: Encoder) -> Recipe:
 
 
 def _be_nice() -> None:
-    """Give this thread a low priority, where threads have one of their own."""
+    """Lower the priority of this thread; Linux only."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class _LazySet:
-    """A set that is made when it is first asked for."""
+    """A future that runs in the caller's thread when its result is first requested."""
 
     def __init__(self, make: Callable[[], QuestionSet]) -> None:
         self.result = cache(make)
 
     def cancel(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no work is running."""
 
 
 class BuiltinMaker:
@@ -219,9 +219,9 @@ class BuiltinMaker:
     store_after = 64
 
     def __init__(self, language: Language, encoder: Encoder, workers: int = 1) -> None:
-        """`workers` threads of low priority make sets side by side; one is the caller's own.
+        """With more than one worker, `workers` low-priority threads make sets in parallel.
 
-        Another thread asks for the names of the next passages meanwhile.
+        Meanwhile another thread finds the names in the next passages.
         """
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
         self._names = ThreadPoolExecutor(1, "names", _be_nice)
@@ -243,7 +243,7 @@ class BuiltinMaker:
         pending: deque[Passage] = deque()
         try:
             while group := [*islice(coming, _TOGETHER)]:
-                # A make_each() around this one has begun some, and they are not made again.
+                # An outer make_each() has already begun these; do not make them twice.
                 begun = [passage for passage in group if passage.id in self._making]
                 for passage in begun:
                     yield [(passage, self._making[passage.id].result())]
@@ -261,7 +261,7 @@ class BuiltinMaker:
     def _begin(
         self, pool: ThreadPoolExecutor | None, group: Sequence[Passage], pending: deque[Passage]
     ) -> None:
-        """Have the sets of a group made, by the pool or here when they are asked for."""
+        """Start the sets of a group, in the pool or lazily in this thread."""
         texts = [passage.text for passage in group]
         if pool is None:
             named = self._language.mentions(texts) if texts else []
@@ -288,7 +288,7 @@ class BuiltinMaker:
         return self.make(passage)
 
     def make(self, passage: Passage) -> QuestionSet:
-        """The questions of one passage, a function of its content alone."""
+        """Make the question set of one passage. It depends only on the passage's content."""
         (mentions,) = self._language.mentions([passage.text])
         return self._make_set(passage, mentions)
 

@@ -132,7 +132,7 @@ def test_a_machine_with_other_models_is_refused_in_words(cluster: Any) -> None:
     maker = joined(cluster)
     node = cluster.add_node(**{**SMALL, "num_cpus": 4}, env_vars={OTHER_MODELS: "1"})
     try:
-        until(maker, "there is another encoder and another result of the same passage than here")
+        until(maker, "has a different encoder and a different result of the same passage")
     finally:
         cluster.remove_node(node)
     assert sets_of(maker) == EXPECTED

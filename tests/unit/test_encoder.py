@@ -241,7 +241,7 @@ def test_names_are_found_as_spacy_finds_them_with_all_its_rules() -> None:
         "Nobody at the Bank of England but Anna Holm read something about low-cost steam engines.",
         "The U.N.'s seven envoys met in Oslo on 4 May 1994, at 5 p.m., for $3 million.  \n Rain.",
     ):
-        whole, (doc,) = nlp(text), pipeline._read([text])
+        whole, (doc,) = nlp(text), pipeline._run_pipeline([text])
         assert [(e.start, e.end, e.label_) for e in doc.ents] == [
             (e.start, e.end, e.label_) for e in whole.ents
         ]

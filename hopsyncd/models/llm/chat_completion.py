@@ -50,7 +50,7 @@ class Dialect:
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
-        """The request; `repair` shows the model its last reply and what is wrong with it."""
+        """The request. `repair` shows the model its last reply and the fault in it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
@@ -277,7 +277,7 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """What may be the JSON object: all after the thoughts, a fence, or what is in braces."""
+    """Candidates for the JSON: the text after the thoughts, a fenced block, text in braces."""
     said = text.rpartition("</think>")[2].strip()
     yield said
     if fenced := _FENCE.search(said):
