@@ -53,7 +53,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.loading import encoder_of
+from hopsyncd.models.loading import load_encoder
 from store.check import opening_check
 from store.place import open_writer
 from store.transactions import snapshot
@@ -65,7 +65,7 @@ database = config.daemon.data_dir / DATABASE_NAME
 connection = open_writer(database)
 opening_check(connection)
 done("opening and checking the store")
-encoder = encoder_of(config)
+encoder = load_encoder(config)
 with snapshot(connection):
     served = load_snapshot(connection, head(connection))
 done("the graph from the store")

@@ -84,7 +84,7 @@ def workers() -> list[int]:
     for one in Path("/proc").glob("[0-9]*/cmdline"):
         pid = int(one.parent.name)
         with suppress(OSError):  # it has ended since it was listed
-            makes = one.read_bytes().startswith(b"ray::made_on_worker")
+            makes = one.read_bytes().startswith(b"ray::make_on_worker")
             if makes and parent_of(parent_of(pid)) == os.getpid():
                 found.append(pid)
     return found

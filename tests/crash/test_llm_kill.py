@@ -27,14 +27,15 @@ from pathlib import Path
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import open_endpoint
-from hopsyncd.models.llm_maker import AskedMaker
-from hopsyncd.models.llm_questions import LlmAsker
+from hopsyncd.models.llm_maker import LlmQuestionMaker
+from hopsyncd.models.llm_questions import LlmExtractor
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
 folder, url, count, per_call, a_round = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 llm = open_endpoint(LlmConfig(base_url=url, model="fake", concurrency=2), folder)
-maker = AskedMaker(LlmAsker(llm, per_call, a_round), FakeLanguage(), FakeEncoder(), "both")
+extractor = LlmExtractor(llm, per_call, a_round)
+maker = LlmQuestionMaker(extractor, FakeLanguage(), FakeEncoder(), "both")
 files = {f"{n}.md": f"Number{n} met Nero{n % 7} near Rome.".encode() for n in range(count)}
 stack = Stack(folder / "s.db", MemoryConnector(files), maker, batch_documents=40)
 print("ready", flush=True)

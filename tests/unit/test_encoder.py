@@ -339,9 +339,9 @@ import sys
 sys.modules["onnxruntime"] = None
 from hopsyncd.config.configuration import Config
 from hopsyncd.doctor.machine import models
-from hopsyncd.models.loading import encoder_of
+from hopsyncd.models.loading import load_encoder
 (found,) = models(Config())
-print(encoder_of(Config()).name, found.level, found.remedy)
+print(load_encoder(Config()).name, found.level, found.remedy)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     name, state, *remedy = ran.stdout.split()
