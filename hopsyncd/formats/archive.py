@@ -1,9 +1,11 @@
 """Documents that are archives of XML: opening them in bounds, their members and relations."""
 
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from posixpath import dirname, join, normpath
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
@@ -11,6 +13,11 @@ from hopsyncd.errors import DocumentUnreadable
 _MAX_BYTES = 256 << 20
 _MAX_MEMBERS = 10_000
 _RELATION_ID = "}id"
+_ATTRIBUTES = rb"""((?>[^>"']|"[^"]*"|'[^']*')*+)"""
+_ROOT = re.compile(rb"<(?![?!])([\w.:-]+)" + _ATTRIBUTES + rb">")
+_OTHER_ENCODING = re.compile(
+    rb"""<\?xml[^>]*\sencoding\s*=\s*["'](?!utf-8["']|us-ascii["'])""", re.IGNORECASE
+)
 
 
 def opened(data: bytes) -> ZipFile:
@@ -36,6 +43,49 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
     return ElementTree.fromstring(archive.read(name))
 
 
+class Children:
+    """The elements of one name in an XML part, by an attribute of theirs.
+
+    Each is found and parsed when it is first used: a Word document has hundreds of styles and uses
+    few of them.
+    """
+
+    def __init__(self, data: bytes, name: str, key: str) -> None:
+        self._data, self._key = data, key.encode()
+        self._parsed: dict[str, ElementTree.Element | None] = {}
+        self._root = _ROOT.search(data)
+        self._begin = re.compile(rb"<((?:[\w.-]+:)?%s)(?=\s)%s>" % (name.encode(), _ATTRIBUTES))
+        # Comments, CDATA and entities can hold what looks like an element.
+        if data and (b"<!" in data or not self._root or _OTHER_ENCODING.match(data)):
+            self._root = None
+            for child in ElementTree.fromstring(data):
+                if local_name(child) == name:
+                    self._parsed[attribute(child, key)] = child
+
+    def get(self, key: str) -> ElementTree.Element | None:
+        """The element whose attribute has that value."""
+        if key not in self._parsed:
+            self._parsed[key] = self._find(key)
+        return self._parsed[key]
+
+    def _find(self, key: str) -> ElementTree.Element | None:
+        if self._root is None or not key:
+            return None
+        value = escape(key).encode()
+        for said in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
+            at = -1
+            while (at := self._data.find(said, at + 1)) >= 0:
+                start = self._begin.match(self._data, max(self._data.rfind(b"<", 0, at), 0))
+                if start is None or start.end() < at:
+                    continue
+                closing = b"" if start[2].endswith(b"/") else b"</" + start[1] + b">"
+                end = self._data.find(closing, start.end())
+                inside = self._data[start.start() : max(end, start.end()) + len(closing)]
+                whole = self._root[0] + inside + b"</" + self._root[1] + b">"
+                return ElementTree.fromstring(whole)[0]
+        return None
+
+
 def relation_of(element: ElementTree.Element) -> str:
     """The id of the relation that an element names; empty without one."""
     return next((value for key, value in element.items() if key.endswith(_RELATION_ID)), "")
@@ -46,30 +96,28 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
 
     The empty name asks for those of the file itself.
     """
-    folder, _, base = name.rpartition("/")
-    relations = f"{folder}/_rels/{base}.rels".lstrip("/")
-    if relations not in archive.NameToInfo:
-        return {}
     return {
         one.get("Id", ""): (
             one.get("Type", "").rpartition("/")[2],
             normpath(join("/" + dirname(name), one.get("Target", ""))).lstrip("/"),
         )
-        for one in tree_of(archive, relations)
+        for one in _relations(archive, name)
     }
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
     """The addresses outside the file that a member refers to, by the ids of the relations."""
-    folder, _, base = name.rpartition("/")
-    relations = f"{folder}/_rels/{base}.rels".lstrip("/")
-    if relations not in archive.NameToInfo:
-        return {}
     return {
         one.get("Id", ""): one.get("Target", "")
-        for one in tree_of(archive, relations)
+        for one in _relations(archive, name)
         if one.get("TargetMode") == "External"
     }
+
+
+def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
+    folder, _, base = name.rpartition("/")
+    relations = f"{folder}/_rels/{base}.rels".lstrip("/")
+    return tree_of(archive, relations) if relations in archive.NameToInfo else ()
 
 
 def attribute(element: ElementTree.Element, name: str) -> str:

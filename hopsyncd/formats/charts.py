@@ -6,20 +6,24 @@ from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import local_name
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.numbers import show_value
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
-_LONG_FRACTION = re.compile(r"-?\d+\.\d{14,20}\Z")
+_NUMBER = re.compile(r"[-+]?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?\Z")
+_KIND = re.compile(r"(bar|line|pie|area|scatter|bubble|radar|doughnut|surface|stock)(?:3D)?Chart\Z")
 _MAX_POINTS = 200  # of one series; the rows of a larger one lie in the sheet
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
-    """A chart's title, the titles of its axes, and its values as a table: a row for each category,
-    a column for each series."""
-    titles = [_text(title) for title in chart.iterfind(".//{*}title")]
-    caption = titles[0] if titles else ""
+    """A chart's kind and title, the titles of its axes, and its values as a table: a row for each
+    category, a column for each series."""
+    of_axes = list(chart.iterfind(".//{*}plotArea//{*}title"))
+    titles = [_text(title) for title in of_axes]
+    own = [_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes]
+    caption = name_chart(_kind(chart), next(iter(own), ""))
     if caption:
         yield Block("figure", caption, line, line)
-    for axis in filter(None, titles[1:]):
+    for axis in filter(None, titles):
         yield Block("figure", axis, line, line)
     series = [(_name(one), _points(one, ("cat", "xVal")), _points(one, ("val", "yVal")))
               for one in chart.iterfind(".//{*}ser")]  # fmt: skip
@@ -40,6 +44,24 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
     yield from table_blocks(builder.build(), (caption,) if caption else ())
 
 
+def _kind(chart: Element) -> str:
+    """The kind of a chart, such as "bar" or "line"; empty if it is not known."""
+    kinds = {found[1] for one in chart.iter() if (found := _KIND.match(local_name(one)))}
+    return " and ".join(sorted(kinds))
+
+
+def name_chart(kind: str, title: str) -> str:
+    """The kind of a chart, and its title.
+
+    >>> name_chart("bar", "Catch"), name_chart("line", ""), name_chart("bar", "Bar chart of cod")
+    ('Bar chart: Catch', 'Line chart', 'Bar chart of cod')
+    """
+    said = f"{kind.capitalize()} chart" if kind else ""
+    if not title or said.casefold() in title.casefold():
+        return title or said
+    return f"{said}: {title}"
+
+
 def _text(element: Element) -> str:
     parts = (part.text or "" for part in element.iter() if local_name(part) in ("t", "v"))
     return " ".join("".join(parts).split())
@@ -50,16 +72,20 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """The cached texts of a series by their index."""
+    """The saved texts of a series by their index; numbers as the chart shows them."""
     points: dict[int, str] = {}
     for name in names:
-        for point in series.iterfind(f"{{*}}{name}//{{*}}pt"):
-            value = _text(point)
-            if value and (at := point.get("idx", "")).isdecimal():
-                points[int(at)] = _LONG_FRACTION.sub(_shortened, value)
+        for saved in series.iterfind(f"{{*}}{name}"):
+            number_format = saved.findtext(".//{*}formatCode") or "General"
+            for point in saved.iterfind(".//{*}pt"):
+                value = _text(point)
+                if value and (at := point.get("idx", "")).isdecimal():
+                    points[int(at)] = _show_number(value, point.get("formatCode") or number_format)
     return points
 
 
-def _shortened(number: re.Match[str]) -> str:
-    """A number as it was typed: files have 4.4000000000000004 for 4.4."""
-    return f"{float(number[0]):.15g}"
+def _show_number(text: str, number_format: str) -> str:
+    """A number by its format; files have 4.4000000000000004 for 4.4."""
+    if not _NUMBER.match(text):
+        return text
+    return show_value(float(text), number_format)

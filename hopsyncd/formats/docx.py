@@ -23,7 +23,7 @@ from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
-    diagram_texts,
+    diagram_blocks,
     picture_text,
     said_of_itself,
     symbol_of,
@@ -79,8 +79,8 @@ class _Reader:
         self._parts = targets_of(archive, main)
         self._links = link_targets_of(archive, main)
         self._first_of = dict(reversed(self._parts.values()))
-        self._styles = Styles(self._tree("styles"))
-        self._numbering = Numbering(self._tree("numbering"), self._styles)
+        self._styles = Styles(self._data("styles"))
+        self._numbering = Numbering(self._data("numbering"), self._styles)
         self._notes = {
             (kind, attribute(note, "id")): note
             for kind in ("footnote", "endnote", "comment")
@@ -101,6 +101,11 @@ class _Reader:
         if core in self._archive.NameToInfo:
             blocks = with_metadata(blocks, *said_of_itself(tree_of(self._archive, core)))
         return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
+
+    def _data(self, kind: str) -> bytes:
+        """The bytes of the part of a kind that the document refers to; empty without one."""
+        name = self._first_of.get(kind, "")
+        return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
         """The part of a kind that the document refers to."""
@@ -263,7 +268,7 @@ class _Reader:
             if name == "chart":
                 yield from chart_blocks(tree, line)
             else:
-                yield from (Block("list_item", text, line, line) for text in diagram_texts(tree))
+                yield from diagram_blocks(tree, line)
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
         """A note, at its first reference only."""

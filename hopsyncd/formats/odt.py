@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 from hopsyncd.formats.archive import attribute, child_of, local_name, opened, tree_of
 from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
+from hopsyncd.formats.charts import name_chart
 from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
@@ -23,6 +24,7 @@ _LEFT_OUT = frozenset(
     "tracked-changes table-of-content note-citation ruby-text forms sequence-decls".split()
 )
 _BESIDE = frozenset(("note-body", "annotation", "text-box", "desc", "table", "object"))
+_CHARTS = {"circle": "pie", "ring": "doughnut", "filled-radar": "radar"}
 _FURNITURE = ("date-time", "footer", "header", "page-number")
 _MARGINS = frozenset(
     f"{kind}{which}" for kind in ("header", "footer") for which in ("", "-left", "-first")
@@ -159,8 +161,7 @@ class _Reader:
                 yield from self.content(child, depth)
 
     def _picture(self, description: Element) -> Iterator[Block]:
-        if text := picture_text(description.text or ""):
-            yield Block("figure", text, line := next(self._numbers), line)
+        yield from self._figure(picture_text(description.text or ""))
 
     def _chart(self, address: str) -> Iterator[Block]:
         """The titles of an embedded chart, and its values as a table."""
@@ -169,13 +170,25 @@ class _Reader:
             return
         self._charts.add(member)
         chart = child_of(tree_of(self._archive, member), "body", "chart", "chart")
-        for part in () if chart is None else chart.iter():
+        if chart is None:
+            return
+        kind = attribute(chart, "class").rpartition(":")[2]
+        if child_of(chart, "title") is None:
+            yield from self._figure(name_chart(_CHARTS.get(kind, kind), ""))
+        for part in chart.iter():
             if local_name(part) == "table":
                 yield from self._table(part)
             elif local_name(part) in ("title", "subtitle"):
                 text = " ".join(self.flat(part)[0].split())
-                number = next(self._numbers)
-                yield Block("figure", text, number, number)
+                is_own = local_name(part) == "title" and part in chart
+                yield from self._figure(
+                    name_chart(_CHARTS.get(kind, kind), text) if is_own else text
+                )
+
+    def _figure(self, text: str) -> Iterator[Block]:
+        if text:
+            number = next(self._numbers)
+            yield Block("figure", text, number, number)
 
     def _paragraph(self, paragraph: Element, depth: int) -> Iterator[Block]:
         line, beside = Line(), list[Element]()

@@ -11,6 +11,7 @@ from hopsyncd.formats.blocks import Block, Links, WrittenLink, in_one_line, link
 from hopsyncd.formats.fields import lead_in_of, lead_of
 from hopsyncd.formats.inline import lowered, raised
 
+_DIAGRAM = "Diagram:"
 _MAX_LEADS, _MAX_LEVELS = 3, 12
 # The signs of the font Symbol, by their codes from 0x20 and from 0xA0.
 _SYMBOLS = dict(
@@ -139,8 +140,16 @@ def picture_text(description: str) -> str:
     return _BY_PROGRAM.sub("", in_one_line(description)).strip()
 
 
-def diagram_texts(data: Element) -> Iterator[str]:
-    """The texts of a SmartArt diagram, from its data part: one for each shape."""
+def diagram_blocks(data: Element, line: int) -> Iterator[Block]:
+    """The texts of a SmartArt diagram, from its data part: an item for each shape."""
+    texts = tuple(_diagram_texts(data))
+    if texts:
+        yield Block("figure", _DIAGRAM, line, line)
+    for text in texts:
+        yield Block("list_item", text, line, line, leads=(_DIAGRAM,))
+
+
+def _diagram_texts(data: Element) -> Iterator[str]:
     for point in data.iter():
         if local_name(point) != "pt":
             continue

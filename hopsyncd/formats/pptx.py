@@ -20,7 +20,7 @@ from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
-    diagram_texts,
+    diagram_blocks,
     picture_text,
     said_of_itself,
     with_metadata,
@@ -126,8 +126,7 @@ class _Slide:
                 if name == "chart":
                     yield from chart_blocks(tree, self._number)
                 else:
-                    for text in diagram_texts(tree):
-                        yield Block("list_item", text, *self._lines)
+                    yield from diagram_blocks(tree, self._number)
 
     def _table(self, table: Element) -> Table:
         """A table, whose properties say whether its first row names the columns."""

@@ -8,8 +8,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
-from functools import lru_cache
 from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
@@ -19,6 +17,7 @@ from hopsyncd.formats import library
 from hopsyncd.formats.archive import attribute, local_name, opened, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
 from hopsyncd.formats.units import cell_number
@@ -28,11 +27,6 @@ _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _FORMULA = rb"<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)"
 _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v></v>)?\s*</c>")
-# Formats that every computer shows in its own way: such a date is written as ISO 8601 has it.
-_OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
-_MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
-_GENERAL = ("General", "@", "")
-_MAX_FORMAT_CHARACTERS = 255  # as in Excel
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,46 +184,7 @@ def _cell_text(cell: Any) -> str:
     value = cell.value
     if value is None or isinstance(value, str):
         return value or ""
-    return _shown(value, cell.number_format or "General")
-
-
-@lru_cache(1 << 14)
-def _shown(value: object, number_format: str) -> str:
-    """A value as the sheet shows it. A long whole number, such as an id, has all its digits too;
-    a date in a format of the computer is written as ISO 8601 has it."""
-    if number_format in _GENERAL and isinstance(value, int | float) and float(value).is_integer():
-        text = _plain(value)
-        return f"{text} ({value:.6G})" if len(text) > _MAX_SHOWN_DIGITS else text
-    if isinstance(value, datetime | date) and _OF_THE_COMPUTER.search(number_format):
-        return _plain(value)
-    if len(number_format) > _MAX_FORMAT_CHARACTERS:
-        return _plain(value)
-    if isinstance(value, timedelta):
-        value = value / timedelta(days=1)
-    try:
-        text = library("xlfmt").format_value(value, number_format)
-    except (ValueError, TypeError, ArithmeticError):
-        return _plain(value)
-    # A format may hide a value, or fill the column with a sign.
-    return " ".join(text.split()) or _plain(value)
-
-
-def _plain(value: object) -> str:
-    """A value without a format.
-
-    >>> _plain(3.0), _plain(datetime(2024, 5, 7)), _plain(timedelta(hours=30, minutes=15))
-    ('3', '2024-05-07', '30:15:00')
-    """
-    if isinstance(value, datetime):
-        return value.date().isoformat() if value.time() == time() else value.isoformat(" ")
-    if isinstance(value, timedelta):
-        minutes, seconds = divmod(round(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
-    if isinstance(value, bool):
-        return str(value).upper()
-    return "" if value is None else str(value)
+    return show_value(value, cell.number_format or "General")
 
 
 def _placed(ranges: Iterable[str]) -> _Place:
@@ -273,7 +228,7 @@ def _plain_rows(
         cells = [
             None
             if (number, column) in place.covered
-            else SheetCell(_plain(value), *place.spans.get((number, column), (1, 1)))
+            else SheetCell(show_plainly(value), *place.spans.get((number, column), (1, 1)))
             for column, value in enumerate(row, first_column)
         ]
         yield _row(number, first_column, cells)

@@ -1,11 +1,11 @@
 """Styles and automatic numbers of Word documents."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from hopsyncd.formats.archive import attribute, child_of, local_name
+from hopsyncd.formats.archive import Children, attribute, child_of, local_name
 
 TITLE = -1  # the level of the document's title, above all headings
 # Word writes the names in English; other programs write them in the language of their user.
@@ -25,7 +25,7 @@ _MAX_LABEL_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a style says about its paragraphs or runs; the empty style says nothing."""
+    """The settings of a style for paragraphs or runs; the empty style has none."""
 
     level: int = 0  # of a heading; TITLE for the title, 0 for others
     number: str = ""  # the id of the list
@@ -40,9 +40,8 @@ NO_STYLE = Style()
 class Styles:
     """The styles of a document; each is looked at when it is first used."""
 
-    def __init__(self, tree: Element | None) -> None:
-        styles = () if tree is None else tree
-        self._found = {attribute(one, "styleId"): one for one in styles}
+    def __init__(self, data: bytes) -> None:
+        self._found = Children(data, "style", "styleId")
         self._known = {"": NO_STYLE}
 
     def __getitem__(self, name: str) -> Style:
@@ -52,15 +51,15 @@ class Styles:
         return self._known[name]
 
 
-def _style(name: str, found: Mapping[str, Element]) -> Style:
-    """What a style says, or else the styles that it is based on."""
+def _style(name: str, found: Children) -> Style:
+    """The style of a name, with the settings of the styles that it is based on."""
     level, number, mark = 0, "", ""
     depth: int | None = None
     is_caption = False
     for _ in range(_MAX_BASES):
-        if name not in found:
+        style = found.get(name)
+        if style is None:
             break
-        style = found[name]
         named = _value_of(style, "name").casefold()
         level = level or _level_of(named, style)
         is_caption = is_caption or named in ("caption", "table caption", "image caption")
@@ -115,27 +114,36 @@ class _Level:
 class Numbering:
     """Counts the items of a document's lists, as it is read from its beginning."""
 
-    def __init__(self, tree: Element | None, styles: Styles) -> None:
+    def __init__(self, data: bytes, styles: Styles) -> None:
+        self._styles = styles
+        self._said = Children(data, "num", "numId")
+        self._said_abstract = Children(data, "abstractNum", "abstractNumId")
         self._abstract: dict[str, dict[int, _Level]] = {}
         self._lists: dict[str, tuple[str, dict[int, _Level]]] = {}
-        self._restarts: dict[str, dict[int, int]] = {}  # by list: levels that begin anew
+        self._restarts: dict[str, dict[int, int]] = {}  # by list: levels that restart
         self._counts: dict[str, list[int | None]] = {}
-        linked: dict[str, str] = {}
-        for one in () if tree is None else tree:
-            if local_name(one) == "abstractNum":
-                name = attribute(one, "abstractNumId")
-                self._abstract[name] = _levels_of(one)
-                linked[name] = _value_of(one, "numStyleLink")
-        for one in () if tree is None else tree:
-            if local_name(one) == "num":
-                self._add_list(one)
-        for name, (abstract, own) in self._lists.items():
-            other = styles[linked.get(abstract, "")].number
-            if other in self._lists:
-                self._lists[name] = (self._lists[other][0], self._lists[other][1] | own)
 
-    def _add_list(self, one: Element) -> None:
-        name = attribute(one, "numId")
+    def _list(self, number: str) -> tuple[str, dict[int, _Level]]:
+        """The abstract list that a list is of, and its own levels."""
+        if number not in self._lists:
+            abstract, own = self._read_list(number)
+            if linked := self._style_of(abstract):
+                other = self._styles[linked].number
+                if self._said.get(other) is not None:
+                    abstract, above = self._read_list(other)
+                    own = above | own
+            self._lists[number] = (abstract, own)
+        return self._lists[number]
+
+    def _style_of(self, abstract: str) -> str:
+        """The style that an abstract list takes its levels from."""
+        found = self._said_abstract.get(abstract)
+        return "" if found is None else _value_of(found, "numStyleLink")
+
+    def _read_list(self, number: str) -> tuple[str, dict[int, _Level]]:
+        one = self._said.get(number)
+        if one is None:
+            return "", {}
         own: dict[int, _Level] = {}
         restarts: dict[int, int] = {}
         for override in (part for part in one if local_name(part) == "lvlOverride"):
@@ -143,8 +151,8 @@ class Numbering:
             depth, start = attribute(override, "ilvl"), _value_of(override, "startOverride")
             if depth in _DEPTHS and start.isdecimal() and len(start) < 10:
                 restarts[int(depth)] = int(start)
-        self._lists[name] = (_value_of(one, "abstractNumId"), own)
-        self._restarts[name] = restarts
+        self._restarts.setdefault(number, restarts)
+        return _value_of(one, "abstractNumId"), own
 
     def depth_of(self, number: str, style: str) -> int:
         """The level of a list that belongs to a style; 0 unless the list says so."""
@@ -153,10 +161,10 @@ class Numbering:
 
     def next_label(self, number: str, depth: int) -> str:
         """Count an item; what stands before it, such as "1.2" or "a)", empty for a bullet."""
-        if number not in self._lists:
+        if self._said.get(number) is None:
             return ""
         levels = self._levels(number)
-        counts = self._counts.setdefault(self._lists[number][0], [None] * _LEVELS)
+        counts = self._counts.setdefault(self._list(number)[0], [None] * _LEVELS)
         restarts = self._restarts[number]
         if depth in restarts:
             counts[depth] = restarts.pop(depth)
@@ -181,8 +189,11 @@ class Numbering:
         return _PLACE.sub(shown, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 
     def _levels(self, number: str) -> dict[int, _Level]:
-        abstract, own = self._lists.get(number, ("", {}))
-        return self._abstract.get(abstract, {}) | own
+        abstract, own = self._list(number)
+        if abstract not in self._abstract:
+            found = self._said_abstract.get(abstract)
+            self._abstract[abstract] = {} if found is None else _levels_of(found)
+        return self._abstract[abstract] | own
 
 
 def _levels_of(parent: Element) -> dict[int, _Level]:

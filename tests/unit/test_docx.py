@@ -211,17 +211,19 @@ def test_items_repeat_the_item_they_are_nested_in() -> None:
 
 def test_charts_and_diagrams_are_read_once() -> None:
     chart = (
-        "<c:title><a:t>Catch</a:t></c:title><c:ser><c:tx><c:v>Cod</c:v></c:tx>"
+        "<c:title><a:t>Catch</a:t></c:title><c:lineChart><c:ser><c:tx><c:v>Cod</c:v></c:tx>"
         '<c:cat><c:pt idx="0"><c:v>May</c:v></c:pt></c:cat>'
         '<c:val><c:pt idx="0"><c:v>4.4000000000000004</c:v></c:pt></c:val></c:ser>'
+        "</c:lineChart>"
     )
     diagram = "<dgm:pt><dgm:t><a:p><a:r><a:t>Sort</a:t></a:r></a:p></dgm:t></dgm:pt>"
     shown = '<w:drawing><c:chart r:id="rchart"/></w:drawing><dgm:relIds r:dm="rdiagramData"/>'
     body = paragraph(run("See"), f"<w:r>{shown}</w:r>", f"<w:r>{shown}</w:r>")
     assert texts_of(body, chart=chart, diagramData=diagram) == [
         "See",
-        "Catch",
+        "Line chart: Catch",
         "May | Cod: 4.4",
+        "Diagram:",
         "Sort",
     ]
 
@@ -286,3 +288,43 @@ def test_many_references_to_a_long_note_cost_no_more_than_one() -> None:
     body = paragraph(run("x"), reference * 5000)
     note = f'<w:footnote w:id="1">{paragraph(run("long " * 2000))}</w:footnote>'
     assert len(blocks_of(body, footnotes=note)) == 2
+
+
+def test_numbers_of_charts_stand_as_the_chart_shows_them() -> None:
+    def series(name: str, number_format: str, value: str) -> str:
+        return (
+            f"<c:ser><c:tx><c:v>{name}</c:v></c:tx>"
+            f"<c:cat><c:numRef><c:formatCode>mmm-yy</c:formatCode>"
+            '<c:pt idx="0"><c:v>44197</c:v></c:pt></c:numRef></c:cat>'
+            f"<c:val><c:numRef><c:formatCode>{number_format}</c:formatCode>"
+            f'<c:pt idx="0"><c:v>{value}</c:v></c:pt></c:numRef></c:val></c:ser>'
+        )
+
+    chart = series("Share", "0.0%", "0.256") + series("Boats", "General", "33.0")
+    shown = '<w:drawing><c:chart r:id="rchart"/></w:drawing>'
+    texts = texts_of(paragraph(f"<w:r>{shown}</w:r>"), chart=f"<c:barChart>{chart}</c:barChart>")
+    assert texts == ["Bar chart", "Jan-21 | Share: 25.6% | Boats: 33"]
+
+
+def test_styles_are_found_however_the_part_is_written() -> None:
+    heading = '<w:style w:styleId="H1"><w:name w:val="heading 1"/></w:style>'
+    based = '<w:style w:type="paragraph" w:styleId="Mine"><w:basedOn w:val="H1"/></w:style>'
+    body = '<w:p><w:pPr><w:pStyle w:val="Mine"/></w:pPr><w:r><w:t>Tides</w:t></w:r></w:p>'
+    latent = "<w:latentStyles><w:lsdException/></w:latentStyles>"
+    commented = "<!-- <w:style w:styleId='Mine'> -->"
+    for styles in (
+        heading + based,
+        latent + based + heading,
+        commented + based + heading,
+        (based + heading).replace('"', "'"),
+        '<w:style w:styleId="Min"/><w:style w:styleId="Other"/>' + heading + based,
+    ):
+        (block,) = blocks_of(body, styles=styles)
+        assert (block.kind, block.level) == ("heading", 1), styles
+
+
+def test_a_style_that_is_not_defined_says_nothing() -> None:
+    body = '<w:p><w:pPr><w:pStyle w:val="Mine"/></w:pPr><w:r><w:t>Tides</w:t></w:r></w:p>'
+    for styles in ("", '<w:style w:styleId="Other"/>', '<w:p styleId="Mine"/>'):
+        (block,) = blocks_of(body, styles=styles)
+        assert block.kind == "paragraph"

@@ -110,13 +110,14 @@ def test_page_headers_and_metadata_are_read_once() -> None:
 def test_embedded_charts_are_read_once() -> None:
     head = f"<table:table-header-rows>{row(cell(''), cell('Cod'))}</table:table-header-rows>"
     chart = (
-        f"<office:body><office:chart><chart:chart><chart:title>{said('Catch')}</chart:title>"
+        "<office:body><office:chart><chart:chart chart:class='chart:circle'>"
+        f"<chart:title>{said('Catch')}</chart:title>"
         f"<table:table>{head}{row(cell('May'), cell('4.5'))}</table:table></chart:chart>"
         "</office:chart></office:body>"
     )
     shown = '<draw:frame><draw:object xlink:href="./Object1"/></draw:frame>'
     blocks = blocks_of(said(shown, shown), Object1__content=chart)
-    assert [block.text for block in blocks] == ["Catch", "May | Cod: 4.5"]
+    assert [block.text for block in blocks] == ["Pie chart: Catch", "May | Cod: 4.5"]
 
 
 def test_slides_of_a_presentation_with_notes() -> None:

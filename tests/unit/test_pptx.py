@@ -90,7 +90,7 @@ def test_charts_and_grouped_shapes_are_read() -> None:
         group.shapes.add_textbox(*BOX).text_frame.text = "Port is red"
 
     texts = [block.text for block in saved(fill)]
-    assert texts[1:] == ["2024 | Cod: 120", "2025 | Cod: 80", "Port is red"]
+    assert texts[1:] == ["Bar chart", "2024 | Cod: 120", "2025 | Cod: 80", "Port is red"]
 
 
 def test_diagrams_and_alternative_forms_are_read_once() -> None:
@@ -102,6 +102,7 @@ def test_diagrams_and_alternative_forms_are_read_once() -> None:
     )
     assert blocks_of(both + frame + frame, diagramData=diagram) == [
         ("paragraph", "New"),
+        ("figure", "Diagram:"),
         ("list_item", "Careen"),
     ]
 

@@ -143,7 +143,7 @@ def test_comments_and_charts_are_read() -> None:
     sheet.add_chart(chart, "E2")
     blocks = read(book)
     assert ("note", "Counted by Ilse.") in [(b.kind, b.text) for b in blocks]
-    assert ("figure", "Ducks on the pond") in [(b.kind, b.text) for b in blocks]
+    assert ("figure", "Bar chart: Ducks on the pond") in [(b.kind, b.text) for b in blocks]
 
 
 def test_a_long_sheet_repeats_its_header_and_keeps_its_rows() -> None:

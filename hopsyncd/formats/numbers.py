@@ -1,0 +1,60 @@
+"""Numbers, dates and durations as the programs of an office show them."""
+
+import re
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+
+from hopsyncd.formats import library
+
+# Formats that every computer shows in its own way: such a date is written as ISO 8601 has it.
+_OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
+_MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
+_GENERAL = ("General", "@", "")
+_MAX_FORMAT_CHARACTERS = 255  # as in Excel
+_FIRST_DAY = datetime(1899, 12, 30)
+
+
+@lru_cache(1 << 14)
+def show_value(value: object, number_format: str) -> str:
+    """A value as the sheet shows it. A long whole number, such as an id, has all its digits too;
+    a date in a format of the computer is written as ISO 8601 has it."""
+    if number_format in _GENERAL and isinstance(value, int | float) and float(value).is_integer():
+        text = show_plainly(value)
+        return f"{text} ({value:.6G})" if len(text) > _MAX_SHOWN_DIGITS else text
+    if isinstance(value, float) and _OF_THE_COMPUTER.search(number_format):
+        try:
+            value = _FIRST_DAY + timedelta(days=value)
+        except OverflowError:
+            return show_plainly(value)
+    if isinstance(value, datetime | date) and _OF_THE_COMPUTER.search(number_format):
+        return show_plainly(value)
+    if len(number_format) > _MAX_FORMAT_CHARACTERS:
+        return show_plainly(value)
+    if isinstance(value, timedelta):
+        value = value / timedelta(days=1)
+    try:
+        text = library("xlfmt").format_value(value, number_format)
+    except (ValueError, TypeError, ArithmeticError):
+        return show_plainly(value)
+    # A format may hide a value, or fill the column with a sign.
+    return " ".join(text.split()) or show_plainly(value)
+
+
+def show_plainly(value: object) -> str:
+    """A value without a format.
+
+    >>> show_plainly(3.0), show_plainly(datetime(2024, 5, 7))
+    ('3', '2024-05-07')
+    >>> show_plainly(timedelta(hours=30, minutes=15))
+    '30:15:00'
+    """
+    if isinstance(value, datetime):
+        return value.date().isoformat() if value.time() == time() else value.isoformat(" ")
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "" if value is None else str(value)
