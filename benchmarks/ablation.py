@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
 
+import numpy as np
 from common import arguments, table
 from real import IGNORED, KEEP
 from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, topics_count_double
@@ -46,6 +47,10 @@ from store.place import open_reader
 from store.records import PassageId, Vectors, to_grid
 
 
+def _vectors(vector_of: Callable[[str], Vectors], texts: Sequence[str]) -> Vectors:
+    return np.stack([vector_of(text) for text in texts])
+
+
 class Ranking:
     """Stands in for an engine, with any ranking of one head; `whole` leaves no aside out."""
 
@@ -66,7 +71,13 @@ class Ranking:
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
         if not self._whole:
             question = without_asides(question, lambda one: fit(self._head, self._vector_of(one)))
-        inquiry = QueryContext.of(question, self._vector_of(question), self._head, self._read)
+        inquiry = QueryContext.of(
+            question,
+            self._vector_of(question),
+            self._head,
+            self._read,
+            partial(_vectors, self._vector_of),
+        )
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
 
@@ -115,6 +126,7 @@ COLUMNS = {
     "realdocs": ["single @5", "@10", "multi @5", "@10", "@20"],
     "hotpotqa": ["HotpotQA r@5", "all@5"],
     "musique": ["MuSiQue r@5", "all@5"],
+    "2wiki": ["2Wiki r@5", "all@5"],
 }
 ONLY_LIMITS, PARTS, STEPS_TO_OURS, OTHER_FORMS = (
     "limit of the walk",
@@ -183,7 +195,8 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
 
     @cache
     def first(question: str) -> list[PassageId]:
-        context = QueryContext.of(question, vector_of(question), asked.head, read)
+        encode = partial(_vectors, vector_of)
+        context = QueryContext.of(question, vector_of(question), asked.head, read, encode)
         return [one.passage for one in hop(context, DEPTH, DEFAULT)]
 
     recalls: Recalls = {}

@@ -2,7 +2,7 @@
 
 python benchmarks/methods.py
 
-On the real documents and the HotpotQA and MuSiQue samples, with the default models and no LLM; with
+On the real documents and the HotpotQA, MuSiQue and 2Wiki samples, default models, no LLM; with
 --logic, LogicRAG on MuSiQue with an endpoint that answers from the gold decompositions. Indexes and
 vectors are kept as those of benchmarks/real.py.
 """
@@ -30,7 +30,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
-DATA = ("realdocs", "hotpotqa", "musique")
+DATA = ("realdocs", "hotpotqa", "musique", "2wiki")
 
 
 def gold_parts(

@@ -1,4 +1,4 @@
-"""Recall of every strategy on the HotpotQA and MuSiQue samples, with the default models, no LLM.
+"""Recall of every strategy on the HotpotQA, MuSiQue and 2Wiki samples, default models, no LLM.
 
 python benchmarks/quality.py
 """
@@ -16,7 +16,7 @@ from hopsyncd.evaluation.run import Experiment, evaluate, kept_folder
 from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
-NAMES = ("hotpotqa", "musique")
+NAMES = ("hotpotqa", "musique", "2wiki")
 
 
 def main() -> None:

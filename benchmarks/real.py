@@ -36,7 +36,7 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 
 STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 TEAM = Path(__file__).parent / "team"
-SAMPLES = ("hotpotqa", "musique")
+SAMPLES = ("hotpotqa", "musique", "2wiki")
 IGNORED = ("/README.md", "/questions.jsonl")  # of the data set itself
 KEEP = Path(os.environ.get("HOPSYNCD_EVAL_KEEP") or Path.home() / ".cache/hopsyncd-evaluation")
 
@@ -47,7 +47,7 @@ def main() -> None:
         JSON,
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--team", {"action": "store_true", "help": "The notes and mail in benchmarks/team."}),
-        ("--samples", {"action": "store_true", "help": "HotpotQA and MuSiQue too."}),
+        ("--samples", {"action": "store_true", "help": "HotpotQA, MuSiQue and 2Wiki too."}),
         ("--strategy", {"choices": STRATEGIES, "action": "append"}),
         ("--answers", {"action": "store_true", "help": "Answer too."}),
         ("--reader", {"action": "store_true", "help": "Answer by an LLM that reads perfectly."}),

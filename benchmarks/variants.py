@@ -22,7 +22,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
 from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
-from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.hop import find_start, hop, search_hops
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
     FUSION_DEPTH,
@@ -31,10 +31,10 @@ from hopsyncd.retrieve.ranking import (
     largest,
     most_helpful,
     paper_helpfulness,
-    plain_order,
     reached,
-    with_plain,
+    reciprocal_ranks,
 )
+from hopsyncd.retrieve.second_ask import ask_again
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -146,7 +146,7 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     graph, counts = inquiry.snapshot, inquiry.snapshot.statistics
     joins = (counts.mention_counts > 1) & (counts.in_questions > 0)
     apart = Apart(graph.index, graph.version, replace(counts, joins_documents=joins))
-    walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
+    walked = walk(replace(inquiry, snapshot=apart), find_start(inquiry), DEFAULT)
     return by_ours(inquiry, walked.scores, k, graph.statistics.visible.document_of_row)
 
 
@@ -233,36 +233,49 @@ def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
 
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    walked = walk(inquiry, find_start(inquiry), DEFAULT)
     return by_ours(inquiry, walked.scores, k, inquiry.snapshot.passage_ids)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what stands together in one sentence."""
     graph = inquiry.snapshot
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    importance = reached(inquiry, walked.scores)
+    search = search_hops(inquiry, DEFAULT)
     found = most_helpful(
-        importance,
+        reached(inquiry, search.scores) if search else np.zeros(0),
         graph.passage_ids,
         graph.statistics.visible.document_of_row,
         inquiry.coverage,
-        FUSION_DEPTH,
-    )
-    fused = with_plain(found, plain_order(inquiry), graph.passage_ids)
-    return ranked(graph, [one[:2] for one in fused[:k]])
-
-
-def helpfulness_alone(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a thought for what plain searches find."""
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(
-        inquiry,
-        walked.scores,
         k,
-        inquiry.snapshot.statistics.visible.document_of_row,
-        is_fused=False,
     )
+    return ranked(graph, [one[:2] for one in found])
+
+
+def no_second_ask(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """The walk alone."""
+    return hop(replace(inquiry, encode=None), k, DEFAULT)
+
+
+def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """The walk from the seeds as they are, however many subjects the question has."""
+    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
+
+
+def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """From the sixth place on, fused with the plain searches, which have a third of the weight."""
+    graph, found = inquiry.snapshot, hop(inquiry, FUSION_DEPTH, DEFAULT)
+    like = np.where(graph.statistics.visible.passages, inquiry.likeness.whole, -np.inf)
+    orders = [
+        graph.passage_ids[largest(values, graph.passage_ids[: len(values)], FUSION_DEPTH)].tolist()
+        for values in (inquiry.by_words, like)
+    ]
+    plain = reciprocal_ranks(orders[0], orders[1])
+    plain_order = sorted(plain, key=lambda passage: -plain[passage])
+    ours = reciprocal_ranks([one.passage for one in found])
+    theirs = reciprocal_ranks(plain_order)
+    rest = sorted(found[5:], key=lambda one: -ours[one.passage] - theirs.get(one.passage, 0.0) / 3)
+    return [*found[:5], *rest][:k]
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
@@ -276,13 +289,13 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     lengths = columns.vector_end - columns.vector_start
     whole = np.repeat(inquiry.likeness.every[columns.vector_start], lengths)
     alike = GivenLikeness(inquiry.snapshot, whole)
-    walked = walk(inquiry, seeds(replace(inquiry, likeness=alike)), DEFAULT)
+    walked = walk(inquiry, find_start(replace(inquiry, likeness=alike)), DEFAULT)
     return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Our walk, and the paper's helpfulness."""
-    return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).scores, k)
+    return by_paper(inquiry, walk(inquiry, find_start(inquiry), DEFAULT).scores, k)
 
 
 def by_ours(
@@ -290,15 +303,12 @@ def by_ours(
     arrived: Floats,
     k: int,
     document: Integers,
-    *,
-    is_fused: bool = True,
 ) -> list[Ranked]:
-    graph = inquiry.snapshot
-    importance = importance_of(inquiry, reached(inquiry, arrived))
-    found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, FUSION_DEPTH)
-    if is_fused:
-        found = with_plain(found, plain_order(inquiry), graph.passage_ids)
-    return ranked(graph, [one[:2] for one in found[:k]])
+    graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
+    scores = reached(inquiry, second_ask.add_scores(arrived))
+    importance = importance_of(inquiry, scores, second_ask.fits)
+    found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, k)
+    return ranked(graph, [one[:2] for one in found])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
@@ -320,7 +330,9 @@ VARIANTS: dict[str, Rank] = {
     "seeds reach their folder's index page": spreading(index_pages),
     "topics count as other names": topics_like_other_names,
     "any number of passages of a document": any_documents,
-    "nothing of plain searches from the sixth place on": helpfulness_alone,
+    "no second ask": no_second_ask,
+    "no subjects": no_subjects,
+    "fused with `hybrid` from the sixth place on": fused_with_hybrid,
     "whole passages, not their best sentences": any_sentences,
     "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
     "seeds by whole passages, not sentences": seeds_of_whole_passages,

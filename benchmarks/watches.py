@@ -2,7 +2,7 @@
 
 An invented collection (benchmarks/invented.py), models that cost nothing, and one edit after
 another, each a version: mostly a sentence more in some document, or another word; at times a new
-document, or one less. After each, every question's footprint is held against the new version.
+document, or one less. After each, every question's dependencies is held against the new version.
 Processor time: of the version, from the listing to what is served; of one question that is asked
 again; and of one that is not, as nothing it rests on had changed. `nearly tied`: asked again though
 nothing it rests on had changed, as two of those it found are so close that the collection's
@@ -25,7 +25,7 @@ from invented import collection
 
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.dependencies import Footprint
+from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.memory import MemoryConnector
@@ -66,18 +66,18 @@ def main() -> None:
             stack.sync()
             engine.publish(stack.writer.snapshot_of(stack.head))
             versions.append(time.process_time() - began_s)
-            for question, (footprint, before) in known.items():
+            for question, (dependencies, before) in known.items():
                 began_s = time.process_time()
-                touched = engine.may_differ(question, footprint)
+                touched = engine.may_differ(question, dependencies)
                 checked_s = time.process_time()
                 again, now = _asked(asker, question)
                 asked_s = time.process_time()
-                sure = replace(footprint, lead=1.0)
+                sure = replace(dependencies, lead=1.0)
                 tied += touched and not engine.may_differ(question, sure)
                 changed += now != before
                 missed += now != before and not touched
                 (asked if touched else spared).append((asked_s if touched else checked_s) - began_s)
-                known[question] = again if touched else footprint, now
+                known[question] = again if touched else dependencies, now
         stack.close()
     table(
         ["what", "times", "p50, processor ms"],
@@ -117,13 +117,13 @@ def _edit(
     connector.put(path, files[path])
 
 
-def _asked(asker: Asker, question: str) -> tuple[Footprint, State]:
+def _asked(asker: Asker, question: str) -> tuple[Dependencies, State]:
     traced = asker.trace(question, 8, _FIRST)
     assert traced is not None
-    found, reply, footprint = traced
-    assert footprint is not None
+    found, reply, dependencies = traced
+    assert dependencies is not None
     first = frozenset(int(one.passage) for one in found.ranked[:_FIRST])
-    return footprint, (first, reply.text)
+    return dependencies, (first, reply.text)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.dependencies import Footprint
+from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.contract import Connection
@@ -85,7 +85,7 @@ class WatchedQuestions:
         self._off = 0  # actions that the record brought, as of the last round
         self._wake = threading.Event()
         self._stopping = False
-        self._footprints: dict[int, Footprint] = {}
+        self._dependencies: dict[int, Dependencies] = {}
         self._checked: dict[int, int] = {}
 
     def start(self) -> None:
@@ -307,11 +307,11 @@ class WatchedQuestions:
         head = engine.head
         if head is None:
             return
-        known = self._footprints.get(watch.id)
+        known = self._dependencies.get(watch.id)
         if known is not None and not engine.may_differ(watch.question, known):
             self._checked[watch.id] = head.version.id
             return
-        version, state, footprint = self._asked(watch.question)
+        version, state, dependencies = self._asked(watch.question)
         if state != watch.state:
             old = self._checked.get(watch.id, watch.version)
             self._worker.submit(
@@ -321,17 +321,17 @@ class WatchedQuestions:
             ).result(_STORE_S)
             log.info("a watched question has another answer", watch=watch.id, version=version)
         self._checked[watch.id] = version
-        self._footprints.pop(watch.id, None)
-        if footprint is not None:
-            self._footprints[watch.id] = footprint
+        self._dependencies.pop(watch.id, None)
+        if dependencies is not None:
+            self._dependencies[watch.id] = dependencies
 
-    def _asked(self, question: str) -> tuple[int, str, Footprint | None]:
+    def _asked(self, question: str) -> tuple[int, str, Dependencies | None]:
         """The served version, the state of the question there, and what that rests on."""
         _, asker = self._parts()
         traced = asker.trace(question, _ANSWER_FROM, _PASSAGES)
         assert traced is not None  # a version is served
-        found, reply, footprint = traced
-        return found.version, _state(found, reply), footprint
+        found, reply, dependencies = traced
+        return found.version, _state(found, reply), dependencies
 
     # Delivering
 

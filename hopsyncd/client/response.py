@@ -129,7 +129,14 @@ _SHOWN_CHARACTERS = 60
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
 
 # By which end of an edge raises its question or has the link; "both": the ends share a name.
-ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
+ARROWS = {
+    "from": "->",
+    "to": "<-",
+    "both": "--",
+    "link": "=>",
+    "backlink": "<=",
+    "follow_up": "~>",
+}
 
 
 class RequestFailed(HopsyncdError):

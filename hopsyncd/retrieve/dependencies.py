@@ -1,14 +1,14 @@
-"""What the answer to a question rests on, and whether a newer version touches it.
+"""What the answer to a question depends on, and whether a newer version touches it.
 
-Nearly all mass of a walk passes through a small part of a large collection. A version that changes
-nothing there, and adds nothing that the question would begin at or the walk would reach, leaves its
-outcome as it is: up to the statistics of the whole collection, in which one passage more or less
-counts by its share, to what flows elsewhere, and to sentences of a story that are left out of the
-question, for nothing was like them. So a question is asked again where its footprint is touched,
-and where so many passages came or went since it was last asked that the closest two of those it
-found may change places, at the latest at one in a hundred. In a small collection, that is always.
-Two that may change places without another outcome do not count: what is told of a question is the
-same in either order.
+Nearly all score of a walk passes through a small part of a large collection, and a follow-up of the
+second ask brings score to few passages. A version that changes nothing there, and adds nothing that
+the question or a follow-up would find, leaves the answer as it is. Two small effects remain: the
+statistics of the whole collection, in which a passage more or less counts by its share, and
+sentences that were left out of the question because nothing was like them. So a question is asked
+again where its dependencies are touched, and where enough passages came or went since it was last
+asked for the closest two of those it found to change places, at the latest at 1 % of all. In a
+small collection, that is always. Two passages that may change places without another outcome do
+not count: users are told the same in either order.
 """
 
 import math
@@ -22,37 +22,28 @@ from numpy.typing import NDArray
 from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.hop import HopSearch
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
 from hopsyncd.retrieve.query_context import K1, B, QueryContext
-from hopsyncd.retrieve.ranking import (
-    AHEAD,
-    FUSION_DEPTH,
-    Helpful,
-    importance_of,
-    largest,
-    most_helpful,
-    plain_order,
-    reached,
-    with_plain,
-)
-from hopsyncd.retrieve.walk import Walked
+from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, most_helpful, reached
+from hopsyncd.retrieve.second_ask import FollowUp
+from hopsyncd.retrieve.subjects import CANDIDATES, LEAST_TITLE_SHARE
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many
 _SWAY = 3  # by so many times its share a passage elsewhere may change what another is worth
-_LEAST_FLOW = 1e-3  # of all mass: where less of it passed, a change moves no first passage
-_LEAST_SENT = 1e-2  # an edge or a link takes a fifth of a passage's mass at most, mostly far less
+_LEAST_FLOW = 1e-3  # of all score: where less of it passed, a change moves no first passage
+_LEAST_SENT = 1e-2  # an edge or a link takes a fifth of a passage's score at most, mostly far less
 _LEAST_BY_NAME = 5e-3  # what passed through a name is shared by all that mention it
 _DEPTH = 20
 _SOON = 20  # passages that came or went: who may change places only later is looked at then
 _MOST_TIES = 3
-_BESIDE = 4  # places behind those found whose passages may come among them
 _A_LITTLE_LESS = 1 - 1e-9
 _A_LITTLE_MORE = 1.05
 
 
 class Tie(NamedTuple):
-    """An entry that leads over the next by a small share of its worth, and the entries that would
+    """A passage row that leads over the next by a small share of its worth, and the rows that would
     be found if it did not: `alone`, or `together` with those that lead by less."""
 
     lead: float
@@ -61,147 +52,166 @@ class Tie(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Footprint:
-    """Of a question at a version: the entries and the names that its walk went through, rising.
+class Query:
+    """A text that was compared with all passages.
 
-    question: with what was meant by its typos.
-    heavy: the entries that send enough for one edge of theirs to matter.
-    terms: the question's terms by key, with their shares of its idf. likeness: the least of a seed
-    that counts. near, worded: the least cosine and part of the words with which a passage comes
-    before one found. ties: the smallest leads of a passage found over the next. lead: the least
-    that may decide about the outcome. None of this outlives the index that it was taken from.
+    terms: by key, with their weights. least: the least likeness with which a passage counts;
+    least_titled: the same for a passage that may have a title from the text.
+    """
+
+    vector: Vectors
+    terms: Mapping[int, float]
+    least: float
+    least_titled: float = np.inf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dependencies:
+    """Of a question at a version: the passage rows and names that its search went through, rising.
+
+    question: with corrected spelling. heavy_rows: the rows that send enough for a single edge to
+    matter. queries: the question, and its follow-ups. ties: the smallest leads of a passage found
+    over the next. lead: the least that may decide about the outcome. None of this outlives the
+    index that it was taken from.
     """
 
     question: str
     snapshot: Snapshot
-    vector: Vectors
-    entries: Integers
-    heavy: Integers
+    rows: Integers
+    heavy_rows: Integers
     names: Integers
-    terms: Mapping[int, float]
-    likeness: float
-    near: float
-    worded: float
+    queries: Sequence[Query]
     ties: Sequence[Tie]
     lead: float
 
     @classmethod
-    def of(
-        cls, question: str, context: QueryContext, vector: Vectors, walked: Walked, k: int
+    def collect(
+        cls, question: str, context: QueryContext, vector: Vectors, search: HopSearch, k: int
     ) -> Self:
-        """What the walk went through, and what came close to it."""
-        snapshot = context.snapshot
-        first = largest(walked.scores, snapshot.passage_ids, _DEPTH)
-        arrived = walked.scores
-        names, at = np.unique(walked.outgoing_names.name, return_inverse=True)
-        flow = np.bincount(at, walked.outgoing_flow, minlength=len(names))
-        like = context.near.like
-        best = float(like.max())
-        whole = float(np.exp(like - best).sum())
-        own = [snapshot.find_name(name) for name in context.names]
-        order = _Order(context, walked)
-        plain, near, worded = order.contested(k)
-        closest = _ties(order, k)
+        """What the search went through, and what came close to it."""
+        snapshot, near = context.snapshot, context.near
+        walked, follow_ups = search.walked, search.second_ask.follow_ups
+        first = largest(search.scores, snapshot.passage_ids, _DEPTH)
+        nearest = near.entries[largest(near.like, snapshot.passage_ids[near.entries], CANDIDATES)]
+        names, positions = np.unique(walked.outgoing_names.name, return_inverse=True)
+        flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))
+        own = np.array([snapshot.find_name(name) for name in context.names], dtype=np.int64)
+        seen = [follow_up.plan.seen_names for follow_up in follow_ups]
+        closest = _find_ties(_Order(context, search), k, search.second_ask.lead)
         return cls(
             question,
             snapshot,
-            vector,
-            np.union1d(np.flatnonzero(arrived >= _LEAST_FLOW), np.union1d(first, plain)),
-            np.flatnonzero(arrived >= _LEAST_SENT),
-            np.union1d(names[flow >= _LEAST_BY_NAME], np.array(own, dtype=np.int64)),
-            {name_key(term): share for term, share in context.terms.items()},
-            best + math.log(whole * _LEAST_FLOW),
-            near,
-            worded,
+            _unite(
+                np.flatnonzero(search.scores >= _LEAST_FLOW),
+                first,
+                nearest,
+                *(follow_up.rows for follow_up in follow_ups),
+            ),
+            np.flatnonzero(walked.scores >= _LEAST_SENT),
+            _unite(names[flow >= _LEAST_BY_NAME], own, *seen),
+            [_describe_question(context, vector), *map(_describe_follow_up, follow_ups)],
             closest,
             closest[0].lead,
         )
 
     def settled(self, is_same: Callable[[tuple[int, ...]], bool]) -> Self:
-        """With the least lead that decides about the outcome; `is_same` says whether entries that
-        are found instead have the same one."""
+        """With the least lead that decides about the outcome; `is_same` says whether rows that are
+        found instead have the same one."""
         deciding = (
-            one.lead
-            for one in self.ties
-            if not (one.alone and is_same(one.alone) and is_same(one.together))
+            tie.lead
+            for tie in self.ties
+            if not (tie.alone and is_same(tie.alone) and is_same(tie.together))
         )
         return replace(self, lead=next(deciding, 1.0))
 
 
-def is_touched(footprint: Footprint, now: Snapshot) -> bool:
+def _unite(*rows: Integers) -> Integers:
+    united: Integers = np.unique(np.concatenate(rows))
+    return united
+
+
+def _describe_question(context: QueryContext, vector: Vectors) -> Query:
+    """A passage matters that would get some of the seeds' scores, or whose title may be a subject:
+    the titles of the nearest passages are looked at."""
+    like = context.near.like
+    most = float(like.max())
+    seed = most + math.log(float(np.exp(like - most).sum()) * _LEAST_FLOW)
+    nearest = float(np.sort(like)[-CANDIDATES]) if len(like) >= CANDIDATES else -np.inf
+    return Query(vector, _key_terms(context.terms), seed, nearest)
+
+
+def _describe_follow_up(follow_up: FollowUp) -> Query:
+    """A passage matters that would get some of the follow-up's score. Whether it is about one of
+    the names is not looked at: all passages that mention one matter."""
+    least = follow_up.total + math.log(_LEAST_FLOW / follow_up.most_score)
+    return Query(follow_up.vector, _key_terms(follow_up.weights), least)
+
+
+def _key_terms(weights: Mapping[str, float]) -> dict[int, float]:
+    return {name_key(term): weight for term, weight in weights.items()}
+
+
+def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
     """Whether the question may have another outcome at this later version."""
-    before, index = footprint.snapshot, now.index
+    before, index = dependencies.snapshot, now.index
     if index is not before.index:
         return True
     intervals = index.passage_intervals
-    entry, born, died = intervals.passage_row, intervals.born, intervals.died
+    row, born, died = intervals.passage_row, intervals.born, intervals.died
     span = (before.version.id, now.version.id)
-    came = entry[_within(born, span) & (died > span[1])].astype(np.int64)
-    went = entry[_within(died, span) & (born <= span[0])].astype(np.int64)
+    came = row[_within(born, span) & (died > span[1])].astype(np.int64)
+    went = row[_within(died, span) & (born <= span[0])].astype(np.int64)
     drift = (len(came) + len(went)) / before.statistics.passages
-    if drift > min(1 / _DRIFT, footprint.lead / _SWAY):
+    if drift > min(1 / _DRIFT, dependencies.lead / _SWAY):
         return True
-    placed = np.concatenate([went, _placed_otherwise(before, now, span)])
-    joined = np.concatenate([_matched_otherwise(before, now), _linked_otherwise(now, span)])
-    if np.isin(placed, footprint.entries).any() or np.isin(joined, footprint.heavy).any():
+    placed = np.concatenate([went, _find_moved(before, now, span)])
+    joined = np.concatenate([_find_matched(before, now), _find_linked(now, span)])
+    if np.isin(placed, dependencies.rows).any() or np.isin(joined, dependencies.heavy_rows).any():
         return True
-    if _mentions(footprint, index, np.concatenate([came, went])):
+    if _mentions_names(dependencies, index, np.concatenate([came, went])):
         return True
-    return len(came) > 0 and _draws(footprint, index, came)
+    if _names_documents(dependencies, index, span):
+        return True
+    return len(came) > 0 and any(
+        _is_found(query, before, index, came) for query in dependencies.queries
+    )
 
 
 class _Order:
     """The last ranking, to be done again with other worths."""
 
-    def __init__(self, context: QueryContext, walked: Walked) -> None:
+    def __init__(self, context: QueryContext, search: HopSearch) -> None:
         self.snapshot = context.snapshot
         self._context = context
-        self._plain = plain_order(context)
-        self.worth = importance_of(context, reached(context, walked.scores))
+        scores, fits = reached(context, search.scores), search.second_ask.fits
+        self.worth = importance_of(context, scores, fits)
 
-    def helpful(self, worth: Floats) -> list[Helpful]:
+    def rank(self, worth: Floats, k: int) -> list[Helpful]:
+        """The k best by these worths, one for each passage row."""
         ids, home = self.snapshot.passage_ids, self.snapshot.statistics.visible.document_of_row
-        return most_helpful(worth, ids, home, self._context.coverage, FUSION_DEPTH)
+        return most_helpful(worth, ids, home, self._context.coverage, k)
 
-    def found(self, worth: Floats, k: int) -> tuple[int, ...]:
-        ranked = with_plain(self.helpful(worth), self._plain, self.snapshot.passage_ids)
-        return tuple(one.position for one in ranked[:k])
-
-    def contested(self, k: int) -> tuple[Integers, float, float]:
-        """What comes first by the plain searches, as far as that decides about the k found; and the
-        least cosine and part of the words with which a new passage would come among them."""
-        plain = self._plain
-        place = {entry: at for at, entry in enumerate(plain)}
-        some = [one for one in self.found(self.worth, k + _BESIDE)[AHEAD:] if one in place]
-        if not some:
-            return np.empty(0, dtype=np.int64), np.inf, np.inf
-        ahead = np.array(plain[: max(place[one] for one in some) + 1], dtype=np.int64)
-        words, visible = self._context.by_words, self.snapshot.statistics.visible.passages
-        cosines = np.where(visible, 0.0, -1.0)
-        cosines[visible] = self._context.first_cosines(np.flatnonzero(visible))
-        return ahead, _least_ranked(cosines, some), _least_ranked(words, some)
+    def find(self, worth: Floats, k: int) -> tuple[int, ...]:
+        """The passage rows of these."""
+        return tuple(helpful.position for helpful in self.rank(worth, k))
 
 
-def _least_ranked(values: Floats, some: Sequence[int]) -> float:
-    """The least value of those that a plain search ranks; more than any where it ranks none."""
-    depth = min(FUSION_DEPTH, len(values))
-    least = max(float(np.partition(values, -depth)[-depth]), 1e-9)
-    own = values[list(some)]
-    return float(own[own >= least].min(initial=np.inf))
+def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
+    """The smallest leads among what is found, rising; the last is not looked at.
 
-
-def _ties(order: _Order, k: int) -> list[Tie]:
-    """The smallest leads among what is found, rising; the last is not looked at."""
+    lead_of_start: that of the last passage that was read for a follow-up. If another is read
+    instead, what is found then is not known.
+    """
     soon = min(_SOON / order.snapshot.statistics.passages, 1 / _DRIFT) * _SWAY
-    together, told = order.worth.copy(), list[Tie]()
-    for one in sorted(order.helpful(order.worth)[:k], key=lambda one: one.lead):
-        if one.lead > soon or len(told) == _MOST_TIES:
-            return [*told, Tie(one.lead)]
+    together, ties = order.worth.copy(), list[Tie]()
+    for helpful in sorted(order.rank(order.worth, k), key=lambda helpful: helpful.lead):
+        if helpful.lead > min(soon, lead_of_start) or len(ties) == _MOST_TIES:
+            return [*ties, Tie(min(helpful.lead, lead_of_start))]
         alone = order.worth.copy()
         for less in (alone, together):
-            less[one.position] *= (1 - one.lead) * _A_LITTLE_LESS
-        told.append(Tie(one.lead, order.found(alone, k), order.found(together, k)))
-    return told
+            less[helpful.position] *= (1 - helpful.lead) * _A_LITTLE_LESS
+        ties.append(Tie(helpful.lead, order.find(alone, k), order.find(together, k)))
+    return [*ties, Tie(lead_of_start)]
 
 
 def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
@@ -209,8 +219,8 @@ def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
     return found
 
 
-def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
-    """The entries whose edges may differ: by a match that came or went, or by the cut."""
+def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
+    """The passage rows whose edges may differ: by a match that came or went, or by the cut."""
     index, span = now.index, (before.version.id, now.version.id)
     matches = index.matches
     out, into, similarity = matches.source_question, matches.target_question, matches.similarity
@@ -226,8 +236,8 @@ def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
     ).astype(np.int64)
 
 
-def _placed_otherwise(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The entries that are counted to another document, or have other names from theirs."""
+def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
+    """The passage rows that are counted to another document, or have other names from theirs."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
@@ -240,69 +250,81 @@ def _placed_otherwise(before: Snapshot, now: Snapshot, span: tuple[int, int]) ->
         named[np.isin(document, np.flatnonzero(_within(one, span)))] for one in (born, died)
     )
     renamed = np.setxor1d(came, went) >> 32
-    return _entries_of(index, np.union1d(moved, renamed))
+    return _find_rows(index, np.union1d(moved, renamed))
 
 
-def _linked_otherwise(now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The entries at the ends of links that came or went."""
+def _find_linked(now: Snapshot, span: tuple[int, int]) -> Integers:
+    """The passage rows at the ends of links that came or went."""
     edges = now.index.link_edges
     source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
     changed = _within(born, span) | _within(died, span)
-    return _entries_of(now.index, np.concatenate([source[changed], target[changed]]))
+    return _find_rows(now.index, np.concatenate([source[changed], target[changed]]))
 
 
-def _entries_of(index: LiveIndex, numbers: Integers) -> Integers:
+def _find_rows(index: LiveIndex, numbers: Integers) -> Integers:
     return index.postings.passages_by_number.find_all(np.unique(numbers).astype(np.int64))[0]
 
 
-def _mentions(footprint: Footprint, index: LiveIndex, entries: Integers) -> bool:
-    """Whether the walk went through a name of these entries: one more or less has a share of it."""
+def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers) -> bool:
+    """Whether the search went through a name of these rows: each mention has a share of it."""
     columns = index.passages
-    rows, _ = expand_ranges(
-        columns.sentence_mention_start[entries], columns.sentence_mention_end[entries]
+    mentions, _ = expand_ranges(
+        columns.sentence_mention_start[rows], columns.sentence_mention_end[rows]
     )
-    if np.isin(index.sentence_mentions.name[rows], footprint.names).any():
+    if np.isin(index.sentence_mentions.name[mentions], dependencies.names).any():
         return True
-    rows, _ = expand_ranges(columns.mention_start[entries], columns.mention_end[entries])
-    return bool(np.isin(index.mentions.name[rows], footprint.names).any())
+    mentions, _ = expand_ranges(columns.mention_start[rows], columns.mention_end[rows])
+    return bool(np.isin(index.mentions.name[mentions], dependencies.names).any())
 
 
-def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
-    """Whether the question would begin at one of these new entries, or a plain search find it."""
-    (best, whole), words = _cosines(footprint, index, came), _words(footprint, index, came)
-    if (whole >= footprint.near).any() or (words >= footprint.worded).any():
-        return True
-    return bool((OF_LIKENESS * best + OF_WORDS * words > footprint.likeness).any())
+def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[int, int]) -> bool:
+    """Whether a document with one of the names came or went."""
+    names = index.document_names  # before the documents that they refer to: a writer may append
+    born, died = index.documents.born, index.documents.died
+    changed = _within(born, span) | _within(died, span)
+    rows = np.isin(names.name, dependencies.names)
+    return bool(changed[names.document_row[rows]].any())
 
 
-def _cosines(footprint: Footprint, index: LiveIndex, entries: Integers) -> tuple[Floats, Floats]:
-    """(m,) of the question with the best row of each entry, and with that of the whole passage."""
+def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
+    """Whether the query is like enough to one of these new passage rows."""
+    words, shares = _score_words(query, before, index, came)
+    likeness = OF_LIKENESS * _compare(query.vector, index, came) + OF_WORDS * words
+    is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
+    return bool(((likeness > query.least) | is_titled).any())
+
+
+def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> Floats:
+    """(m,) the largest cosine of the vector with one of each passage."""
     columns, exact = index.passages, index.vectors.exact
-    vector = footprint.vector.astype(np.float64)
-    best, whole = np.zeros(len(entries)), np.zeros(len(entries))
-    for at, entry in enumerate(entries.tolist()):
-        rows = exact[int(columns.vector_start[entry]) : int(columns.vector_end[entry])]
-        lengths = np.linalg.norm(rows.astype(np.float64), axis=1) * np.linalg.norm(vector)
-        cosines = (rows @ vector) / np.maximum(lengths, 1e-9)
-        best[at], whole[at] = cosines.max(initial=0.0), cosines[0]
-    return best, whole
+    wanted = vector.astype(np.float64)
+    best = np.zeros(len(rows))
+    for position, row in enumerate(rows.tolist()):
+        vectors = exact[int(columns.vector_start[row]) : int(columns.vector_end[row])]
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) * np.linalg.norm(wanted)
+        best[position] = ((vectors @ wanted) / np.maximum(lengths, 1e-9)).max(initial=0.0)
+    return best
 
 
-def _words(footprint: Footprint, index: LiveIndex, entries: Integers) -> Floats:
-    """(m,) BM25 of each entry as a share of the most that one could have, and a little more, as the
-    statistics may have moved a little since."""
-    keys = np.array(list(footprint.terms), dtype=np.int64)
-    shares = np.array(list(footprint.terms.values()))
-    rows, of = index.postings.terms_by_key.find_all(keys)
-    having, counts = index.terms.passage_row[rows], index.terms.count[rows]
-    counted = footprint.snapshot.statistics
+def _score_words(
+    query: Query, before: Snapshot, index: LiveIndex, rows: Integers
+) -> tuple[Floats, Floats]:
+    """(m,) BM25 of each passage as a share of the most that one could have, and a little more, as
+    the statistics may have moved a little since; (m,) the weight of the terms that it has."""
+    keys = np.array(list(query.terms), dtype=np.int64)
+    weights = np.array(list(query.terms.values()))
+    terms, positions = index.postings.terms_by_key.find_all(keys)
+    having, counts = index.terms.passage_row[terms], index.terms.count[terms]
+    counted = before.statistics
     mean = max(counted.words / max(counted.passages, 1), 1.0)
     saturation = K1 * (1 - B + B * index.passages.word_count[having] / mean)
-    parts = shares[of] * counts / (counts + saturation)
-    order = np.argsort(entries)
-    at = np.searchsorted(entries[order], having)
-    there = at < len(entries)
-    there[there] &= entries[order][at[there]] == having[there]
-    found = np.zeros(len(entries))
-    np.add.at(found, order[at[there]], parts[there])
-    return found * _A_LITTLE_MORE
+    parts = weights[positions] * counts / (counts + saturation)
+    order = np.argsort(rows)
+    places = np.searchsorted(rows[order], having)
+    is_row = places < len(rows)
+    is_row[is_row] &= rows[order][places[is_row]] == having[is_row]
+    count, found = len(rows), order[places[is_row]]
+    scores, shares = np.zeros(count), np.zeros(count)
+    np.add.at(scores, found, parts[is_row])
+    np.add.at(shares, found, weights[positions][is_row])
+    return scores * _A_LITTLE_MORE, shares

@@ -21,7 +21,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.acl_views import RestrictedViews
-from hopsyncd.retrieve.dependencies import Footprint, is_touched
+from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_parser import respelled
 from hopsyncd.retrieve.ranking import Ranked
@@ -254,23 +254,23 @@ class Engine:
                         cost = LlmCost(usage.calls, usage.tokens)
                         return replace(answer, llm=cost, respelled=meant)
 
-    def trace(self, question: str, k: int) -> tuple[Answer, Footprint | None] | None:
+    def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
         """What `hop` finds at the head, and what that rests on; None while there is no version."""
         with self.reading() as (connection, served):
             if served is None:
                 return None
             asked, meant = _spelled(connection, served, question)
-            ranked, footprint = self._searcher.trace(connection, served, asked, k)
+            ranked, dependencies = self._searcher.trace(connection, served, asked, k)
             found = answer_of(connection, served, asked, Search("hop"), Found(ranked))
-            return replace(found, respelled=meant), footprint
+            return replace(found, respelled=meant), dependencies
 
-    def may_differ(self, question: str, footprint: Footprint) -> bool:
+    def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Whether the question may have another outcome by now: another is meant by its typos, or
         the head touches what it rests on."""
         with self.reading() as (connection, served):
-            assert served is not None  # the footprint is of a version
+            assert served is not None  # the dependencies is of a version
             spelled, _ = _spelled(connection, served, question)
-            return spelled != footprint.question or is_touched(footprint, served)
+            return spelled != dependencies.question or is_touched(dependencies, served)
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
         """An answer with these entries of its version in place of what was found."""

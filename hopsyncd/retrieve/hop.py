@@ -1,5 +1,6 @@
 """The `hop` strategy by default: seeds, the walk, and how each passage was reached."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -8,13 +9,16 @@ from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
+from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
+from hopsyncd.retrieve.subjects import find_subjects, share_among_subjects
 from hopsyncd.retrieve.transitions import SCORE_UNIT
 from hopsyncd.retrieve.walk import Walked, seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
-Way = tuple[Literal["edge", "name", "link"], int]
-"""The number of a way among those of its kind that the walk took; of a mention for a name."""
+Way = tuple[Literal["edge", "name", "link", "follow_up"], int]
+"""The number of a way among those of its kind that the walk took; of a mention for a name; of a
+follow-up."""
 
 Step = tuple[float, int, Way]
 """The mass that came, the entry it came from, and how."""
@@ -23,12 +27,14 @@ _NONE: Step = (0.0, -1, ("edge", -1))
 
 
 class PathExplainer:
-    """Reads the flows that one walk left; `start` is the (n,) mass that it began with."""
+    """Reads the flows that one search left."""
 
-    def __init__(self, snapshot: Snapshot, walked: Walked, start: Floats) -> None:
+    def __init__(self, snapshot: Snapshot, search: "HopSearch") -> None:
         self._snapshot = snapshot
-        self._walked = walked
-        self._start = start
+        self._walked = search.walked
+        self._start = search.start
+        self._scores = search.scores
+        self._follow_ups = search.second_ask.follow_ups
         self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
         self._keys = snapshot.index.name_numbers.keys
 
@@ -37,7 +43,7 @@ class PathExplainer:
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
-            into = (self._edge_into, self._name_into, self._link_into)
+            into = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
             mass, before, way = max((step(entry) for step in into), key=lambda step: step[0])
             if mass <= self._start[entry] or before in passed:
                 break
@@ -82,10 +88,19 @@ class PathExplainer:
             return _NONE
         return float(self._walked.link_flow[best]), int(links.start[best]), ("link", best)
 
+    def _follow_up_into(self, entry: int) -> Step:
+        best = _NONE
+        for number, follow_up in enumerate(self._follow_ups):
+            (places,) = (follow_up.rows == entry).nonzero()
+            score = float(follow_up.scores[places].sum())
+            if score > best[0]:
+                best = score, follow_up.plan.start, ("follow_up", number)
+        return best
+
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
-        share = mass / float(self._walked.scores[after])
+        share = mass / float(self._scores[after])
         kind, number = way
         if kind == "edge":
             edges = self._walked.edges
@@ -96,6 +111,9 @@ class PathExplainer:
             links = self._walked.links
             along: Literal["link", "backlink"] = "backlink" if links.is_backward[number] else "link"
             return Hop(*ends, along, None, index.link_texts[int(links.number[number])], share)
+        if kind == "follow_up":
+            plan = self._follow_ups[number].plan
+            return Hop(*ends, "follow_up", None, None, share, plan.names or (plan.words,))
         name = index.name_texts[int(self._walked.incoming_mentions.name[number])]
         return Hop(*ends, "both", None, name, share)
 
@@ -115,28 +133,47 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
     return int(rows[alike[first]])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HopSearch:
+    """One search by the walk and the second ask.
+
+    start: (n,) the score that the walk began with. scores: (n,) all that came to each passage.
+    """
+
+    start: Floats
+    walked: Walked
+    second_ask: SecondAsk
+    scores: Floats
+
+
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     """The k most helpful passages, ties going to the lower id."""
-    return walked_hop(context, k, settings)[0]
+    search = search_hops(context, settings)
+    return rank_hops(context, search, k, settings) if search else []
 
 
-def walked_hop(
-    context: QueryContext, k: int, settings: WalkSettings
-) -> tuple[list[Ranked], Walked | None, float]:
-    """What `hop` finds, the walk to it, and the least lead of a passage over the next.
-
-    None where there is nothing to walk.
-    """
-    snapshot = context.snapshot
-    if not snapshot.statistics.visible.passages.any():
-        return [], None, 0.0
-    start = seeds(context)
+def search_hops(context: QueryContext, settings: WalkSettings) -> HopSearch | None:
+    """Walk from the seeds, and ask again. None where nothing is visible."""
+    if not context.snapshot.statistics.visible.passages.any():
+        return None
+    start = find_start(context)
     walked = walk(context, start, settings)
-    trail = PathExplainer(snapshot, walked, start)
-    chosen = helpful(context, reached(context, walked.scores), k)
-    ids = snapshot.passage_ids
-    ranked = [
-        Ranked(PassageId(int(ids[entry])), score, trail.to(entry, settings.hops))
-        for entry, score, _ in chosen
+    second_ask = ask_again(context, walked.scores)
+    return HopSearch(start, walked, second_ask, second_ask.add_scores(walked.scores))
+
+
+def find_start(context: QueryContext) -> Floats:
+    """(n,) the scores that the walk begins with."""
+    return share_among_subjects(seeds(context), find_subjects(context))
+
+
+def rank_hops(
+    context: QueryContext, search: HopSearch, k: int, settings: WalkSettings
+) -> list[Ranked]:
+    """The k most helpful passages, each with the hops that led to it."""
+    trail = PathExplainer(context.snapshot, search)
+    ids, reached_scores = context.snapshot.passage_ids, reached(context, search.scores)
+    return [
+        Ranked(PassageId(int(ids[row])), score, trail.to(row, settings.hops))
+        for row, score, _ in helpful(context, reached_scores, k, search.second_ask.fits)
     ]
-    return ranked, walked, min((one.lead for one in chosen), default=0.0)

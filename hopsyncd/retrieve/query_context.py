@@ -5,12 +5,11 @@ was the head.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
-from operator import add
 from sys import intern
 from typing import Self
 
@@ -37,15 +36,18 @@ Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
+Encode = Callable[[Sequence[str]], Vectors]
+"""(m, d) the vectors of m texts, on the grid."""
+
 _PASSAGES_KEPT = 1 << 10  # of which the sentences are known
 _NONE = frozenset[str]()
 _NEAREST = 2000  # rows
-_COMMON = 4  # a word that one in so many passages has
+COMMON = 4  # a word that one in so many passages has
 _COMMON_KEPT = 8  # of a version
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
@@ -56,7 +58,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
     >>> names_in("Who played in Due South?", {"due south", "south", "played"}.intersection)
     ['due south']
     """
-    words = _WORD.findall(_POSSESSIVE.sub("", query.replace("\u2019", "'")))
+    words = WORD.findall(_POSSESSIVE.sub("", query.replace("\u2019", "'")))
     parts = {
         (at, length): " ".join(words[at : at + length]).lower()
         for at in range(len(words))
@@ -139,7 +141,7 @@ def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, also of those that no passage has."""
     terms = index_terms(question)
     df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
-    return dict(zip(terms, _idf(snapshot, df).tolist(), strict=True))
+    return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
 class Having:
@@ -195,7 +197,7 @@ def having(snapshot: Snapshot, terms: Sequence[str]) -> list[Having]:
     return [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
 
 
-def _idf(snapshot: Snapshot, df: Integers) -> Floats:
+def compute_idf(snapshot: Snapshot, df: Integers) -> Floats:
     """log(1 + (n - df + 0.5) / (df + 0.5)), never negative, of terms that so many passages have."""
     idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
     return idf
@@ -206,13 +208,13 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     terms = index_terms(question)
     every = having(snapshot, terms)
     df = np.array([one.df for one in every], dtype=np.int64)
-    idf = _idf(snapshot, df)
+    idf = compute_idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
     count = len(snapshot.statistics.visible.passages)
     scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
     for one, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
-        if one.df > count / _COMMON:
+        if one.df > count / COMMON:
             counts = one.counts_of_all
             scores += worth * counts
             if tells:
@@ -227,14 +229,42 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
 
+@dataclass(frozen=True, slots=True)
+class SentenceFits:
+    """How the sentences of one passage compare with the question.
+
+    cosines: of each sentence. terms: the question's terms that it or a heading of the passage has.
+    vector_rows: of each sentence, or of the whole passage where sentences have no vectors.
+    """
+
+    cosines: Sequence[float]
+    terms: Sequence[frozenset[str]]
+    vector_rows: Sequence[int]
+
+    def compute_fits(self, shares: Mapping[str, float]) -> list[float]:
+        """Of each sentence: its cosine and the share of the question's terms that it has."""
+        return [
+            cosine + sum(shares[term] for term in sorted(terms))
+            for cosine, terms in zip(self.cosines, self.terms, strict=True)
+        ]
+
+    def order_by_fit(self, shares: Mapping[str, float]) -> list[int]:
+        """The positions of the sentences, best first; of equal ones the earlier."""
+        fits = self.compute_fits(shares)
+        return sorted(range(len(fits)), key=lambda position: -fits[position])
+
+
+_NO_SENTENCES = SentenceFits((), (), ())
+
+
 @dataclass(frozen=True, eq=False)
 class QueryContext:
     """By entry.
 
     names: those it uses that the graph knows, with what share of it each is; they are its keywords.
     by_words: (n,) BM25 as a share of the most that a passage could have. coverage: which passages
-    have its words. terms: its index terms with their shares of its idf. read: gives passages of the
-    version.
+    have its words. terms: its index terms with their shares of its idf, which is `total_idf`. read:
+    gives passages of the version. encode: gives vectors of follow-ups; None to ask none.
     """
 
     snapshot: Snapshot
@@ -244,9 +274,19 @@ class QueryContext:
     coverage: Coverage
     terms: Mapping[str, float]
     read: Read
+    question: str = ""
+    total_idf: float = 1.0
+    encode: Encode | None = None
 
     @classmethod
-    def of(cls, question: str, vector: Vectors, snapshot: Snapshot, read: Read) -> Self:
+    def of(
+        cls,
+        question: str,
+        vector: Vectors,
+        snapshot: Snapshot,
+        read: Read,
+        encode: Encode | None = None,
+    ) -> Self:
         """Hold it against the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
         words = words_of(snapshot, question)
@@ -260,6 +300,9 @@ class QueryContext:
             coverage=words.coverage,
             terms={term: idf / (total or 1.0) for term, idf in words.weights.items()},
             read=read,
+            question=question,
+            total_idf=total or 1.0,
+            encode=encode,
         )
 
     @cached_property
@@ -282,34 +325,41 @@ class QueryContext:
 
         Where the rows of a passage are not those of its sentences, all have its own cosine.
         """
-        ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[entries].tolist()]
+        compared = self.compare_sentences(entries)
+        best = [max(one.compute_fits(self.terms), default=0.0) for one in compared]
+        return np.maximum(best, 0.0)
+
+    def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
+        """The sentences of each passage; none of a passage that a purge has removed since."""
+        rows: list[int] = passage_rows.tolist()
+        new = np.array([row for row in rows if row not in self._compared], dtype=np.int64)
+        if len(new):
+            self._compared.update(zip(new.tolist(), self._compare_sentences(new), strict=True))
+        return [self._compared[row] for row in rows]
+
+    @cached_property
+    def _compared(self) -> dict[int, SentenceFits]:
+        return {}
+
+    def _compare_sentences(self, passage_rows: Integers) -> Iterator[SentenceFits]:
+        ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[passage_rows].tolist()]
         passages = self.read(ids)
         words = {id_: _words_of_parts(one.heading, one.text) for id_, one in passages.items()}
         found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index.passages
-        first = columns.vector_start[entries].astype(np.int64)
-        end = columns.vector_end[entries].astype(np.int64)
-        cosines = self.likeness.of_rows(expand_ranges(first, end)[0])
-        best, lengths = np.zeros(len(ids)), end - first
-        rows_of = np.split(cosines.astype(np.float64), lengths.cumsum()[:-1])
-        for number, (id_, (whole, *own)) in enumerate(zip(ids, rows_of, strict=True)):
-            if id_ not in words:  # a purge has removed it; the index in memory still has it
+        starts = columns.vector_start[passage_rows].astype(np.int64)
+        ends = columns.vector_end[passage_rows].astype(np.int64)
+        cosines = self.likeness.of_rows(expand_ranges(starts, ends)[0])
+        split = np.split(cosines.astype(np.float64), (ends - starts).cumsum()[:-1])
+        for id_, start, (whole, *own) in zip(ids, starts.tolist(), split, strict=True):
+            if id_ not in words:
+                yield _NO_SENTENCES
                 continue
-            shares = self._shares(words[id_], found)
-            alike = own if len(own) == len(shares) else [whole] * len(shares)
-            best[number] = max(map(add, alike, shares), default=0.0)
-        return np.maximum(best, 0.0)
-
-    def _shares(
-        self, words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
-    ) -> list[float]:
-        """What share of the question's terms each sentence has; the first words are those of
-        headings, which each sentence has too."""
-        heading, *sentences = ([terms[one] for one in part if one in terms] for part in words)
-        return [
-            sum(self.terms[term] for term in sorted(_NONE.union(*heading, *own)))
-            for own in sentences
-        ]
+            terms = _find_terms(words[id_], found)
+            if len(own) == len(terms):
+                yield SentenceFits(own, terms, range(start + 1, start + 1 + len(own)))
+            else:
+                yield SentenceFits([whole] * len(terms), terms, [start] * len(terms))
 
     def first_cosines(self, entries: Integers) -> Floats:
         """(w,) of the question with the vector of each whole passage."""
@@ -361,6 +411,15 @@ class QueryContext:
         return similarity
 
 
+def _find_terms(
+    words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
+) -> list[frozenset[str]]:
+    """The question's terms of each sentence; the first words are those of headings, which each
+    sentence has too."""
+    heading, *sentences = ([terms[word] for word in part if word in terms] for part in words)
+    return [_NONE.union(*heading, *own) for own in sentences]
+
+
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
     """Which of the terms each word has; without words that have none.
 
@@ -385,4 +444,4 @@ def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...
     (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
     parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
-    return tuple(tuple(map(intern, _WORD.findall(plain(split_unspaced(part))))) for part in parts)
+    return tuple(tuple(map(intern, WORD.findall(plain(split_unspaced(part))))) for part in parts)

@@ -10,16 +10,12 @@ answer seldom finds the rest beside it.
 Importance is what arrived at a passage, times exp(fit): how well its best sentence, alone, is like
 the query and has its words.
 
-From the sixth place on, what is like the query as a whole counts too, though no walk led there: the
-order is fused with that of the plain searches, which has a third of the weight.
-
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import neg
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,16 +31,18 @@ class Hop:
 
     Along an edge, `question` is the outgoing question that makes it, asked by the passage that
     `asked_by` names. By a name that each mentions or has from its document, `name` is that name.
-    Along a link of a document, or back along one, it is what the link shows. `share` is the part of
-    the mass that arrived at `target` this way, between 0 and 1.
+    Along a link of a document, or back along one, it is what the link shows. A follow-up was asked
+    after `source` had been read, about `topics`. `share` is the part of the score of `target` that
+    came this way, between 0 and 1.
     """
 
     source: PassageId
     target: PassageId
-    asked_by: Literal["from", "to", "both", "link", "backlink"]
+    asked_by: Literal["from", "to", "both", "link", "backlink", "follow_up"]
     question: QuestionId | None
     name: str | None
     share: float
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,7 @@ class Ranked:
 
 _WEIGHT = 4.0
 _REPEATED = 0.25
+_NO_FITS: Mapping[int, float] = {}
 _DEPTH = 20  # so many of the most important are ordered by what they add
 
 
@@ -105,8 +104,6 @@ One = TypeVar("One", int, PassageId)
 # Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
 _FUSION_K = 60
 FUSION_DEPTH = 100
-AHEAD = 5  # places that helpfulness alone gives
-_PLAIN = 1 / 3  # the weight of the plain searches in those that follow
 
 
 def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
@@ -119,10 +116,7 @@ def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
 
 
 class Helpful(NamedTuple):
-    """A position that was ranked, its H, and by what share of that it led over the next one.
-
-    From the sixth place on, both are those of the place, whatever stands there.
-    """
+    """A position that was ranked, its H, and by what share of that it led over the next one."""
 
     position: int
     value: float
@@ -137,57 +131,38 @@ def reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.f
     return found
 
 
-def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[Helpful]:
+def helpful(
+    context: QueryContext,
+    arrived: NDArray[np.float64],
+    k: int,
+    fits: Mapping[int, float] = _NO_FITS,
+) -> list[Helpful]:
     """The k most helpful entries by what arrived at each, and by its best sentence.
 
-    Where nothing can have arrived, it is below 0.
+    Where nothing can have arrived, it is below 0. `fits`: see `importance_of`.
     """
-    snapshot, is_fused = context.snapshot, k > AHEAD
-    depth = max(k, FUSION_DEPTH) if is_fused else k
-    importance = importance_of(context, arrived)
+    snapshot = context.snapshot
+    importance = importance_of(context, arrived, fits)
     home = snapshot.statistics.visible.document_of_row
-    found = most_helpful(importance, snapshot.passage_ids, home, context.coverage, depth)
-    return with_plain(found, plain_order(context), snapshot.passage_ids)[:k] if is_fused else found
+    return most_helpful(importance, snapshot.passage_ids, home, context.coverage, k)
 
 
-def importance_of(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What arrived at each entry, that of the first ones by their best sentences too."""
+def importance_of(
+    context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
+) -> NDArray[np.float64]:
+    """What arrived at each entry, that of the first ones by their best sentences too.
+
+    fits: how well the best sentence of some entries answers a follow-up, where that counts if it is
+    more.
+    """
     importance = arrived.copy()
-    first = _most_important(importance, context.snapshot.passage_ids, _DEPTH)
-    importance[first] *= np.exp(context.by_sentence(first))
+    first = most_important(importance, context.snapshot.passage_ids, _DEPTH)
+    follow_up_fits = np.array([fits.get(row, 0.0) for row in first.tolist()])
+    importance[first] *= np.exp(np.maximum(context.by_sentence(first), follow_up_fits))
     return importance
 
 
-def with_plain(
-    found: Sequence[Helpful], plain: Sequence[int], ids: NDArray[np.int64]
-) -> list[Helpful]:
-    """The same positions, those behind the first five in an order fused with the plain one."""
-    order = [one.position for one in found]
-    ours, theirs = reciprocal_ranks(order), reciprocal_ranks(plain)
-    fused = {at: ours[at] + _PLAIN * theirs.get(at, 0.0) for at in order[AHEAD:]}
-    order[AHEAD:] = _best_first(fused, ids)
-    return [Helpful(at, one.value, one.lead) for at, one in zip(order, found, strict=True)]
-
-
-def plain_order(context: QueryContext) -> list[int]:
-    """The best positions by words and by the vectors of whole passages, fused."""
-    snapshot, words = context.snapshot, context.by_words
-    ids, visible = snapshot.passage_ids, snapshot.statistics.visible.passages
-    like = np.where(visible, context.likeness.whole, np.float32(-np.inf))
-    near = largest(like, ids, FUSION_DEPTH)
-    having = np.flatnonzero(words > 0)
-    having = having[largest(words[having], ids[having], FUSION_DEPTH)]
-    scores = reciprocal_ranks(having.tolist(), near[visible[near]].tolist())
-    return _best_first(scores, ids)
-
-
-def _best_first(scores: Mapping[int, float], ids: NDArray[np.int64]) -> list[int]:
-    """The positions by falling score, ties going to the lower id."""
-    by_id = ids.take([*scores]).tolist() if scores else []
-    return [at for _, _, at in sorted(zip(map(neg, scores.values()), by_id, scores, strict=True))]
-
-
-def _most_important(
+def most_important(
     importance: NDArray[np.float64], ids: NDArray[np.int64], k: int
 ) -> NDArray[np.int64]:
     some = np.flatnonzero(importance >= 0)
@@ -205,7 +180,7 @@ def most_helpful(
 
     Those of an importance below 0 are none.
     """
-    order = _most_important(importance, ids, max(k, _DEPTH))
+    order = most_important(importance, ids, max(k, _DEPTH))
     first = order[:_DEPTH]
     has, worth, home = coverage.held(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)

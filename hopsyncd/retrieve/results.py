@@ -259,22 +259,27 @@ def hop_json(answer: Answer, step: Hop) -> WalkedHop:
 def _question(answer: Answer, step: Hop) -> str:
     if step.asked_by in ("link", "backlink"):
         return f"See {step.name}."
+    if step.asked_by == "follow_up":
+        topics = ", ".join(_as_written(answer, step, topic) for topic in step.topics)
+        return f"Then asked about {topics}"
     if step.question is None:
-        return f"What is said of {_as_written(answer, step)}?"
+        return f"What is said of {_as_written(answer, step, step.name or '')}?"
     return answer.questions.get(step.question, "")
 
 
-def _as_written(answer: Answer, step: Hop) -> str | None:
-    """The name that both ends speak of, as one of them writes it: names are compared without case.
+def _as_written(answer: Answer, step: Hop, name: str) -> str:
+    """A name as one of the two passages writes it, whose case names do not have. The passage read
+    first comes first for a follow-up, which has its names from there.
 
     It stays as it is where neither has it whole.
     """
-    for end in (step.target, step.source):
+    ends = (step.target, step.source)
+    for end in reversed(ends) if step.asked_by == "follow_up" else ends:
         passage = answer.passages[end]
         text = " ".join((*passage.heading, passage.text))
-        if step.name and (found := whole_words(text, step.name)):
+        if name and (found := whole_words(text, name)):
             return found
-    return step.name
+    return name
 
 
 def whole_words(text: str, wanted: str) -> str | None:

@@ -13,8 +13,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.dependencies import Footprint
-from hopsyncd.retrieve.hop import walked_hop
+from hopsyncd.retrieve.dependencies import Dependencies
+from hopsyncd.retrieve.hop import rank_hops, search_hops
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, united
 from hopsyncd.retrieve.plain_search import by_parts, decomposed, split
@@ -71,7 +71,7 @@ class Searcher(SearchTools):
         """The texts that such a search has encoded, unless it leaves out parts of the question or
         takes its words for others."""
         texts = find_strategy(search.strategy).list_texts(head, question)
-        return {text: self.encoded(text) for text in texts}
+        return dict(zip(texts, self.encoded.encode(texts), strict=True)) if texts else {}
 
     def search(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
@@ -83,14 +83,16 @@ class Searcher(SearchTools):
 
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
-    ) -> tuple[list[Ranked], Footprint | None]:
+    ) -> tuple[list[Ranked], Dependencies | None]:
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
         asked = self.asked(head, question)
         context = self.context(connection, head, asked)
-        ranked, walked, _ = walked_hop(context, k, self.settings)
-        if walked is None:
-            return ranked, None
-        return ranked, Footprint.of(question, context, self.vector(asked), walked, k)
+        search = search_hops(context, self.settings)
+        if search is None:
+            return [], None
+        ranked = rank_hops(context, search, k, self.settings)
+        vector = self.vector(asked)
+        return ranked, Dependencies.collect(question, context, vector, search, k)
 
     def search_by_llm(
         self,

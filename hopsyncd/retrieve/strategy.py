@@ -1,9 +1,9 @@
 """What a search strategy is: a function that is registered under its name."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +47,36 @@ class PassageCache:
         self._kept = {}
 
 
-def _encode(encoder: Encoder, text: str) -> NDArray[np.float32]:
-    vector: NDArray[np.float32] = encoder.encode([text])[0]
-    return vector
+class VectorCache:
+    """The vectors of questions: the same question is often asked again, at another version or for
+    its answer. For any thread."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._kept: dict[str, NDArray[np.float32]] = {}
+        self._lock = threading.Lock()
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """(d,) the vector of each text, as the encoder gives it; all new texts in one call."""
+        with self._lock:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        if missing:
+            found |= zip(missing, self._encoder.encode(missing), strict=True)
+        with self._lock:
+            for text in texts:
+                self._kept.pop(text, None)
+                self._kept[text] = found[text]
+            for text in [*self._kept][:-_KEPT_VECTORS]:
+                del self._kept[text]
+        return [found[text] for text in texts]
 
 
 class SearchTools:
     """The models, caches and settings that strategies share. `settings` may be replaced."""
 
     def __init__(self, encoder: Encoder, settings: WalkSettings, reranker: Reranker | None) -> None:
-        # The same question is often asked again: at another version, or for its answer.
-        self.encoded = lru_cache(_KEPT_VECTORS)(partial(_encode, encoder))
+        self.encoded = VectorCache(encoder)
         self.passages = PassageCache()
         self.settings = settings
         # A walk is thousands of small steps. Threads that walk side by side take twice as long,
@@ -67,8 +86,12 @@ class SearchTools:
 
     def vector(self, text: str) -> Vectors:
         """(d,) on the grid."""
-        vector: Vectors = to_grid(self.encoded(text)[None])[0]
+        vector: Vectors = self.vectors([text])[0]
         return vector
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """(m, d) of at least one text, on the grid."""
+        return to_grid(np.stack(self.encoded.encode(texts)))
 
     def asked(self, head: Snapshot, question: str) -> str:
         """The question without sentences that are unlike everything in the version."""
@@ -77,7 +100,16 @@ class SearchTools:
     def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         """The question compared with the version."""
         read = partial(self.passages.read, connection)
-        return QueryContext.of(question, self.vector(question), head, read)
+        return QueryContext.of(question, self.vector(question), head, read, self.vectors)
+
+    def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
+        """The same as `vectors`. Call it with `walk_lock`, which other threads may take
+        meanwhile."""
+        self.walk_lock.release()
+        try:
+            return self.vectors(texts)
+        finally:
+            self.walk_lock.acquire()
 
     def walk_settings(self, search: Search) -> WalkSettings:
         """The settings of the walk, with the number of hops that the search asks for."""

@@ -17,6 +17,7 @@ Kind = Literal["asks", "links", "name"]
 _KINDS: Mapping[str, Kind] = {
     "from": "asks",
     "to": "asks",
+    "follow_up": "asks",
     "link": "links",
     "backlink": "links",
     "both": "name",
@@ -131,8 +132,9 @@ def neighbourhood(near: Mapping[str, Any]) -> tuple[Picture, list[Mapping[str, A
 
 
 def _target(hop: Mapping[str, Any], start: str, end: str) -> str | None:
-    """The one that answers what the other raises, or that it links to; None for a shared name."""
-    return {"from": end, "link": end, "to": start, "backlink": start}.get(hop["asked_by"])
+    """The end that answers what the other raises, or that it links to; None for a shared name."""
+    targets = {"from": end, "follow_up": end, "link": end, "to": start, "backlink": start}
+    return targets.get(hop["asked_by"])
 
 
 def _beyond(edge: Mapping[str, Any], centre: str) -> str:

@@ -48,6 +48,7 @@ _ARROWS = {
     "both": ("—", "shares a name with"),
     "link": ("⇒", "links to"),
     "backlink": ("⇐", "is linked from"),
+    "follow_up": ("⇝", "was read, and then led to"),
 }
 
 

@@ -119,9 +119,10 @@ def test_before_the_first_version_nothing_is_found(tmp_path: Path) -> None:
 
 
 def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) -> None:
+    notes.engine.query(QUESTION, 8, Search())  # encodes the question and its follow-ups
     before = notes.encoder.encoded
     notes.ask(QUESTION)
-    assert notes.encoder.encoded == before + 1  # the question
+    assert notes.encoder.encoded == before
 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:

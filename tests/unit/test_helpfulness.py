@@ -3,7 +3,7 @@
 import numpy as np
 
 from hopsyncd.retrieve.query_context import Coverage
-from hopsyncd.retrieve.ranking import Helpful, most_helpful, with_plain
+from hopsyncd.retrieve.ranking import most_helpful
 
 IDS = np.array([1, 2, 3])
 APART = np.array([1, 2, 3])
@@ -29,15 +29,3 @@ def test_another_document_comes_before_one_heard_already_unless_it_matters_less(
 
 def test_what_is_not_asked_for_is_not_ranked() -> None:
     assert order([1.0, 0.9, 0.8], APART, UNASKED, 2) == [0, 1]
-
-
-def test_plain_searches_count_behind_the_first_five_and_scores_keep_falling() -> None:
-    ids = np.arange(100, 120)
-    found = [Helpful(at, 1 / (1 + at), 0.1) for at in range(20)]
-    fused = with_plain(found, [12, 4, 19], ids)
-    order = [one.position for one in fused]
-    assert order[:6] == [0, 1, 2, 3, 4, 12]
-    assert order.index(19) < 19
-    assert sorted(order) == list(range(20))
-    assert [one.value for one in fused] == [one.value for one in found]
-    assert with_plain(found[:5], [12, 4], ids) == found[:5]

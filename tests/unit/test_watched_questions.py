@@ -137,12 +137,12 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     assert asked and found[0].ranked == asked.ranked
     # The word as it was typed comes to be: it is asked for from then on.
     watching.compare()
-    (footprint,) = watching.watched._footprints.values()
-    footprint = replace(footprint, lead=1.0)
-    assert not watching.engine.may_differ(typed, footprint)
+    (dependencies,) = watching.watched._dependencies.values()
+    dependencies = replace(dependencies, lead=1.0)
+    assert not watching.engine.may_differ(typed, dependencies)
     watching.connector.put("bar.md", b"# Bar\n\nJorun keeps the Lighthousse.\n")
     watching.sync()
-    assert watching.engine.may_differ(typed, footprint)
+    assert watching.engine.may_differ(typed, dependencies)
     now_id = watching.stack.head.id
     assert watching.told(number) == [(now_id - 1, now_id)]
     _, now, _ = watching.watched.details(number, 1)
@@ -157,15 +157,15 @@ def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path)
     watching = Watching(tmp_path, FILES | far)
     watching.watched.add(QUESTION)
     watching.compare()
-    (footprint,) = watching.watched._footprints.values()
-    footprint = replace(footprint, lead=1.0)
+    (dependencies,) = watching.watched._dependencies.values()
+    dependencies = replace(dependencies, lead=1.0)
 
     def touches(path: str, text: bytes) -> bool:
         watching.connector.put(path, text)
         watching.stack.sync()
         watching.publish()
         assert watching.engine.head
-        return is_touched(footprint, watching.engine.head)
+        return is_touched(dependencies, watching.engine.head)
 
     assert not touches("far/new.md", b"# Gasket\n\nThe gasket leaks water.\n")
     assert touches("near.md", b"# Ostrava\n\nKaltenbrunn left it early.\n")
@@ -178,8 +178,8 @@ def test_drift_is_noticed_at_one_in_a_hundred_passages_or_where_two_are_close(
     watching = Watching(tmp_path, FILES | far)
     watching.watched.add(QUESTION)
     watching.compare()
-    (footprint,) = watching.watched._footprints.values()
-    close, clear = replace(footprint, lead=0.001), replace(footprint, lead=1.0)
+    (dependencies,) = watching.watched._dependencies.values()
+    close, clear = replace(dependencies, lead=0.001), replace(dependencies, lead=1.0)
     seen = []
     for at in range(4):
         watching.connector.put(f"new{at}.md", f"it leaks {at} drops\n".encode())

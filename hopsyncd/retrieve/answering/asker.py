@@ -23,7 +23,7 @@ from hopsyncd.retrieve.answering.extractive import (
 from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
-from hopsyncd.retrieve.dependencies import Footprint
+from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
@@ -183,13 +183,13 @@ class Asker:
 
     def trace(
         self, question: str, k: int, first: int
-    ) -> tuple[Answer, AskReply, Footprint | None] | None:
+    ) -> tuple[Answer, AskReply, Dependencies | None] | None:
         """What `hop` finds at the head, the answer from it, and what the outcome rests on: the
         `first` passages, in any order, and the text. None while there is no version."""
         traced = self._engine.trace(question, k)
         if traced is None:
             return None
-        found, footprint = traced
+        found, dependencies = traced
         reply = self.reply(found)
 
         @cache
@@ -200,7 +200,7 @@ class Asker:
                 return False
             return self.reply(other).text == reply.text
 
-        return found, reply, footprint.settled(is_same) if footprint else None
+        return found, reply, dependencies.settled(is_same) if dependencies else None
 
     def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of what the question asks at their version."""

@@ -1,5 +1,7 @@
 """The search that walks the graph, or follows single edges of it."""
 
+from dataclasses import replace
+
 from hopsyncd.config.values import PAPER_HOPS, Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.edge_traversal import (
@@ -27,6 +29,7 @@ def search_hops(request: SearchRequest) -> list[Ranked]:
     question = tools.asked(snapshot, request.question)
     context = tools.context(request.connection, snapshot, question)
     if search.profile == "default" and search.chosen_reasoner == "walk":
+        context = replace(context, encode=tools.encode_unlocked)
         with tools.walk_lock:
             return hop(context, request.k, tools.walk_settings(search))
     offers = make_offers(tools, context, search)

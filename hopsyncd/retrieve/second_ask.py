@@ -1,0 +1,280 @@
+"""The second ask: what is left of a question once a first passage has been read.
+
+"Where was the director of Bronze Door born?" finds the passage about the film, which names
+Kaltenbrunn. What is left to ask is "Where was born? Kaltenbrunn". The walk follows names and edges
+without reading; here each of the first passages is read, and the question is asked again:
+
+- The terms that the best sentence of the passage or its headings cover leave the question.
+- The names of its two best sentences join it, if they lead to other documents and the question did
+  not have them already.
+- The new text is encoded and compared with all passages, as the question was: by words and whole
+  vectors, then by the sentences of the best 300. A passage that is about one of the names gains.
+- The best passages of other documents share a part of the walk's score, by a softmax in which "no
+  answer" has a place too: a follow-up that nothing answers well moves little.
+
+docs/benchmarks.md measures each part.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.arrays import Floats, Integers, expand_ranges, find_range_maxima
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
+from hopsyncd.retrieve.query_context import (
+    COMMON,
+    K1,
+    WORD,
+    Having,
+    QueryContext,
+    SentenceFits,
+    compute_idf,
+    having,
+)
+from hopsyncd.retrieve.ranking import importance_of, largest, most_important, reached
+from hopsyncd.text.words import index_terms
+from store.records import Vectors
+
+_STARTS = 3  # Passages to read.
+_BEST_SENTENCES = 2  # Names are asked about from these.
+_NAMES = 6  # At most, of each sentence.
+_NAME_WEIGHT = 0.7  # A term of a name counts less than a term of the question.
+_CANDIDATES = 300  # Their sentences are compared.
+_ANSWERS = 20  # They get score from a follow-up.
+_NO_ANSWER = 13.0  # The likeness of "no answer" in the softmax.
+_ABOUT_NAME = 1.0  # Likeness for being about a name.
+_MOST_ABOUT = 20  # A name that more passages are about tells nothing.
+_SHARE = 0.4  # All follow-ups bring this part of the walk's score.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A follow-up before it is asked.
+
+    terms: the uncovered terms of the question with their shares of its idf. seen_names: the numbers
+    of all names in the sentences read; `names` are those asked about.
+    """
+
+    start: int
+    share: float
+    words: str
+    names: tuple[str, ...]
+    terms: Mapping[str, float]
+    seen_names: Integers
+
+    @property
+    def text(self) -> str:
+        return f"{self.words} {', '.join(self.names)}".strip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FollowUp:
+    """One question that was asked after a passage had been read.
+
+    vector: of its text. weights: of its terms. rows: the passages that answer it best, best first;
+    `scores` is what each gets and `fits` how well its best sentence answers. total: the log of the
+    sum of the softmax.
+    """
+
+    plan: Plan
+    vector: Vectors
+    weights: Mapping[str, float]
+    rows: Integers
+    scores: Floats
+    fits: Floats
+    total: float
+
+    @property
+    def most_score(self) -> float:
+        """The score of a passage that answers far better than all others."""
+        return _SHARE * self.plan.share
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecondAsk:
+    """All follow-ups of one question. The last passage read has `lead` over the next passage."""
+
+    follow_ups: tuple[FollowUp, ...] = ()
+    lead: float = 1.0
+
+    def add_scores(self, scores: Floats) -> Floats:
+        """(n,) the scores, and what the follow-ups bring."""
+        total = scores.copy()
+        for follow_up in self.follow_ups:
+            total[follow_up.rows] += follow_up.scores
+        return total
+
+    @property
+    def fits(self) -> dict[int, float]:
+        """How well each passage row answers the follow-up that it answers best."""
+        best: dict[int, float] = {}
+        for follow_up in self.follow_ups:
+            for row, fit in zip(follow_up.rows.tolist(), follow_up.fits.tolist(), strict=True):
+                best[row] = max(best.get(row, fit), fit)
+        return best
+
+
+def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
+    """Ask what is left of the question after each of the first passages by (n,) walk scores."""
+    if context.encode is None:
+        return SecondAsk()
+    starts, shares, lead = _choose_starts(context, scores)
+    plans = [
+        plan
+        for start, share in zip(starts.tolist(), shares.tolist(), strict=True)
+        if (plan := _plan(context, start, share)).text
+    ]
+    if not plans:
+        return SecondAsk(lead=lead)
+    vectors = context.encode([plan.text for plan in plans])
+    terms = sorted({term for plan in plans for term in _list_terms(plan)})
+    found = dict(zip(terms, having(context.snapshot, terms), strict=True))
+    follow_ups = [_ask(context, plan, vectors[at], found) for at, plan in enumerate(plans)]
+    return SecondAsk(tuple(follow_ups), lead)
+
+
+def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
+    """The passages to read, the share of each, and the lead of the last over the next."""
+    ids = context.snapshot.passage_ids
+    importance = importance_of(context, reached(context, scores))
+    order = most_important(importance, ids, _STARTS + 1)
+    order = order[importance[order] > 0]
+    starts, values = order[:_STARTS], importance[order]
+    lead = 1.0 - float(values[_STARTS] / values[_STARTS - 1]) if len(order) > _STARTS else 1.0
+    return starts, values[:_STARTS] / values[:_STARTS].sum(), lead
+
+
+def _plan(context: QueryContext, start: int, share: float) -> Plan:
+    """Plan the follow-up to the passage in this row."""
+    sentences = context.compare_sentences(np.array([start]))[0]
+    order = sentences.order_by_fit(context.terms)[:_BEST_SENTENCES]
+    if not order:
+        return Plan(start, share, "", (), {}, np.empty(0, dtype=np.int64))
+    covered = sentences.terms[order[0]]
+    terms = {term: part for term, part in context.terms.items() if term not in covered}
+    seen: list[int] = []
+    names: dict[str, None] = {}
+    for position in order:
+        numbers = _list_names(context, sentences, position)
+        seen += numbers
+        names.update(dict.fromkeys(_select_names(context, numbers)))
+    joined = tuple(names)
+    words = _select_words(context.question, terms)
+    return Plan(start, share, words, joined, terms, np.array(seen, dtype=np.int64))
+
+
+def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -> list[int]:
+    row = np.array([sentences.vector_rows[position]], dtype=np.int64)
+    names: list[int] = context.snapshot.find_sentence_mentions(row)[1].tolist()
+    return list(dict.fromkeys(names))
+
+
+def _select_names(context: QueryContext, numbers: Sequence[int]) -> list[str]:
+    """Names that lead to other documents and do not stand in the question."""
+    snapshot = context.snapshot
+    joins, texts = snapshot.statistics.joins_documents, snapshot.index.name_texts
+    asked = f" {' '.join(WORD.findall(context.question.lower()))} "
+    names = [texts[number] for number in numbers if joins[number]]
+    new = [name for name in names if f" {' '.join(WORD.findall(name.lower()))} " not in asked]
+    return new[:_NAMES]
+
+
+def _select_words(question: str, wanted: Collection[str]) -> str:
+    """The question without the words whose terms are all covered; words without terms stay."""
+    kept = []
+    for word in question.split():
+        terms = index_terms(word)
+        if not terms or any(term in wanted for term in terms):
+            kept.append(word)
+    return " ".join(kept)
+
+
+def _list_terms(plan: Plan) -> set[str]:
+    return {*plan.terms, *(term for name in plan.names for term in index_terms(name))}
+
+
+def _weigh_terms(
+    context: QueryContext, plan: Plan, matches: Mapping[str, Having]
+) -> dict[str, float]:
+    """The share of each term in the idf of the question, in which terms of names count too."""
+    weights = dict(plan.terms)
+    for name in plan.names:
+        terms = index_terms(name)
+        df = np.array([matches[term].df for term in terms], dtype=np.int64)
+        shares = _NAME_WEIGHT * compute_idf(context.snapshot, df) / context.total_idf
+        for term, share in zip(terms, shares.tolist(), strict=True):
+            weights[term] = max(weights.get(term, 0.0), share)
+    return weights
+
+
+def _score_words(
+    context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, Having]
+) -> NDArray[np.float32]:
+    """(n,) BM25 of each passage with these weights, as a share of the most that it could be."""
+    count = len(context.by_words)
+    scores = np.zeros(count, dtype=np.float32)
+    for term, weight in weights.items():
+        match, part = matches[term], np.float32(weight / (K1 + 1))
+        if match.df > count / COMMON:
+            scores += part * match.counts_of_all
+        elif match.df:
+            scores[match.visible[1]] += part * match.counts
+    return scores
+
+
+def _ask(
+    context: QueryContext, plan: Plan, vector: Vectors, matches: Mapping[str, Having]
+) -> FollowUp:
+    """Compare one follow-up with all passages."""
+    snapshot, ids = context.snapshot, context.snapshot.passage_ids
+    weights = _weigh_terms(context, plan, matches)
+    words = _score_words(context, weights, matches)
+    rows = _find_candidates(context, plan.start, vector, words)
+    fits = _compare_best_sentences(snapshot, vector, rows)
+    likeness = OF_LIKENESS * fits + OF_WORDS * words[rows]
+    for name in plan.names:
+        about = snapshot.find_by_topic(snapshot.find_name(name))
+        if len(about) <= _MOST_ABOUT:
+            likeness[np.isin(rows, about)] += _ABOUT_NAME
+    best = largest(likeness, ids[rows], _ANSWERS)
+    total = log_sum(likeness[best], _NO_ANSWER)
+    scores = _SHARE * plan.share * np.exp(likeness[best] - total)
+    rows, fits = rows[best], fits[best] + words[rows[best]]
+    return FollowUp(plan, vector, weights, rows, scores, fits, total)
+
+
+def log_sum(likeness: Floats, no_answer: float) -> float:
+    """The log of the sum of exp of all likenesses and of `no_answer`."""
+    most = max(float(likeness.max(initial=no_answer)), no_answer)
+    return most + math.log(float(np.exp(likeness - most).sum()) + math.exp(no_answer - most))
+
+
+def _find_candidates(
+    context: QueryContext, start: int, vector: Vectors, words: NDArray[np.float32]
+) -> Integers:
+    """The passages of other documents most like a follow-up, by words and whole vectors."""
+    snapshot = context.snapshot
+    visible, vectors = snapshot.statistics.visible, snapshot.index.vectors
+    whole = vectors.start_cosines(vector, vectors.passage_codes[: len(words)])()
+    is_other = visible.passages & (visible.document_of_row != visible.document_of_row[start])
+    rows = np.flatnonzero(is_other)
+    likeness = OF_LIKENESS * whole[rows].astype(np.float64) + OF_WORDS * words[rows]
+    candidates: Integers = rows[largest(likeness, snapshot.passage_ids[rows], _CANDIDATES)]
+    return candidates
+
+
+def _compare_best_sentences(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
+    """(m,) the largest cosine of a text with a sentence of each passage, or with all of it."""
+    if not len(passage_rows):
+        return np.empty(0)
+    columns = snapshot.index.passages
+    starts = columns.vector_start[passage_rows].astype(np.int64)
+    ends = columns.vector_end[passage_rows].astype(np.int64)
+    vector_rows, _ = expand_ranges(starts, ends)
+    cosines = snapshot.index.vectors.compute_cosines(vector, vector_rows)
+    until = (ends - starts).cumsum()
+    return find_range_maxima(cosines, until - (ends - starts), until).astype(np.float64)
