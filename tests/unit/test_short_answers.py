@@ -1,12 +1,8 @@
 """Short answers and "not found": what is asked for, what a sentence offers, what is shown."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import pytest
 
 from hopsyncd.models.language import Entity
-from hopsyncd.retrieve.answering.comparison_answer import compared
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
 from hopsyncd.retrieve.answering.support import judged, needs
@@ -231,53 +227,3 @@ def test_what_is_likest_counts_by_how_far_it_leads_what_is_found_with_it() -> No
 
 def test_nothing_found_is_not_found() -> None:
     assert not judged("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
-
-
-PAINTERS = (
-    "Ada Bell was a Dutch painter, born in 1801. She lived in Essex province.",
-    "Tom Reed was an English painter and potter, born in 1799. He lived in Kent province.",
-)
-
-
-def told_of(topics: Sequence[str] = ("ada bell", "tom reed")) -> list[Sentence]:
-    """A passage of each topic, with the sentences of PAINTERS."""
-    return [
-        Sentence(PassageId(rank), rank, text, 0.5, frozenset(), frozenset(), frozenset([topic]))
-        for rank, (topic, texts) in enumerate(zip(topics, PAINTERS, strict=True))
-        for text in texts.split(". ")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Are Ada Bell and Tom Reed both painters?", "yes"),
-        ("Were Ada Bell and Tom Reed both potters?", "no"),
-        ("Did Ada Bell and Tom Reed live in the same province?", "no"),
-        ("Who is older, Ada Bell or Tom Reed?", "Tom Reed"),
-        ("Who was born later, Ada Bell or Tom Reed?", "Ada Bell"),
-        ("Which painter is Dutch, Ada Bell or Tom Reed?", "Ada Bell"),
-    ],
-)
-def test_two_things_are_compared_by_a_passage_of_each(question: str, answer: str) -> None:
-    shown = judged(question, told_of(), {}, 1000, LANGUAGE)
-    assert (shown.is_found, shown.short) == (True, answer)
-    assert [one.rank for one in shown.sentences] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Are Ada Bell and Ann Hill both painters?",
-        "Where did Ada Bell and Tom Reed meet?",
-        "Are Ada Bell and Tom Reed in the same guild?",
-        "Which painter is famous, Ada Bell or Tom Reed?",
-    ],
-)
-def test_what_a_passage_of_each_does_not_decide_is_left_open(question: str) -> None:
-    assert compared(question, told_of()) is None
-
-
-def test_two_topics_of_one_passage_are_not_compared() -> None:
-    both = [replace(one, rank=0) for one in told_of()]
-    assert compared("Who is older, Ada Bell or Tom Reed?", both) is None

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import STOP_WORDS, normalise, topic_of
+from hopsyncd.models.keywords import STOP_WORDS, normalise
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.answering.reply import Evidence
 from hopsyncd.retrieve.results import Answer
@@ -41,7 +41,6 @@ class Sentence:
 
     cosine: with the question. terms: those of the question's that it, its heading or the path of
     its document has. names: the keywords of its own question, the headings among them.
-    topics: what its headings say that it is about.
     """
 
     passage: PassageId
@@ -50,7 +49,6 @@ class Sentence:
     cosine: float
     terms: frozenset[str]
     names: frozenset[str]
-    topics: frozenset[str] = frozenset()
 
 
 def carrying(
@@ -249,14 +247,13 @@ def sentences_of(
         vectors = _vectors(passage, texts, stored, encoder)
         cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
-        topics = frozenset(filter(None, map(topic_of, passage.heading)))
         paths = [place.document for place in answer.places.get(ranked.passage, ())]
         above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
         said = terms_of_each(texts)
         for text, cosine in zip(texts, cosines.tolist(), strict=True):
             has = above.union(said[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
-            found.append(Sentence(ranked.passage, rank, text, cosine, has, names, topics))
+            found.append(Sentence(ranked.passage, rank, text, cosine, has, names))
     return found
 
 

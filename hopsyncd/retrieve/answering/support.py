@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from hopsyncd.models.language import EntityFinder
-from hopsyncd.retrieve.answering.comparison_answer import compared
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
@@ -110,9 +109,6 @@ def judged(
 
     `weights` are the idf of the question's terms.
     """
-    both = compared(question, sentences)
-    if both:
-        return Judgement(True, both.text, both.sentences)
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
     told = needs(question, asked, values, sentences, weights, passages)
