@@ -99,8 +99,10 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
 
 
 def _marks(*trees: Element | None) -> dict[str, str]:
-    """By style: "^" for raised and "_" for lowered text; "t" for the title of a document."""
-    marks = {"Title": "t"}
+    """By style: "^" for raised and "_" for lowered text; "t" for the title of a document, "h" for
+    the header of a table."""
+    named = {"Title": "t", "Table_20_Heading": "h"}
+    marks = dict(named)
     for tree in trees:
         for style in () if tree is None else tree.iterfind(".//{*}style"):
             properties = child_of(style, "text-properties")
@@ -110,8 +112,8 @@ def _marks(*trees: Element | None) -> dict[str, str]:
                 marks[attribute(style, "name")] = "^"
             elif place == "sub" or place.startswith("-"):
                 marks[attribute(style, "name")] = "_"
-            elif attribute(style, "parent-style-name") == "Title":
-                marks[attribute(style, "name")] = "t"
+            elif parent := named.get(attribute(style, "parent-style-name")):
+                marks[attribute(style, "name")] = parent
     return marks
 
 
@@ -231,7 +233,7 @@ class _Reader:
                 self._inline(child, line, beside, mark)
                 line.mark_link(attribute(child, "href"), start)
             elif name not in _LEFT_OUT:
-                own = self._marks.get(attribute(child, "style-name"), "").strip("t")
+                own = self._marks.get(attribute(child, "style-name"), "").strip("th")
                 self._inline(child, line, beside, own or mark)
                 line.add("\n" if name in ("p", "h") else "")
             line.add(_join_lines(child.tail), mark)
@@ -298,9 +300,20 @@ class _Reader:
                 for cell, text, links, found in cells:
                     spans = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
                     for _ in range(self._repeat(cell, "columns-repeated", 1)):
-                        builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)
+                        builder.add(
+                            text,
+                            is_header=self._is_header(cell),
+                            rowspan=spans[0],
+                            colspan=spans[1],
+                            links=links,
+                        )
                     beside += [(number, one) for one in found] if at == 0 else []
         return builder.build()
+
+    def _is_header(self, cell: Element) -> bool:
+        """Whether all paragraphs of a cell have the style for headers of tables."""
+        styles = [attribute(one, "style-name") for one in cell if local_name(one) == "p"]
+        return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
         """How often a cell or a row of `cells` cells is repeated, within the limit."""

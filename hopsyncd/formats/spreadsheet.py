@@ -121,13 +121,31 @@ def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
 
 
 def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
-    """The tables in rows none of which is empty: those beside one another are told apart by an
-    empty column, if they begin or end in different rows."""
+    """The tables in rows none of which is empty.
+
+    Tables that touch at a corner share no column. Those beside one another are separated by an
+    empty column, and begin or end in different rows.
+    """
     filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
     for number, row in enumerate(rows):
         for at, cell in enumerate(row.cells):
             if cell is None or cell.text:
                 filled[at] = (filled.get(at, (number, 0))[0], number)
+    if number := _corner(filled, len(rows)):
+        yield from _tables(rows[:number])
+        yield from _tables(rows[number:])
+        return
+    parts = _parts_beside_one_another(filled)
+    for columns in parts:
+        part = [_cut(row, columns) for row in rows]
+        if len(parts) > 1:
+            yield from _sheet(part)
+        else:
+            yield from sheet_blocks(part)
+
+
+def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
+    """The columns of each table; `filled` has the first and the last row with text by column."""
     groups: list[list[int]] = []
     for at in sorted(filled):
         if groups and at == groups[-1][-1] + 1:
@@ -137,17 +155,28 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
     parts: list[tuple[tuple[int, int], list[int]]] = []
     for group in groups:
         reach = (min(filled[at][0] for at in group), max(filled[at][1] for at in group))
-        if parts and (parts[-1][0] == reach or len(parts[-1][1]) == 1 or len(group) == 1):
+        is_table = len(group) > 1 and reach[0] < reach[1]
+        if parts and (parts[-1][0] == reach or len(parts[-1][1]) == 1 or not is_table):
             before, columns = parts[-1]
             parts[-1] = ((min(before[0], reach[0]), max(before[1], reach[1])), columns + group)
         else:
             parts.append((reach, group))
-    for _, columns in parts:
-        part = [_cut(row, columns) for row in rows]
-        if len(parts) > 1:
-            yield from _sheet(part)
-        else:
-            yield from sheet_blocks(part)
+    return [columns for _, columns in parts]
+
+
+def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
+    """The number of rows above a table that shares no column with them; 0 if there is none.
+
+    `filled` has the first and the last row with text of each column.
+    """
+    columns = sorted(filled, key=lambda at: filled[at])
+    for number, at in enumerate(columns[1:], 1):
+        first = filled[at][0]
+        above, below = columns[:number], columns[number:]
+        is_apart = max(above) < min(below) or min(above) > max(below)
+        if is_apart and 1 < first < rows - 1 and all(filled[one][1] < first for one in above):
+            return first
+    return 0
 
 
 def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:

@@ -24,6 +24,8 @@ _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 _PART_ROWS = 1000
 _TO_THE_END = 1 << 20
 # A few bytes can ask for a million places in the grid.
+# Names of columns without a value are said in the first row, if there are not too many.
+_MAX_EMPTY_COLUMNS = 30
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
 # Labels may make a table this many times as long before they are shortened.
 _LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
@@ -44,6 +46,7 @@ class Cell:
 
 
 _NOTHING: frozenset[Cell] = frozenset()
+_NO_COLUMNS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +291,8 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
     labels = _affordable(labels_of_columns(headers), data)
     links = _links_of(headers)
     width = table.width
-    is_filled = [any(True for row in data if _has_text(row, at)) for at in range(width)]
+    begins = _columns_with_own_cells(data, width)
+    unused = _empty_columns(labels, data)
     group: tuple[str, ...] = ()
     for at, row in enumerate(data):
         if headers and _is_repeated(row, headers):
@@ -298,9 +302,13 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
             links += _links_of([row])
             continue
         is_group = len(row.cells) > 1 and _is_across(row, width)
-        text, placed = _row_text(row, () if is_group else labels, is_filled)
+        if is_group:
+            text, placed = _row_text(row, (), begins)
+        else:
+            text, placed = _row_text(row, labels, begins, unused)
         if not text and not placed:
             continue
+        unused = unused if is_group else _NO_COLUMNS
         lines = (row.first_line, row.last_line)
         above = leads if is_group else leads + group
         yield Block("table", text, *lines, links=links + placed, leads=above)
@@ -367,8 +375,27 @@ def _links_of(rows: Iterable[Row]) -> Links:
     return tuple((0, link) for row in rows for cell in row.own for _, link in cell.links)
 
 
-def _has_text(row: Row, at: int) -> bool:
-    return at < len(row.cells) and bool(_text(row.cells[at]))
+def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
+    """Of each column, whether a cell with text begins in it, and does not only span it."""
+    begins = [False] * width
+    for row in rows:
+        before = None
+        for at, cell in enumerate(row.cells):
+            if cell is not before and _text(cell):
+                begins[at] = True
+            before = cell
+    return begins
+
+
+def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
+    """The columns with a name in which no row has text."""
+    empty = set(range(len(labels)))
+    for row in rows:
+        if not empty:
+            break
+        empty -= {at for at, cell in enumerate(row.cells) if _text(cell)}
+    found = frozenset(at for at in empty if labels[at])
+    return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
 
 
 def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
@@ -399,17 +426,29 @@ def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
 
 
-def _row_text(row: Row, labels: Sequence[str], is_filled: Sequence[bool]) -> tuple[str, Links]:
+def _row_text(
+    row: Row,
+    labels: Sequence[str],
+    begins: Sequence[bool],
+    unused: frozenset[int] = _NO_COLUMNS,
+) -> tuple[str, Links]:
     """A row's text, and its links with their offsets in it.
 
-    Without labels, empty cells keep their places, but not in columns without any text.
+    Without labels, empty cells keep their places, and so do the columns that a cell spans: but not
+    columns in which no cell of the table begins. `unused` are columns whose names stand without a
+    value.
     """
     parts: list[str] = []
     links: list[tuple[int, WrittenLink]] = []
     length = 0
-    for cell, columns in _runs(row.cells):
+    missing = max(unused, default=-1) + 1 - len(row.cells)
+    for cell, columns in _runs((*row.cells, *[None] * missing)):
         text = cell.text if cell else ""
-        if not text and (any(labels) or not any(is_filled[at] for at in columns)):
+        if not text and columns[0] in unused:
+            parts.append(f"{labels[columns[0]]}:")
+            length += len(parts[-1]) + len(JOINT)
+            continue
+        if not text and (any(labels) or not any(begins[at] for at in columns)):
             continue
         is_own = cell not in row.carried
         names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
@@ -421,6 +460,10 @@ def _row_text(row: Row, labels: Sequence[str], is_filled: Sequence[bool]) -> tup
             if cell and is_own and number == 0:
                 links += ((length + len(label) + at, link) for at, link in cell.links)
             length += len(parts[-1]) + len(JOINT)
+        if text and not any(labels):
+            spanned = sum(begins[at] for at in columns[1:])
+            parts += [""] * spanned
+            length += spanned * len(JOINT)
     while parts and not parts[-1]:
         parts.pop()
     return JOINT.join(parts), tuple(links)

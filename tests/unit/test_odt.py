@@ -72,6 +72,16 @@ def test_a_first_row_that_is_not_marked_names_no_columns() -> None:
     assert texts == ["Day | Dawn", "Monday | Ulf"]
 
 
+def test_cells_with_the_style_of_table_headers_name_columns() -> None:
+    style = '<style:style style:name="P7" style:parent-style-name="Table_20_Heading"/>'
+    head = row(cell("Day"), cell("Dawn"))
+    for name in ("Table_20_Heading", "P7"):
+        styled = head.replace("<text:p>", f'<text:p text:style-name="{name}">')
+        body = f"<table:table>{styled}{row(cell('Monday'), cell('Ulf'))}</table:table>"
+        (block,) = blocks_of(body, automatic=style)
+        assert block.text == "Day: Monday | Dawn: Ulf"
+
+
 def test_raised_text_links_and_comments() -> None:
     styles = (
         '<office:automatic-styles><style:style style:name="T1">'

@@ -108,6 +108,30 @@ def test_an_empty_column_inside_a_table_separates_nothing() -> None:
     assert [row.split(" | ")[0] for row in rows(read(book))][-2:] == ["Zone: North", "Zone: South"]
 
 
+def test_tables_that_touch_at_a_corner_keep_their_own_headers() -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["Hut", "Beds", None, None],
+        ["Skarvbu", 12, None, None],
+        ["Ternebu", 8, None, None],
+        [None, None, "Boat", "Berths"],
+        [None, None, "Alva", 4],
+        [None, None, "Brage", 6],
+    ):
+        book.active.append(row)
+    assert rows(read(book))[1:3] == ["Hut: Ternebu | Beds: 8", "Boat: Alva | Berths: 4"]
+
+
+def test_a_single_row_beside_a_table_is_no_table() -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["Hut", "Beds", None, None, None],
+        ["Skarvbu", "Ternebu", None, "Open", "Closed"],
+    ):
+        book.active.append(row)
+    assert rows(read(book)) == ["Hut: Skarvbu | Beds: Ternebu | Open | Closed"]
+
+
 def test_a_million_empty_rows_take_little_longer_than_to_walk_through_them() -> None:
     book = openpyxl.Workbook()
     for row in cells(["Port", "Fee"], ["Kiel", 9], ["Riga", 7]):

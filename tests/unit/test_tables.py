@@ -181,7 +181,7 @@ def test_markdown_and_csv_fill_the_grid() -> None:
         "Port: Vardø | 2024: 1 | 2025: 2"
     ]
     corner = b"| | Low | High |\n|---|---|---|\n| Hut | | 2 |\n"
-    assert [block.text for block in extract(corner, "text/markdown")] == ["Hut | High: 2"]
+    assert [block.text for block in extract(corner, "text/markdown")] == ["Hut | Low: | High: 2"]
     rows = b",Low,High\n" + b"".join(b"Hut %d,%d,2\n" % (n, n) for n in range(2500))
     read = extract(rows, "text/csv")
     assert [block.text for block in read] == [f"Hut {n} | Low: {n} | High: 2" for n in range(2500)]
@@ -193,3 +193,15 @@ def test_raised_and_lowered_text_is_marked_where_it_changes_the_value() -> None:
     assert "H" + lowered("2", "H") == "H_2"
     assert "3" + raised("rd", "3") == "3rd"
     assert "Hopsyncd" + raised("TM", "Hopsyncd") == "HopsyncdTM"
+
+
+def test_a_column_without_a_value_is_named_once() -> None:
+    table = grid("A | B | C", "1 |  | ", "2 |  | ", headers=1)
+    assert texts(table) == ["A: 1 | B: | C:", "A: 2"]
+
+
+def test_without_headers_a_cell_keeps_the_places_that_it_spans() -> None:
+    table = grid(">2 Hut | Fare", "Skarvbu | north | 110", ">2 Ternebu | 120")
+    assert texts(table) == ["Hut |  | Fare", "Skarvbu | north | 110", "Ternebu |  | 120"]
+    layout = grid(">2 Name | Anna", ">2 Port | Bergen")
+    assert texts(layout) == ["Name | Anna", "Port | Bergen"]
