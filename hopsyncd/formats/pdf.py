@@ -14,7 +14,7 @@ from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.images import gray_png
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
-from hopsyncd.formats.pdf_layout import arranged
+from hopsyncd.formats.pdf_layout import arrange
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, described
 from hopsyncd.formats.pdf_text import TextReader
 
@@ -131,7 +131,7 @@ def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
     for span in annotations.spans:
         span.order = len(text.spans)
         text.spans.append(span)
-    items = arranged(text, drawn.rules, number)
+    items = arrange(text, drawn.rules, number)
     return Page(number, items, annotations.notes, annotations.links, is_scan)
 
 

@@ -95,7 +95,7 @@ def _without_page_number(text: str, page: int) -> tuple[str, int]:
 
 
 class Headings:
-    """Tells headings: by the bookmarks of the file, else by larger type."""
+    """Finds headings: by the bookmarks of the file, else by larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -218,14 +218,14 @@ def _begins_block(
 
 
 def _block(page: Page, lines: Sequence[Line], level: int, headings: Headings) -> Block:
-    text = _joined(lines, headings)
+    text = _join(lines, headings)
     number = page.number
     if level:
         return Block("heading", " ".join(text.split()), number, number, level)
     return Block("paragraph", text, number, number, links=_links(page, lines, text))
 
 
-def _joined(lines: Sequence[Line], headings: Headings) -> str:
+def _join(lines: Sequence[Line], headings: Headings) -> str:
     text, is_broken = "", False
     for line in lines:
         if is_broken:

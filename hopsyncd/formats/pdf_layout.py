@@ -10,7 +10,7 @@ from hopsyncd.formats.pdf_tables import (
     aligned_tables,
     grids_of,
     inside,
-    joined,
+    join_spans,
     rows_of,
     ruled_table,
     without_leaders,
@@ -45,7 +45,7 @@ class Line:
 
     @property
     def height(self) -> float:
-        """Of the line of type."""
+        """The height of the line of type."""
         return self.top - self.bottom
 
     @property
@@ -57,8 +57,8 @@ class Line:
 Item = Line | PlacedTable
 
 
-def arranged(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
-    """The lines and tables of a page in reading order. `number` is that of the page."""
+def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
+    """The lines and tables of a page in reading order. `number` is the page number."""
     spans = page.spans
     is_mirrored = _is_right_to_left(spans)
     if is_mirrored:  # columns and cells are read from the right
@@ -200,7 +200,7 @@ def _in_rows(spans: Iterable[Span], number: int) -> list[Item]:
 
 def _line(row: list[Span]) -> Line:
     return Line(
-        joined(row),
+        join_spans(row),
         row[0].left,
         min(span.bottom for span in row),
         max(span.right for span in row),

@@ -60,7 +60,7 @@ def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
         yield sorted(row, key=lambda span: span.left)
 
 
-def joined(spans: Iterable[Span]) -> str:
+def join_spans(spans: Iterable[Span]) -> str:
     """The text of spans in one line; a word that a hyphen broke is whole again."""
     text, is_broken = "", False
     for span in spans:
@@ -72,7 +72,7 @@ def joined(spans: Iterable[Span]) -> str:
 def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
     """The rows; where dots lead from a label to a value, as in contents and price lists, these
     stand apart."""
-    parted = [[part for span in row for part in _parted(span)] for row in rows]
+    parted = [[part for span in row for part in _split_at_dots(span)] for row in rows]
     values = [span for row in parted for span in row if span.is_led]
     if len(values) < 2:
         return rows
@@ -86,7 +86,7 @@ def _is_led(row: Sequence[Span]) -> bool:
     return any(span.is_led for span in row)
 
 
-def _parted(span: Span) -> tuple[Span, ...]:
+def _split_at_dots(span: Span) -> tuple[Span, ...]:
     """The label before dots and the value after them; else the span itself."""
     found = _LEADERS.search(span.text)
     if not found:
@@ -106,10 +106,10 @@ def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
     if len(rules) > _MAX_RULES:
         return
     for group in _touching(rules):
-        columns = _clustered(x for box in group if _is_tall(box) for x in (box[0], box[2]))
-        rows = _clustered(y for box in group if _is_wide(box) for y in (box[1], box[3]))
+        columns = _cluster(x for box in group if _is_tall(box) for x in (box[0], box[2]))
+        rows = _cluster(y for box in group if _is_wide(box) for y in (box[1], box[3]))
         left, right = min(box[0] for box in group), max(box[2] for box in group)
-        columns = _clustered((left, *columns, right))
+        columns = _cluster((left, *columns, right))
         if len(columns) > 2 and len(rows) > 2:
             yield Grid(columns, rows)
 
@@ -147,7 +147,7 @@ def _is_wide(box: Box) -> bool:
     return box[2] - box[0] >= _LEAST_SIDE
 
 
-def _clustered(places: Iterable[float]) -> tuple[float, ...]:
+def _cluster(places: Iterable[float]) -> tuple[float, ...]:
     found: list[float] = []
     for place in sorted(places):
         if not found or place - found[-1] > _TOUCH:
@@ -231,7 +231,7 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
     while at < len(rows):
         end = _end_of_block(rows, at)
         block = rows[at:end]
-        table = _aligned(block, page) if len(block) > 1 or _is_led(block[0]) else None
+        table = _align(block, page) if len(block) > 1 or _is_led(block[0]) else None
         if table:
             yield table
         elif len(block) > 1 and (columns := _side_by_side(block)):
@@ -299,7 +299,7 @@ def _overlap(span: Span, column: tuple[float, float]) -> bool:
     return span.left < column[1] and span.right > column[0]
 
 
-def _aligned(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
+def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     columns = _columns(rows)
     full = [row for row in rows if len(row) > 1]
     spans = [span for row in rows for span in row]
@@ -369,14 +369,14 @@ def _names_numbers(rows: Sequence[Sequence[_Cell]], width: int) -> bool:
 
     Two columns may be labels and values as well, so they tell nothing.
     """
-    names = [joined(cell.spans) for cell in rows[0]]
+    names = [join_spans(cell.spans) for cell in rows[0]]
     if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
         return False
     if any(map(is_number, names)) or any(name.endswith(":") for name in names):
         return False
     below: dict[int, list[str]] = {}
     for cell in (cell for row in rows[1:] for cell in row):
-        below.setdefault(cell.column, []).append(joined(cell.spans))
+        below.setdefault(cell.column, []).append(join_spans(cell.spans))
     return any(column and all(map(is_number, texts)) for column, texts in below.items())
 
 
@@ -401,7 +401,7 @@ def _built(rows: Sequence[list[_Cell]], width: int, page: int) -> Table:
                 builder.add("")
                 column += 1
             columns = max(1, min(cell.columns, end - column))
-            builder.add(joined(cell.spans), colspan=columns)
+            builder.add(join_spans(cell.spans), colspan=columns)
             column += columns
         while column < width:
             builder.add("")

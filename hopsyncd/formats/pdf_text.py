@@ -55,7 +55,7 @@ class Span:
 
     @property
     def height(self) -> float:
-        """Of the line of type, in points."""
+        """The height of the line of type, in points."""
         return self.top - self.bottom
 
     @property
@@ -73,7 +73,7 @@ class PageText:
 
 
 def turned_box(box: Box, quarters: int) -> Box:
-    """A box as it is shown on a page that is turned clockwise by so many quarters.
+    """A box as it is shown on a page that is turned clockwise by a number of quarters.
 
     >>> turned_box((1, 2, 3, 4), 1), turned_box((1, 2, 3, 4), 2)
     ((2, -3, 4, -1), (-3, -4, -1, -2))
@@ -118,7 +118,7 @@ class TextReader:
                 continue
             left, bottom, right, top = head
             if tail[1] != bottom and abs(left - tail[0]) < abs(bottom - tail[1]):
-                page.turned.append(self._turned(first, last))
+                page.turned.append(self._turned_span(first, last))
                 span = None
                 continue
             if tail[3] - tail[1] < _SMALL * (top - bottom):
@@ -147,7 +147,7 @@ class TextReader:
             self._measure(span)
         return page
 
-    def _turned(self, first: int, last: int) -> Span:
+    def _turned_span(self, first: int, last: int) -> Span:
         """A word whose letters stand above each other."""
         boxes = list(filter(None, (self._box(first), self._box(last))))
         left, bottom = (min(box[side] for box in boxes) for side in (0, 1))
@@ -255,16 +255,16 @@ class _Calls:
 
 @cache
 def _calls_of(raw: Any) -> _Calls:
-    def unconverted(call: Any, result: Any) -> Any:
+    def bind(call: Any, result: Any) -> Any:
         address = ctypes.cast(call, ctypes.c_void_p).value or 0
         return ctypes.PYFUNCTYPE(result)(address)
 
     return _Calls(
-        unconverted(raw.FPDFText_GetLooseCharBox, ctypes.c_int),
-        unconverted(raw.FPDFText_GetMatrix, ctypes.c_int),
-        unconverted(raw.FPDFText_GetFontSize, ctypes.c_double),
-        unconverted(raw.FPDFText_GetFontInfo, ctypes.c_ulong),
-        unconverted(raw.FPDFText_GetFontWeight, ctypes.c_int),
+        bind(raw.FPDFText_GetLooseCharBox, ctypes.c_int),
+        bind(raw.FPDFText_GetMatrix, ctypes.c_int),
+        bind(raw.FPDFText_GetFontSize, ctypes.c_double),
+        bind(raw.FPDFText_GetFontInfo, ctypes.c_ulong),
+        bind(raw.FPDFText_GetFontWeight, ctypes.c_int),
     )
 
 
@@ -298,7 +298,7 @@ def _apart(word: str) -> str:
 
 
 def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
-    """Words whose letters stand above each other, those of a line together."""
+    """The lines of words whose letters stand above each other."""
     lines: list[Span] = []
     for word in words:
         before = lines[-1] if lines else word

@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
-from hopsyncd.formats.pdf_layout import arranged
+from hopsyncd.formats.pdf_layout import arrange
 from hopsyncd.formats.pdf_tables import PlacedTable
 from hopsyncd.formats.pdf_text import PageText, Span
 from hopsyncd.formats.readers import extract
@@ -198,7 +198,7 @@ def test_rows_of_right_to_left_text_begin_at_the_right() -> None:
         Span("\u05d4\u05d5", 400, -20, 420, -10, 2),
         Span("\u05d6\u05d7", 100, -20, 120, -10, 3),
     ]
-    (table,) = arranged(PageText(spans), [], 1)
+    (table,) = arrange(PageText(spans), [], 1)
     assert isinstance(table, PlacedTable)
     assert [[cell and cell.text for cell in row.cells] for row in table.table.rows] == [
         ["\u05d0\u05d1", "\u05d2\u05d3"],
