@@ -68,7 +68,7 @@ class AnnotationReader:
             if is_room and (target := self._target(annotation)):
                 found.links.append((self._box(annotation), target))
         elif kind == "WIDGET":
-            self._place(found, self._box(annotation), self._value(annotation))
+            self._place(found, self._box(annotation), self._value(annotation), is_value=True)
         elif kind in _IN_PLACE:
             said = self._string(annotation, b"Contents") or self._drawn(annotation)
             self._place(found, self._box(annotation), said)
@@ -76,7 +76,7 @@ class AnnotationReader:
             author = in_one_line(self._string(annotation, b"T"))
             found.notes.append(f"{author}: {said}" if author else said)
 
-    def _place(self, found: Annotations, box: Box, text: str) -> None:
+    def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
         """Put text into its box, a line below the other."""
         lines = [line for line in map(in_one_line, text.splitlines()) if line]
         if not lines:
@@ -87,7 +87,8 @@ class AnnotationReader:
         top = (top + bottom + height) / 2 if len(lines) == 1 else top
         for at, line in enumerate(lines):
             above = top - at * height
-            found.spans.append(Span(line, left, above - height, right, above))
+            span = Span(line, left, above - height, right, above, is_value=is_value)
+            found.spans.append(span)
 
     def _value(self, annotation: Any) -> str:
         """What a form field shows; a box has `[x]` where it is ticked."""

@@ -19,10 +19,13 @@ _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
 _NUMBER = re.compile(r"\d+")
 _PAGE = re.compile(r"(?:page|seite|p|s|pág|página|pagina)?[\W_]*#(?:(?:of|von|de|di|/)\d+)?\Z")
-_VALUE = re.compile(r"[:=]\s*\S|\d[\d.,]{3,}|[$€£¥%]")  # a label with its value, or an amount
+_VALUE = re.compile(
+    r"[:=]\s*\S|(?!(?:19|20)\d\d\b)\d[\d.,]{3,}|[$€£¥%]"
+)  # a label with its value, or an amount
 _NUMBERED = re.compile(r"(?:[A-Z]?\d+(?:\.\d+)*\.?|[A-Z]\.)\s+\S")
 _BULLET = re.compile(r"(?:[\u2022\u25aa\u25cf\u2013\u2023*-]|\(?\d{1,2}[.)])\s")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_HYPHENED = re.compile(r"\w-\Z")
 _WORD_AT_END = re.compile(r"[^\W\d_]+\Z")
 _WORD_AT_START = re.compile(r"[^\W\d_]+")
 _COMPOUND = frozenset(
@@ -69,7 +72,8 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
         by_height = sorted((line for line in page.lines if line.height), key=lambda ln: -ln.middle)
         margin = {id(ln): ln for ln in (*by_height[:_MARGIN_LINES], *by_height[-_MARGIN_LINES:])}
         for line in margin.values():
-            text, offset = _without_page_number(line.text, page.number)
+            is_apart = line.parts > 1 or line is by_height[-1]
+            text, offset = _without_page_number(line.text, page.number, is_apart)
             key = (text, offset, round(line.middle / 8))
             found[key].append(line)
             is_number[key] = bool(_PAGE.match(text))
@@ -81,15 +85,18 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
     return running
 
 
-def _without_page_number(text: str, page: int) -> tuple[str, int]:
-    """A line with `#` for the number at its start or end, and how far that is from the page's."""
+def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
+    """A line with `#` for the number at its start or end, and how far that is from the page's.
+
+    A number at the end counts after words for a page, or where it `is_apart`: "Step 1" is none.
+    """
     key = text.casefold()
     numbers = list(_NUMBER.finditer(key))
     for found in numbers[:1] + numbers[-1:]:
         before, after = key[: found.start()], key[found.end() :]
         if len(found[0]) < 5 and (not before or not after or _PAGE.match(_key(before) + "#")):
             rest = _key(before) + "#" + _key(after)
-            if not before or _PAGE.match(rest):
+            if not before or _PAGE.match(rest) or (is_apart and not after):
                 return rest, int(found[0]) - page
     return _key(text), 0
 
@@ -208,7 +215,7 @@ def _begins_block(
         gap = before.middle - item.middle
         is_near = 0 < gap < 1.9 * max(item.height, before.height)
         return len(held) >= _MOST_HEADING_LINES or before.size != item.size or not is_near
-    if before.is_broken:
+    if before.is_broken or _HYPHENED.search(before.text):
         return False
     gap = before.middle - item.middle
     if gap > _PARAGRAPH_GAP * max(pitch, item.height) or _BULLET.match(item.text):
@@ -233,20 +240,23 @@ def _join(lines: Sequence[Line], headings: Headings) -> str:
         else:
             text += f"\n{line.text}" if text else line.text
         is_broken = line.is_broken
-        if not is_broken and text.endswith("-") and text[-2:-1].isalpha():
+        if not is_broken and text.endswith("-") and text[-2:-1].isalnum():
             text, is_broken = text[:-1], True
     return text + "-" if is_broken else text
 
 
 def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
     """Whether a hyphen between lines only broke a word, as far as the document's words tell."""
-    left, right = _WORD_AT_END.search(before[-40:]), _WORD_AT_START.match(after)
+    before = before[-40:]
+    left, right = _WORD_AT_END.search(before), _WORD_AT_START.match(after)
     if not left or not right or not right[0][:1].islower():
         return False
     first, second = left[0].casefold(), right[0].casefold()
     whole, hyphened = words[first + second], words[f"{first}-{second}"]
     if whole or hyphened:
         return whole >= hyphened
+    if before[: left.start()].endswith("-"):  # a compound is broken where it has a hyphen
+        return False
     return first not in _COMPOUND and not (
         len(first) > 3 and len(second) > 3 and words[first] > 1 and words[second] > 1
     )

@@ -5,14 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from hopsyncd.formats.pdf_ruled import grids_of, inside, ruled_table
 from hopsyncd.formats.pdf_tables import (
     PlacedTable,
     aligned_tables,
-    grids_of,
-    inside,
     join_spans,
     rows_of,
-    ruled_table,
     without_leaders,
 )
 from hopsyncd.formats.pdf_text import Box, PageText, Span
@@ -90,7 +88,11 @@ def _mirror(parts: Iterable[Span | Line]) -> None:
 
 
 def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
-    """Where a ruled table comes: before the first item below it that is beside none above."""
+    """Where a ruled table comes: before the first item below it in its column, else at the end of
+    the items above it."""
+    for at, item in enumerate(items):
+        if item.top <= table.top and item.left < table.right and table.left < item.right:
+            return at
     at = len(items)
     while at and items[at - 1].top < table.top:
         at -= 1

@@ -49,9 +49,11 @@ class Span:
     size: float = 0.0  # of its smallest type, in points; 0 if unknown
     is_bold: bool = False
     is_broken: bool = False  # a hyphen ends it, and a word goes on in the next line
-    is_led: bool = False  # dots lead to it
+    is_value: bool = False  # dots lead to it, or a form field shows it
     first: int = 0  # its first character
     last: int = 0
+    gaps: list[tuple[int, float, float]] = field(default_factory=list)
+    """Of each space: its offset in the text, and where it begins and ends on the page."""
 
     @property
     def height(self) -> float:
@@ -135,6 +137,7 @@ class TextReader:
                 span = Span(word, left, bottom, right, top, len(page.spans), first=first)
                 page.spans.append(span)
             else:
+                span.gaps.append((len(span.text), span.right, left))
                 span.text += " " + word
                 span.left = left if left < span.left else span.left
                 span.right = right if right > span.right else span.right

@@ -61,10 +61,9 @@ def test_marks_that_a_file_writes_as_a_word_stand_in_their_columns() -> None:
             canvas.drawText(text)
 
     assert texts(read(draw)) == [
-        "Action | SECADM | JOBCTL | No rights",
-        "Start a trace | X | X",
-        "Change the plan | X | X",
-        "Read the log | X | X | X",
+        "Action: Start a trace | SECADM: X | JOBCTL: X",
+        "Action: Change the plan | SECADM: X | JOBCTL: X",
+        "Action: Read the log | SECADM: X | JOBCTL: X | No rights: X",
     ]
 
 
@@ -122,4 +121,117 @@ def test_names_above_numbers_are_headers_and_a_note_stands_with_its_row() -> Non
         "Owner | Anna",
         "Make | Saab",
         "Year | 1987",
+    ]
+
+
+def test_cells_span_where_no_line_parts_them() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.lines([(x, 640, x, 680) for x in (40, 120, 180, 240, 300, 360)])
+        canvas.lines([(x, 680, x, 700) for x in (40, 120, 240, 360)])
+        canvas.lines([(40, y, 360, y) for y in (640, 660, 700)] + [(120, 680, 360, 680)])
+        canvas.setFont("Helvetica-Bold", 9)
+        for x, y, text in ((60, 677, "Length"), (168, 687, "Summer"), (290, 687, "Winter")):
+            canvas.drawString(x, y, text)
+        for at, name in enumerate(("Visitor", "Member") * 2):
+            canvas.drawString(125 + 60 * at, 667, name)
+        canvas.setFont("Helvetica", 9)
+        for x, text in zip((45, 125, 185, 245, 305), ("8-12 m", *"1234"), strict=True):
+            canvas.drawString(x, 647, text)
+
+    assert texts(read(draw)) == [
+        "Length: 8-12 m | Summer > Visitor: 1 | Summer > Member: 2 | Winter > Visitor: 3"
+        " | Winter > Member: 4"
+    ]
+
+
+def test_texts_in_cells_so_close_that_they_are_one_are_parted_at_the_line() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        canvas.grid([40, 100, 200, 300], [640, 660, 680])
+        for at, row in enumerate((("Category of", "first group"), ("Criterion of", "second one"))):
+            for column, text in enumerate((*row, "last")):
+                place = (98 if not column else 201.5 if column == 2 else 101.5, 667 - 20 * at)
+                (canvas.drawString if column else canvas.drawRightString)(*place, text)
+
+    assert texts(read(draw)) == [
+        "Category of | first group | last",
+        "Criterion of | second one | last",
+    ]
+
+
+def test_numbers_of_narrow_columns_stand_in_their_own() -> None:
+    rows = (("Text", "Out", "In", "Balance"), ("Rent", "500.00", "", "7,500.00"))
+
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        for at, row in enumerate((*rows, ("Salary", "", "31,250.00", "38,750.00"))):
+            for column, text in enumerate(row):
+                canvas.drawRightString((80, 140, 185, 229)[column], 700 - 14 * at, text)
+
+    assert texts(read(draw)) == [
+        "Text: Rent | Out: 500.00 | Balance: 7,500.00",
+        "Text: Salary | In: 31,250.00 | Balance: 38,750.00",
+    ]
+
+
+def test_the_values_of_a_form_stand_beside_their_labels_line_by_line() -> None:
+    fields = {"Name of boat": "Astrid", "Owner": "Ilse Brandt", "Length": "11.4"}
+
+    def draw(canvas: Canvas) -> None:
+        for at, (label, value) in enumerate(fields.items()):
+            canvas.drawString(50, 700 - 30 * at, label)
+            canvas.acroForm.textfield(
+                name=label, value=value, x=180, y=695 - 30 * at, width=200, height=18
+            )
+
+    assert texts(read(draw)) == [f"{label} | {value}" for label, value in fields.items()]
+
+
+def test_a_year_in_a_title_is_no_value_and_a_table_follows_its_caption() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica-Bold", 18)
+        canvas.drawString(50, 740, "Harbour dues 2024")
+        canvas.setFont("Helvetica", 9)
+        canvas.drawString(50, 720, "Dues of a night")
+        canvas.grid([50, 120, 200, 280], [660, 680, 700])
+        for at, row in enumerate((("8 m", "210", "140"), ("12 m", "310", "200"))):
+            for column, text in enumerate(row):
+                canvas.drawString((55, 125, 205)[column], 687 - 20 * at, text)
+        for at in range(12):
+            canvas.drawString(50, 600 - 12 * at, "the left column of the page has its text")
+            canvas.drawString(320, 601 - 12 * at, "the right column has a text of its own")
+        canvas.setFont("Helvetica", 7)
+        canvas.drawString(320, 780, "a running head above all")
+
+    blocks = read(draw)
+    assert ("heading", "Harbour dues 2024") in [(block.kind, block.text) for block in blocks]
+    said = [block.text.partition("\n")[0] for block in blocks]
+    assert said.index("8 m | 210 | 140") == said.index("Dues of a night") + 1
+
+
+def test_a_foot_with_the_page_number_at_its_end_is_running() -> None:
+    def draw(canvas: Canvas) -> None:
+        for page in range(1, 4):
+            canvas.drawString(50, 700, f"Step {page}")
+            canvas.drawString(50, 660, f"the text of page {page}")
+            canvas.setFont("Helvetica", 8)
+            canvas.drawString(50, 20, "Harbour office - confidential")
+            canvas.drawRightString(550, 20, str(page))
+            canvas.showPage()
+
+    said = " ".join(texts(read(draw)))
+    assert said.count("confidential") == 1
+    assert "Step 3" in said
+
+
+def test_a_compound_is_broken_where_it_has_a_hyphen() -> None:
+    lines = ("sailed on the state-of-the-", "art vessel, and the manage-", "ment of 2019-")
+
+    def draw(canvas: Canvas) -> None:
+        for at, line in enumerate((*lines, "2024 opened the 24-", "hour quay of the harbour.")):
+            canvas.drawString(50, 700 - 14 * at, line)
+
+    assert texts(read(draw)) == [
+        "sailed on the state-of-the-art vessel, and the management of 2019-2024 opened the"
+        " 24-hour quay of the harbour."
     ]

@@ -1,0 +1,253 @@
+"""Tables of a PDF page inside ruling lines."""
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from hopsyncd.formats.pdf_tables import (
+    Cell,
+    PlacedTable,
+    build_table,
+    cut_span,
+    rows_of,
+)
+from hopsyncd.formats.pdf_text import Box, Span
+
+_TOUCH = 3.0  # points: lines this close meet
+_MAX_RULES = 600  # of a page: a drawing has more
+_LEAST_SIDE = 8.0
+_OFF_CENTER = 0.1  # of the width of a cell
+_LEAST_FRAMED = 8  # spans of a cell: fewer may be the parts of a value
+_VALUE_WORDS, _LINES_BEGUN = 4, 0.7
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table by ruling lines: its edges from left to right, and from the bottom up."""
+
+    columns: tuple[float, ...]
+    rows: tuple[float, ...]
+    lines: tuple[Box, ...] = ()
+
+    def region(
+        self, column: int, row: int, taken: Container[tuple[int, int]]
+    ) -> tuple[int, int, int, int]:
+        """The first and last column and row of the cell that has this place: no line parts them.
+
+        Places that are `taken` belong to other cells.
+        """
+        first, last, bottom, top = column, column, row, row
+        while first > 0 and not self.has_upright(first, row) and (first - 1, row) not in taken:
+            first -= 1
+        end = len(self.columns) - 2
+        while last < end and not self.has_upright(last + 1, row) and (last + 1, row) not in taken:
+            last += 1
+        columns = range(first, last + 1)
+        while bottom > 0 and not self._has_level(bottom, columns):
+            if any((column, bottom - 1) in taken for column in columns):
+                break
+            bottom -= 1
+        while top < len(self.rows) - 2 and not self._has_level(top + 1, columns):
+            if any((column, top + 1) in taken for column in columns):
+                break
+            top += 1
+        return first, last, bottom, top
+
+    def has_upright(self, edge: int, row: int) -> bool:
+        """Whether a line stands at an edge of columns in a row."""
+        return (edge, row) in self._uprights
+
+    def _has_level(self, edge: int, columns: Iterable[int]) -> bool:
+        """Whether a line is at an edge of rows in any of the columns."""
+        return any((edge, column) in self._levels for column in columns)
+
+    @cached_property
+    def _uprights(self) -> set[tuple[int, int]]:
+        sides = [((box[0], box[2]), box[1], box[3]) for box in self.lines]
+        return set(_edges_drawn(sides, self.columns, self.rows))
+
+    @cached_property
+    def _levels(self) -> set[tuple[int, int]]:
+        sides = [((box[1], box[3]), box[0], box[2]) for box in self.lines]
+        return set(_edges_drawn(sides, self.rows, self.columns))
+
+
+def _edges_drawn(
+    sides: Iterable[tuple[tuple[float, float], float, float]],
+    edges: Sequence[float],
+    across: Sequence[float],
+) -> Iterator[tuple[int, int]]:
+    """Each edge with each interval across that a line at it passes the middle of."""
+    middles = [(begin + end) / 2 for begin, end in pairwise(across)]
+    for places, begin, end in sides:
+        passed = range(bisect_right(middles, begin), bisect_right(middles, end))
+        for place in set(places) if passed else ():
+            for edge in range(len(edges)):
+                if abs(edges[edge] - place) <= _TOUCH:
+                    yield from ((edge, at) for at in passed)
+
+
+def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
+    """The grids that the ruling lines and boxes of a page make."""
+    if len(rules) > _MAX_RULES:
+        return
+    for group in _touching(rules):
+        columns = _cluster(x for box in group if _is_tall(box) for x in (box[0], box[2]))
+        rows = _cluster(y for box in group if _is_wide(box) for y in (box[1], box[3]))
+        left, right = min(box[0] for box in group), max(box[2] for box in group)
+        columns = _cluster((left, *columns, right))
+        if len(columns) > 2 and len(rows) > 2:
+            yield Grid(columns, rows, tuple(group))
+
+
+def _touching(rules: Sequence[Box]) -> list[list[Box]]:
+    """Groups of boxes that meet, found from the left to the right."""
+    groups: list[tuple[list[float], list[Box]]] = []  # the bounds of each, and its boxes
+    for box in sorted(rules):
+        bounds, members = list(box), [box]
+        apart = []
+        for group in groups:
+            if _meet(group[0], bounds):
+                members += group[1]
+                bounds = [*map(min, bounds[:2], group[0][:2]), *map(max, bounds[2:], group[0][2:])]
+            else:
+                apart.append(group)
+        groups = [*apart, (bounds, members)]
+    return [members for _, members in groups if len(members) > 2]
+
+
+def _meet(one: Sequence[float], other: Sequence[float]) -> bool:
+    return (
+        one[0] <= other[2] + _TOUCH
+        and other[0] <= one[2] + _TOUCH
+        and one[1] <= other[3] + _TOUCH
+        and other[1] <= one[3] + _TOUCH
+    )
+
+
+def _is_tall(box: Box) -> bool:
+    return box[3] - box[1] >= _LEAST_SIDE
+
+
+def _is_wide(box: Box) -> bool:
+    return box[2] - box[0] >= _LEAST_SIDE
+
+
+def _cluster(places: Iterable[float]) -> tuple[float, ...]:
+    found: list[float] = []
+    for place in sorted(places):
+        if not found or place - found[-1] > _TOUCH:
+            found.append(place)
+    return tuple(found)
+
+
+def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
+    """The table in a grid; None if the lines only frame text. `spans` are those inside."""
+    cells = _ruled_cells(grid, spans)
+    if any(map(_is_frame, cells.values())):
+        return None
+    rows: dict[int, list[Cell]] = {}
+    for (at, _), cell in sorted(cells.items()):
+        rows.setdefault(at, []).append(cell)
+    lengths = [len(span.text) for span in spans]
+    longest = max((sum(len(s.text) for s in c.spans) for c in cells.values()), default=0)
+    columns = {cell.column for row in rows.values() if len(row) > 1 for cell in row}
+    if len(rows) < 2 or len(columns) < 2 or len(cells) < 4 or longest > 0.6 * sum(lengths):
+        return None
+    used = sorted({cell.column for cell in cells.values()})
+    tops = list(rows)
+    for (at, _), cell in cells.items():
+        end = cell.column + cell.columns
+        cell.columns = max(1, sum(cell.column <= column < end for column in used))
+        cell.column = used.index(cell.column)
+        cell.rows = max(1, sum(at <= top < at + cell.rows for top in tops))
+    lines = [line for row in rows.values() for line in _in_lines(row)]
+    table = build_table(lines, len(used), page, is_ruled=True)
+    return PlacedTable(table, max(span.middle for span in spans), grid.columns[0], grid.columns[-1])
+
+
+def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
+    """The cells with text by their row, counted from the top down, and column."""
+    cells: dict[tuple[int, int], Cell] = {}
+    ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
+    places = [_place_in(grid, span) for span in ordered]
+    taken = {(first, at) for first, _, at in places}
+    regions = [grid.region(first, at, taken) for first, _, at in places]
+    heights: dict[tuple[int, int, int, int], set[float]] = {}
+    for span, region in zip(ordered, regions, strict=True):
+        heights.setdefault(region, set()).add(round(span.middle))
+    for span, (first, last, at), region in zip(ordered, places, regions, strict=True):
+        left, right, bottom, top = region
+        if left < first and not _is_centered(grid, span, left, right):
+            left, right = first, max(first, last)  # its own column tells where it belongs
+        if len(heights[region]) > 1:  # lines of their own, which may belong to rows beside
+            bottom = top = at
+        cell = cells.setdefault((-top, left), Cell(left, 1, [], top - bottom + 1))
+        cell.columns = max(cell.columns, max(last, right) - left + 1)
+        cell.spans.append(span)
+    return cells
+
+
+def _is_centered(grid: Grid, span: Span, first: int, last: int) -> bool:
+    left, right = grid.columns[first], grid.columns[last + 1]
+    return abs(span.left + span.right - left - right) < 2 * _OFF_CENTER * (right - left)
+
+
+def _place_in(grid: Grid, span: Span) -> tuple[int, int, int]:
+    """The first and the last column, and the row, that a span stands in."""
+    inset = min(_TOUCH, (span.right - span.left) / 2)
+    first, last = (_slot(grid.columns, x) for x in (span.left + inset, span.right - inset))
+    return first, last, _slot(grid.rows, span.middle)
+
+
+def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
+    """The parts of a span in cells so close that the file has them as one text."""
+    first, last, at = _place_in(grid, span)
+    for edge in range(first + 1, last + 1):
+        place = grid.columns[edge]
+        for offset, end, begin in span.gaps:
+            if end - _TOUCH < place < begin + _TOUCH and grid.has_upright(edge, at):
+                before, after = cut_span(span, offset, end, begin)
+                return (before, *_split_at(grid, after))
+    return (span,)
+
+
+def _is_frame(cell: Cell) -> bool:
+    """Whether the lines only frame what is set in columns of its own."""
+    lines = list(rows_of(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
+    several = sum(len(line) > 1 for line in lines)
+    return len(lines) * 2 > _LEAST_FRAMED and several * 2 > len(lines)
+
+
+def _in_lines(row: list[Cell]) -> list[list[Cell]]:
+    """A row between two rules as rows of its own, if each of its lines is one: a label, a value."""
+    column_of = {id(span): cell for cell in row for span in cell.spans}
+    lines = list(rows_of(span for cell in row for span in cell.spans))
+    split: list[list[Cell]] = []
+    for line in lines:
+        cells: dict[int, Cell] = {}
+        for span in line:
+            whole = column_of[id(span)]
+            cell = cells.setdefault(whole.column, Cell(whole.column, whole.columns, []))
+            cell.spans.append(span)
+        split.append([cells[column] for column in sorted(cells)])
+    begun = sum(len(line) > 1 and line[0].column == row[0].column for line in split)
+    words = [len(span.text.split()) for line in lines for span in line]
+    few = sum(words) <= _VALUE_WORDS * len(words)
+    return split if len(split) > 2 and begun >= _LINES_BEGUN * len(split) and few else [row]
+
+
+def _slot(edges: Sequence[float], place: float) -> int:
+    return min(max(bisect_right(edges, place) - 1, 0), len(edges) - 2)
+
+
+def inside(grid: Grid, spans: Iterable[Span]) -> list[Span]:
+    """The spans whose middle is in a grid."""
+    left, right, bottom, top = grid.columns[0], grid.columns[-1], grid.rows[0], grid.rows[-1]
+    return [
+        span
+        for span in spans
+        if bottom - 1 < span.middle < top + 1 and left < (span.left + span.right) / 2 < right
+    ]
