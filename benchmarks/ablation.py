@@ -43,7 +43,7 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import without_asides
 from store.content import known_passages
 from store.contract import Connection
-from store.place import open_reader
+from store.open_database import open_reader
 from store.records import PassageId, Vectors, to_grid
 
 

@@ -32,7 +32,7 @@ from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import open_writer
+from store.open_database import open_writer
 from store.records import Passage
 from store.versions import head
 

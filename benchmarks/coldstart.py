@@ -55,7 +55,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder
 from store.check import opening_check
-from store.place import open_writer
+from store.open_database import open_writer
 from store.transactions import snapshot
 from store.versions import head
 

@@ -49,7 +49,7 @@ from hopsyncd.retrieve.answering.short_answer import (
 from hopsyncd.retrieve.answering.support import needs
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import open_reader
+from store.open_database import open_reader
 
 DEEP = 30  # passages found, of which the gold ones are taken out
 REAL = "realdocs"

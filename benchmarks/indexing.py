@@ -46,7 +46,7 @@ from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import load_encoder
 from hopsyncd.models.questions import BuiltinMaker
 from store.content import sets_at
-from store.place import open_writer
+from store.open_database import open_writer
 from store.records import Version
 from store.sources import register_source
 from store.versions import head

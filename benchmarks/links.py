@@ -36,7 +36,7 @@ from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import open_reader
+from store.open_database import open_reader
 from store.records import Link, Passage, PassageId, to_grid
 
 DEFAULT = WalkSettings()
@@ -75,7 +75,7 @@ def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
     for key, (file, passage) in enumerate(zip(files(corpus), passages, strict=True)):
         text = "".join(_with_links(passage.text, unique - {passage.heading[0]}))
         written = [
-            Link(link.target, link.shown)
+            Link(link.target, link.text)
             for block in extract(text.encode(), "text/markdown")
             for _, link in block.links
         ]

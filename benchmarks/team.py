@@ -137,12 +137,12 @@ def _sizes(team: Team) -> list[list[object]]:
     began_s = time.monotonic()
     reader.start()
     reader.until(lambda: reader.status()["passages"] == passages)
-    told_ms = (time.monotonic() - began_s) * 1000
+    notified_ms = (time.monotonic() - began_s) * 1000
     reader.stop()
     held = sum(file.stat().st_size for file in (reader.home / "data").rglob("*") if file.is_file())
     return [
         ["on the server", row[0] / passages / 1000, "-"],
-        ["of a new reader, its start included", held / passages / 1000, told_ms / passages],
+        ["of a new reader, its start included", held / passages / 1000, notified_ms / passages],
     ]
 
 

@@ -39,7 +39,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import open_reader
+from store.open_database import open_reader
 from store.records import PassageId
 from store.transactions import snapshot
 

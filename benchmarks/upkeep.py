@@ -19,25 +19,25 @@ import numpy as np
 from common import JSON, arguments, table, write_result
 
 from store.check import check, opening_check
-from store.content import put_content, register_recipe, sets_at
+from store.content import put_content, register_generation, sets_at
 from store.contract import Connection
 from store.gc import Retention, collect
 from store.history import diff
-from store.place import open_writer
+from store.open_database import open_writer
 from store.purge import purge, request_source_purge
 from store.records import (
     Change,
-    Cut,
     Direction,
     Document,
+    EdgeThreshold,
+    GenerationConfig,
     Match,
+    Occurrence,
     Passage,
     PassageId,
-    Placement,
     Question,
     QuestionId,
     QuestionSet,
-    Recipe,
     content_hash,
     question_id,
     set_id,
@@ -48,7 +48,7 @@ from store.space import file_bytes
 from store.transactions import snapshot
 from store.versions import commit, version
 
-_RECIPE = Recipe("invented", "invented", 384)
+_RECIPE = GenerationConfig("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage
 _STAY = 10  # of so many documents one is in the source that stays
 _EDITED = 3  # documents a version
@@ -67,12 +67,12 @@ class Store:
     now: dict[int, int] = field(default_factory=dict)
     similarity: dict[QuestionId, float] = field(default_factory=dict)
     ranked: list[tuple[float, QuestionId]] = field(default_factory=list)
-    recipe: int = field(init=False)
+    generation: int = field(init=False)
     sources: list[int] = field(init=False)
     head: int = 0
 
     def __post_init__(self) -> None:
-        self.recipe = register_recipe(self.connection, _RECIPE)
+        self.generation = register_generation(self.connection, _RECIPE)
         self.sources = [
             register_source(self.connection, name, "folder", name) for name in ("goes", "stays")
         ]
@@ -86,7 +86,7 @@ class Store:
         for number in numbers:
             self.now[number] = self.now.get(number, -1) + 1
         made = [self._passage(number) for number in numbers]
-        put_content(self.connection, self.recipe, made)
+        put_content(self.connection, self.generation, made)
         change = self._change(
             numbers,
             ended=ended,
@@ -118,10 +118,10 @@ class Store:
         begun = begun or []
         gone_questions = [id_ for one in ended for id_ in _outgoing(one)]
         matches = [match for number in numbers for match in self._matches(number)]
-        budget, cut = self._ranked(gone_questions, matches)
+        budget, edge_threshold = self._ranked(gone_questions, matches)
         return Change(
             reason="invented",
-            recipe=self.recipe,
+            generation=self.generation,
             rules="",
             documents_gone=gone or [],
             documents_new=new or [],
@@ -131,13 +131,13 @@ class Store:
             matches_begun=matches,
             matches=len(self.ranked),
             edge_budget=budget,
-            cut=cut,
+            edge_threshold=edge_threshold,
             seen=[],
             unseen=[],
             counters={},
         )
 
-    def _ranked(self, gone: list[QuestionId], new: list[Match]) -> tuple[int, Cut]:
+    def _ranked(self, gone: list[QuestionId], new: list[Match]) -> tuple[int, EdgeThreshold]:
         """Rank the matches anew; the budget, and the cut that it makes."""
         for question in gone:
             del self.ranked[bisect_left(self.ranked, (-self.similarity.pop(question), question))]
@@ -146,7 +146,7 @@ class Store:
             insort(self.ranked, (-match.similarity, match.question))
         budget = int(len(self.ranked) * _ADMITTED)
         falling, question = self.ranked[budget - 1]
-        return budget, Cut(-falling, question)
+        return budget, EdgeThreshold(-falling, question)
 
     def _matches(self, number: int) -> Iterator[Match]:
         """From its outgoing questions to incoming ones of a document that is never edited."""
@@ -173,7 +173,7 @@ class Store:
     def _document(self, number: int) -> Document:
         passage = self._text(number)
         content = content_hash(passage.text.encode())
-        place = (Placement(passage.id, 1, 1),)
+        place = (Occurrence(passage.id, 1, 1),)
         return Document(self.source(number), f"{number}.md", content, "text/markdown", place)
 
 

@@ -391,10 +391,12 @@ def topics_count_double(connection: Connection, version: Version) -> Snapshot:
     best = concatenate_matches(parts)
     replace_matches(index, best)
     index.settle(version.id + 1)
-    cut = find_edge_threshold(
+    edge_threshold = find_edge_threshold(
         index.outgoing.id[best.source_question], best.similarity, version.edge_budget
     )
-    return replace(served, version=replace(version, id=version.id + 1, cut=cut))
+    return replace(
+        served, version=replace(version, id=version.id + 1, edge_threshold=edge_threshold)
+    )
 
 
 def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:

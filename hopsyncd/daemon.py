@@ -45,7 +45,7 @@ from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
-from hopsyncd.ingest.upkeep import recipe_in_use, reencoded
+from hopsyncd.ingest.upkeep import generation_in_use, reencoded
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.logs import configure_logs
@@ -55,11 +55,11 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import with_page
 from store.check import opening_check
-from store.content import recipe_of
+from store.content import get_generation
 from store.contract import Connection
 from store.exceptions import ServerLost, StoreError
-from store.operational import end_quarantine, end_waits, put_quarantined, quarantined
-from store.place import open_serving, writer_place
+from store.open_database import hold_writer_lock, open_serving
+from store.operational import end_quarantine, end_waits, find_quarantined, put_quarantined
 from store.records import Version
 from store.sources import access_rules, listing_state, put_access_rules
 from store.versions import head
@@ -90,7 +90,7 @@ class Daemon:
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
         if config.store.url:
             self._worker.follower = Follower(
-                lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
+                lambda: self._models.maker.generation, config.store.url, self._saved, self._serve
             )
             self._worker.follower.learn = self._learn_access
         self.access = Access(AccessRules.of(config, access_rules(connection)))
@@ -265,7 +265,7 @@ class Daemon:
         end_quarantine(self._connection, READER)
         self._extraction = self._extraction or ExtractionProcess(
             yield_to_edits,
-            quarantined=quarantined(self._connection, READER),
+            quarantined=find_quarantined(self._connection, READER),
             on_quarantine=lambda content, why: put_quarantined(
                 self._connection, content, READER, why, now_ms()
             ),
@@ -349,8 +349,11 @@ class Daemon:
     def _publish_stored(self, writer: VersionWriter) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""
         newest = head(self._connection)
-        recipe = self._models.maker.recipe
-        if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
+        generation = self._models.maker.generation
+        if (
+            newest
+            and get_generation(self._connection, newest.generation).encoder == generation.encoder
+        ):
             self._engine.publish(writer.snapshot_of(newest))
 
     def _serve(self, snapshot: Snapshot | None) -> None:
@@ -418,7 +421,7 @@ def run(
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, tokens = bound_listeners(stack, config)
-        stack.enter_context(writer_place(config.place))
+        stack.enter_context(hold_writer_lock(config.place))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
         connection = open_serving(config.place)
         stack.callback(connection.close)
@@ -426,7 +429,7 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_checked, config_path(config_file))
-        daemon = Daemon(config, connection, load(config, recipe_in_use(connection)), read_again)
+        daemon = Daemon(config, connection, load(config, generation_in_use(connection)), read_again)
         supervisor.status = daemon.service.summary
         stack.callback(daemon.stop)
         daemon.start()

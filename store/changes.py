@@ -49,7 +49,7 @@ class PassagesBegun:
 class MatchesBegun:
     """Matches that came to be in force, as columns of equal length, in no order.
 
-    They are candidate edges: which of them a version's edges are, its cut says.
+    They are candidate edges. A version's edges are the matches within its edge threshold.
     """
 
     question: Integers
@@ -71,7 +71,7 @@ class DocumentBegun:
     source: str
     path: str
     names: tuple[str, ...]
-    placements: tuple[tuple[PassageId, tuple[Link, ...]], ...]
+    occurrences: tuple[tuple[PassageId, tuple[Link, ...]], ...]
     born: int
     died: int
     media_type: str
@@ -81,7 +81,7 @@ class DocumentBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """What was in force at `after` and ended: its key, and the version from which it no longer is.
+    """Rows that were in force at `after` and ended: their keys, and the versions that ended them.
 
     The key is the passage, the outgoing question of the match, or the row of the document. At most
     one row of a key is in force at a version.
@@ -93,9 +93,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """What happened to intervals after the version `after` (0: before the first), up to `until`.
+    """The intervals that began or ended after version `after` (0: all), up to `until`.
 
-    What began may also have ended by then. `died` is ALIVE for what is in force at `until`.
+    An interval that began may have ended by `until`; if not, its `died` is ALIVE.
     """
 
     after: int
@@ -110,7 +110,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a copy of the store as of a version depends on besides the changes up to it.
+    """Identifies the state that a copy of the store was made from.
 
     `digest` tells versions of one number in different databases apart, as after a backup was
     restored. While the store gives an equal stamp for that version, the copy is true, and
@@ -128,7 +128,7 @@ def stamp(connection: Connection, number: int) -> Stamp:
 
 
 def changes(connection: Connection, after: int, until: int) -> Changes:
-    """What began and ended after one version, up to another. Call it inside a snapshot.
+    """Read the changes after one version, up to another. Call it inside a snapshot.
 
     Raises NoSuchVersion unless `until`, and `after` if it is not 0, are kept versions: of others
     some rows are gone, and with them the word of their end.
@@ -140,9 +140,9 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
     return Changes(
         after,
         until,
-        _ended(connection, "life", "passage", span),
+        _read_ended(connection, "life", "passage", span),
         ended,
-        _ended(connection, "match", "question", span),
+        _read_ended(connection, "match", "question", span),
         _passages(connection, span),
         begun,
         _matches(connection, span),
@@ -152,9 +152,9 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
 def document_changes(
     connection: Connection, after: int, until: int
 ) -> tuple[Ended, tuple[DocumentBegun, ...]]:
-    """The documents alone of `changes`: those that ended and those that began."""
+    """Read only the documents of `changes`: those that ended, and those that began."""
     span = (after, until)
-    return _ended(connection, "document", "id", span), _documents(connection, span)
+    return _read_ended(connection, "document", "id", span), _documents(connection, span)
 
 
 Span = tuple[int, int]
@@ -163,13 +163,13 @@ _BORN = "t.born > ?1 AND t.born <= ?2"
 _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
-def _begun(connection: Connection, table: str, span: Span) -> str:
-    """The table as `t`, read by the index on `born`, or without an index to read all rows."""
+def _begun_rows(connection: Connection, table: str, span: Span) -> str:
+    """SQL for the table as `t`, read by the index on `born`, or unindexed if all rows are read."""
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 
 
-def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
+def _read_ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
     sql = (
         f"SELECT t.{key}, t.died FROM {table} AS t"
         f" {connection.dialect.indexed_by(f'{table}_died')}"
@@ -181,7 +181,7 @@ def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
 def _passages(connection: Connection, span: Span) -> PassagesBegun:
     sql = (
         f"SELECT t.passage, t.question_set, t.born, {_DIED}"
-        f" FROM {_begun(connection, 'life', span)} WHERE {_BORN}"
+        f" FROM {_begun_rows(connection, 'life', span)} WHERE {_BORN}"
     )
     return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 4))
 
@@ -189,20 +189,20 @@ def _passages(connection: Connection, span: Span) -> PassagesBegun:
 def _matches(connection: Connection, span: Span) -> MatchesBegun:
     sql = (
         f"SELECT t.question, t.target, t.similarity, t.born, {_DIED}"
-        f" FROM {_begun(connection, 'match', span)} WHERE {_BORN}"
+        f" FROM {_begun_rows(connection, 'match', span)} WHERE {_BORN}"
     )
     types = (np.int64, np.int64, np.float64, np.int64, np.int64)
     return MatchesBegun(*_columns(connection, sql, span, types))
 
 
 def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
-    begun = f"{_begun(connection, 'document', span)} {connection.dialect.first_join}"
+    begun = f"{_begun_rows(connection, 'document', span)} {connection.dialect.first_join}"
     rows = connection.execute(
         f"SELECT t.id, p.passage, p.links FROM {begun} placement AS p ON p.document = t.id"
         f" WHERE {_BORN} ORDER BY t.id, p.ordinal",
         span,
     )
-    placements = {
+    occurrences = {
         document: tuple((PassageId(passage), read_links(links)) for _, passage, links in placed)
         for document, placed in groupby(rows, key=lambda row: row[0])
     }
@@ -218,7 +218,7 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
             source,
             path,
             read_names(names),
-            placements.get(id_, ()),
+            occurrences.get(id_, ()),
             born,
             died,
             media_type,
@@ -232,7 +232,7 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
 def _columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
-    """The columns of the rows found, made by parts: as tuples they would take ten times as much."""
+    """Read rows into columns, in parts: all rows as tuples would take ten times the memory."""
     parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=one)] for one in types]
     cursor = connection.execute(sql, span)
     while rows := cursor.fetchmany(_AT_ONCE):

@@ -23,7 +23,7 @@ from store.engines.sqlite.database import (
     open_file,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
-from store.engines.sqlite.presence import gone
+from store.engines.sqlite.presence import database_gone_error
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.search import create_vectors
@@ -33,7 +33,7 @@ from store.versions import head, kept_versions, version
 Check = Callable[[Connection], Iterator[Finding]]
 OnCheck = Callable[[str], None]  # gets the name of each check as it begins
 
-# What reading damaged rows can raise: the bytes may not be text, JSON, numbers or rows.
+# Errors that damaged rows raise when they are read as text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 _VECTORS = "passage_vector_"
@@ -134,7 +134,7 @@ def refuse_overwritten(connection: Connection) -> None:
         why = f"it can no longer be read: {error}"
     if why:
         connection.opened.overwritten = why
-        raise gone(database, why)
+        raise database_gone_error(database, why)
 
 
 def as_store_error(error: BaseException, connection: Connection) -> BaseException:
@@ -149,7 +149,7 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
     except DatabaseGone as gone_:
         return gone_
     except DiskFailure:
-        pass  # the first failure is the one to tell of
+        pass  # report the first failure
     return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
 
 
@@ -195,8 +195,8 @@ def _schema(connection: Connection) -> Iterator[Finding]:
 
 def _wanted_objects(connection: Connection) -> dict[str, str]:
     with closing(fresh_database()) as fresh:
-        for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
-            create_vectors(fresh, recipe, dimensions)
+        for generation, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
+            create_vectors(fresh, generation, dimensions)
         return objects_of(fresh)
 
 
@@ -237,14 +237,14 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
         for *of, born, died in rows:
             yield Finding(
                 f"1 <= born < died, up to the head ({last})",
-                f"{table} {_shown(of)}",
+                f"{table} {_format_key(of)}",
                 f"born {born}, died {died}",
                 RESTORE,
             )
 
 
 def _interval_bounds(connection: Connection) -> Iterator[Finding]:
-    """What `_intervals` checks, as far as the ends of the indexes tell."""
+    """A quick form of `_intervals`, which reads only the ends of the indexes."""
     newest = head(connection)
     last = newest.id if newest else 0
     for table in _INTERVALS:
@@ -272,7 +272,7 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
         for *of, count in rows:
             yield Finding(
                 "each key has one row at the head",
-                f"{table} {_shown(of)}",
+                f"{table} {_format_key(of)}",
                 f"has {count}",
                 RESTORE,
             )
@@ -298,7 +298,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _shown(key: Iterable[object]) -> str:
+def _format_key(key: Iterable[object]) -> str:
     return ", ".join(str(part) for part in key)
 
 

@@ -50,7 +50,10 @@ def _sets(connection: Connection) -> Iterator[Finding]:
         where = f"question_set {row_id}"
         if set_id(PassageId(passage), name, provisional=bool(provisional)) != row_id:
             yield Finding(
-                "a set's id is the hash of passage and recipe", where, "it is not", RESTORE
+                "a set's id is the hash of passage and generation settings",
+                where,
+                "it is not",
+                RESTORE,
             )
         if stored_set_digest(connection, row_id, vectors) != digest:
             yield Finding(
@@ -121,27 +124,27 @@ def _documents(connection: Connection) -> Iterator[Finding]:
 def passage_vectors(connection: Connection) -> Iterator[Finding]:
     """The vectors that a search scans belong to passage intervals. Needs an intact schema."""
     recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
-    for recipe, dimensions in recipes:
-        table = f"passage_vector_{recipe}"
+    for generation, dimensions in recipes:
+        table = f"passage_vector_{generation}"
         known = 0
-        for life, passage, born, died, blob in connection.execute(
+        for interval, passage, born, died, blob in connection.execute(
             "SELECT l.id, l.passage, l.born, l.died, s.vectors FROM life AS l"
             " JOIN question_set AS s ON s.id = l.question_set WHERE s.recipe = ?",
-            [recipe],
+            [generation],
         ):
             vector = np.frombuffer(blob, dtype="<i2", count=dimensions).astype("<f4")
             wanted = (vector.tobytes(), born, died, passage) if vector.any() else None
             row = connection.execute(
-                f"SELECT embedding, born, died, passage FROM {table} WHERE life = ?", [life]
+                f"SELECT embedding, born, died, passage FROM {table} WHERE life = ?", [interval]
             ).fetchone()
             known += row is not None
             if row != wanted:
-                yield _vector_finding(table, life, row, wanted)
+                yield _vector_finding(table, interval, row, wanted)
         yield from _vector_slots(connection, table, known)
 
 
 def _vector_finding(
-    table: str, life: int, row: Sequence[Any] | None, wanted: Sequence[Any] | None
+    table: str, interval: int, row: Sequence[Any] | None, wanted: Sequence[Any] | None
 ) -> Finding:
     if row is None:
         detail = "has no row"
@@ -155,7 +158,7 @@ def _vector_finding(
         )
         what = "vector" if row[0] != wanted[0] else "interval or passage"
         detail = f"its {what} differs from the interval's{finite}"
-    return Finding("an interval has its passage's vector", f"{table} {life}", detail, REBUILD)
+    return Finding("an interval has its passage's vector", f"{table} {interval}", detail, REBUILD)
 
 
 def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:

@@ -1,9 +1,9 @@
-"""Deep checks of intervals: of passages, documents and matches, with their counts and cuts.
+"""Deep checks: intervals of passages, documents and matches; counts; edge thresholds.
 
 The invariants hold at every kept version. Rows between two kept versions may have been collected,
 so intervals are compared as ranges of kept versions.
 
-Worked example. Of the versions 1 to 9, only 4 and 9 are kept. A document held a passage in [3, 5),
+Worked example: only versions 4 and 9 of the first nine are kept. A document held a passage in [3, 5),
 and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7). Both
 are in force at version 4 and not at 9, so they agree.
 """
@@ -68,16 +68,16 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
 
 def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
     numbers = kept_versions(connection)
-    lives = _ranges(
+    intervals = _ranges(
         numbers, connection.execute("SELECT passage, born, died FROM life ORDER BY 1, 2")
     )
     held = _ranges(numbers, connection.execute(_HELD))
-    for passage in sorted(lives.keys() | held.keys()):
-        if lives.get(passage) != held.get(passage):
+    for passage in sorted(intervals.keys() | held.keys()):
+        if intervals.get(passage) != held.get(passage):
             yield Finding(
                 "a passage is in force exactly while a document holds it",
                 f"life {passage}",
-                f"in force in {_versions(numbers, lives.get(passage, []))},"
+                f"in force in {_versions(numbers, intervals.get(passage, []))},"
                 f" held in {_versions(numbers, held.get(passage, []))}",
                 RESTORE,
             )
@@ -99,8 +99,8 @@ def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
 
 
 def _versions(numbers: list[int], ranges: list[tuple[int, int]]) -> str:
-    shown = (f"{numbers[first]} to {numbers[last - 1]}" for first, last in ranges)
-    return ("versions " + ", ".join(shown)) if ranges else "no version"
+    texts = (f"{numbers[first]} to {numbers[last - 1]}" for first, last in ranges)
+    return ("versions " + ", ".join(texts)) if ranges else "no version"
 
 
 def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
@@ -108,10 +108,10 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
         "SELECT l.id, l.passage, s.passage FROM life AS l"
         " JOIN question_set AS s ON s.id = l.question_set WHERE s.passage <> l.passage"
     )
-    for life, passage, other in rows:
+    for interval, passage, other in rows:
         yield Finding(
             "a passage's interval has the questions of that passage",
-            f"life {life}",
+            f"life {interval}",
             f"belongs to passage {passage}, its questions to {other}",
             RESTORE,
         )
@@ -119,13 +119,13 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
     strangers = connection.execute(
         "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
         " WHERE l.born <= ?1 AND ?1 < l.died AND s.recipe <> ?2",
-        [newest.id, newest.recipe] if newest else [0, 0],
+        [newest.id, newest.generation] if newest else [0, 0],
     )
-    for life, recipe in strangers:
+    for interval, generation in strangers:
         yield Finding(
-            "passages at the head have the head's recipe",
-            f"life {life}",
-            f"has recipe {recipe}",
+            "passages at the head have the head's generation settings",
+            f"life {interval}",
+            f"has generation settings {generation}",
             RESTORE,
         )
 
@@ -174,7 +174,7 @@ def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[n
     return sums
 
 
-def _cuts(connection: Connection) -> Iterator[Finding]:
+def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
     """One pass over the versions, which applies what changed from each to the next."""
     rows = connection.execute(
         "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
@@ -188,10 +188,10 @@ def _cuts(connection: Connection) -> Iterator[Finding]:
     for at, number in enumerate(numbers):
         ranking.change(ends[at], begins[at])
         one = version(connection, number)
-        wrong = ranking.wrong_cut(one)
+        wrong = ranking.threshold_fault(one)
         if wrong:
             yield Finding(
-                "the cut admits as many matches as the edge budget",
+                "the edge threshold admits the number of matches in the edge budget",
                 f"version {number}",
                 f"{wrong}; the budget is {one.edge_budget}",
                 REBUILD if one == newest else RESTORE,
@@ -224,22 +224,22 @@ class _Ranking:
             self._count += by * len(places)
             self._admitted += by * int(np.count_nonzero(places < self._at))
 
-    def wrong_cut(self, at: Version) -> str | None:
-        """What is wrong with the version's cut, given the matches in force; None if nothing is."""
-        if at.cut is None:
+    def threshold_fault(self, at: Version) -> str | None:
+        """The fault in the version's edge threshold, given the matches in force; None if sound."""
+        if at.edge_threshold is None:
             few = at.edge_budget < self._count
-            return f"there is no cut for {self._count} matches" if few else None
+            return f"there is no edge threshold for {self._count} matches" if few else None
         first, last = (
-            int(np.searchsorted(self._falling, -at.cut.similarity, side=side))
+            int(np.searchsorted(self._falling, -at.edge_threshold.similarity, side=side))
             for side in ("left", "right")
         )
         tied = self._question[first:last]
-        self._move(first + int(np.searchsorted(tied, at.cut.question, side="right")))
+        self._move(first + int(np.searchsorted(tied, at.edge_threshold.question, side="right")))
         if self._admitted != at.edge_budget or self._admitted >= self._count:
-            return f"the cut admits {self._admitted} of {self._count} matches"
-        is_last = tied[: self._at - first] == at.cut.question
+            return f"the edge threshold admits {self._admitted} of {self._count} matches"
+        is_last = tied[: self._at - first] == at.edge_threshold.question
         if self._admitted and not self._in_force[first : self._at][is_last].any():
-            return "no match in force is at the cut"
+            return "no match in force is at the edge threshold"
         return None
 
     def _move(self, at: int) -> None:
@@ -255,5 +255,5 @@ GRAPH_CHECKS = (
     _lives_have_their_questions,
     _matches_within_lives,
     _counts,
-    _cuts,
+    _edge_thresholds,
 )

@@ -1,7 +1,7 @@
 """Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
 
-Content is written before the version that uses it, in its own transactions. What a crash leaves
-unused is found again by its id, so it is never computed twice.
+Content is written before the version that uses it, in its own transactions. Content that a
+crash leaves unused is found again by its id, so it is never computed twice.
 """
 
 import json
@@ -18,12 +18,12 @@ from store.digests import QUESTION_COLUMNS, set_digest
 from store.exceptions import ContentConflict
 from store.records import (
     Direction,
+    GenerationConfig,
     Passage,
     PassageId,
     Question,
     QuestionId,
     QuestionSet,
-    Recipe,
     SetId,
 )
 from store.search import create_vectors
@@ -44,36 +44,36 @@ _QUESTIONS = """
 """
 
 
-def register_recipe(connection: Connection, recipe: Recipe) -> int:
-    """The recipe's row id; a new recipe is created with its table of passage vectors."""
-    known = recipe_row(connection, recipe.name)
+def register_generation(connection: Connection, generation: GenerationConfig) -> int:
+    """Return the row id of the settings. New settings get a row and a table of passage vectors."""
+    known = find_generation_row(connection, generation.name)
     if known is not None:
         return known
     with transaction(connection):
         row = connection.execute(
             "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?) RETURNING id",
-            [recipe.name, recipe.encoder, recipe.dimensions],
+            [generation.name, generation.encoder, generation.dimensions],
         ).fetchone()
-        create_vectors(connection, row[0], recipe.dimensions)
+        create_vectors(connection, row[0], generation.dimensions)
     return int(row[0])
 
 
-def recipe_row(connection: Connection, name: str) -> int | None:
-    """The row id of the recipe of that name; None until something was made by it."""
+def find_generation_row(connection: Connection, name: str) -> int | None:
+    """The row id of the settings of that name; None until they have been used."""
     row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else None
 
 
-def recipe_of(connection: Connection, row_id: int) -> Recipe:
-    """The recipe with that row id, which must exist."""
+def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
+    """Read the settings with that row id, which must exist."""
     row = connection.execute(
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
-    return Recipe(*row)
+    return GenerationConfig(*row)
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """The passages of these ids that the store has."""
+    """The stored passages among these ids."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -82,7 +82,7 @@ def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[Pas
 
 
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
-    """Those of the ids whose passage the store has."""
+    """The ids whose passage is stored."""
     rows = connection.execute(
         f"SELECT id FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -91,7 +91,7 @@ def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[Pas
 
 
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
-    """Those of the ids whose question set the store has."""
+    """The ids whose question set is stored."""
     rows = connection.execute(
         f"SELECT id FROM question_set WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -100,7 +100,7 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
 
 
 def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
-    """Those of the ids whose question set has vectors of the encoder, rising."""
+    """The ids whose question set has vectors of the encoder, in rising order."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
         f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",
@@ -110,31 +110,31 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
 
 
 def best_sets(
-    connection: Connection, recipe: int, passages: Iterable[PassageId]
+    connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """The set to use for each passage under a recipe (a row id), if there is one.
+    """The set to use for each passage under some settings (a row id), if there is one.
 
     A provisional set is used only while there is no other.
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
         f" AND passage IN {connection.dialect.ids()} ORDER BY provisional DESC",
-        [recipe, json.dumps(list(passages))],
+        [generation, json.dumps(list(passages))],
     )
     return {PassageId(row[0]): SetId(row[1]) for row in rows}
 
 
 def put_content(
     connection: Connection,
-    recipe: int,
+    generation: int,
     content: Sequence[tuple[Passage, QuestionSet]],
     *,
     copied: bool = False,
 ) -> None:
-    """Store passages with their question sets in one transaction; what exists is left untouched.
+    """Store passages with their question sets in one transaction; existing rows stay as they are.
 
-    What is new adds to the counters passages_generated and texts_embedded, unless it is `copied`
-    from another place. Raises ContentConflict if a passage's id already belongs to another text.
+    New content adds to the counters passages_generated and texts_embedded, unless it was `copied`
+    from another database. Raises ContentConflict if a passage's id already belongs to another text.
     """
     spent = Counter[str]()
     with transaction(connection):
@@ -151,7 +151,7 @@ def put_content(
                     "Change a word in the passage",
                 )
             if questions.id not in sets:
-                _insert_set(connection, recipe, questions)
+                _insert_set(connection, generation, questions)
                 sets.add(questions.id)
                 spent.update(passages_generated=1, texts_embedded=len(questions.vectors))
         if not copied:
@@ -182,11 +182,11 @@ def _insert_passage(connection: Connection, passage: Passage) -> None:
 
 
 def full_text(passage: Passage) -> str:
-    """The text that full-text search sees of a passage."""
+    """The text of a passage that full-text search indexes."""
     return " ".join([*passage.heading, passage.text])
 
 
-def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:
+def _insert_set(connection: Connection, generation: int, questions: QuestionSet) -> None:
     vectors = questions.vectors.astype("<i2").tobytes()
     rows = _question_rows(questions)
     connection.execute(
@@ -195,7 +195,7 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
         [
             questions.id,
             questions.passage,
-            recipe,
+            generation,
             vectors,
             set_digest(vectors, rows),
             int(questions.provisional),

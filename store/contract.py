@@ -32,7 +32,7 @@ class Opened:
 
 
 class Dialect(Protocol):
-    """What engines word differently. Each method returns a part of a statement."""
+    """The SQL that differs between engines. Each method returns a part of a statement."""
 
     @property
     def first_join(self) -> str:
@@ -67,7 +67,7 @@ class FoundRows(Protocol):
 
 
 class Server(Protocol):
-    """The server behind a connection. Errors are those of the store."""
+    """The server behind a connection. Its methods raise StoreError."""
 
     def size_bytes(self) -> int: ...
 
@@ -75,7 +75,7 @@ class Server(Protocol):
         """Reclaim the space of deleted rows. With `whole`, rewrite the tables to erase them."""
 
     def restart_sequences(self) -> None:
-        """Continue row ids after those of copied rows."""
+        """Set the id sequences behind the ids of copied rows."""
 
     def elect(self) -> bool:
         """Become the writer; False if another session is the writer."""
@@ -116,7 +116,7 @@ class Connection(Protocol):
         """Raise DatabaseGone unless the writer's files are at their paths. For any thread."""
 
     def acknowledge(self) -> None:
-        """Note on disk how far the writer's database has come, before anyone is told or reads it.
+        """Record on disk how far the writer's database has come; call it before replying.
 
         Raises DatabaseGone or NotAcknowledged.
         """

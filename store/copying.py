@@ -28,9 +28,9 @@ _AT_ONCE = 1000  # rows
 
 
 def copy_record(
-    source: Connection, target: Connection, tell: Callable[[str], None] = lambda table: None
+    source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:
-    """Copy all rows, and count them by table. `tell` gets the name of each table.
+    """Copy all rows, and count them by table. `report` gets the name of each table.
 
     If the target already has the whole record, as after a copy that was killed at its very end,
     nothing is written. Raises StoreError if the target has versions of its own, or other rows than
@@ -44,15 +44,15 @@ def copy_record(
         if head(target) is not None:
             return _counts_if_copied(source, target, columns)
         for table in _BEFORE:
-            tell(table)
+            report(table)
             rows = _rows(source, table, columns[table])
             for start in range(0, len(rows), _AT_ONCE):
                 with transaction(target):
-                    _put(target, table, columns[table], rows[start : start + _AT_ONCE])
+                    _insert_rows(target, table, columns[table], rows[start : start + _AT_ONCE])
         with transaction(target):
             for table in _WITH_VERSIONS:
-                tell(table)
-                _put(target, table, columns[table], _rows(source, table, columns[table]))
+                report(table)
+                _insert_rows(target, table, columns[table], _rows(source, table, columns[table]))
             counts = {table: _count(source, table) for table in columns}
             found = {table: _count(target, table) for table in columns}
             # The target counts its own transactions.
@@ -102,7 +102,7 @@ def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def _put(
+def _insert_rows(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
     """Insert missing rows; into a file also their passage vectors."""

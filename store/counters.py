@@ -1,4 +1,4 @@
-"""Counters of the record: of its transactions, and of those that changed past versions."""
+"""Counts of all transactions, and of transactions that changed past versions."""
 
 import json
 from hashlib import blake2b
@@ -8,8 +8,8 @@ from store.contract import Connection
 _COUNT_ONE = (
     "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
 )
-# Rows of `counter` that are not totals for users: transactions, those of them that rewrote history,
-# and the highest lost version.
+# Internal rows of `counter`: all transactions, transactions that rewrote history, and the highest
+# lost version.
 INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
 
 
@@ -20,12 +20,12 @@ def count_write(connection: Connection) -> None:
 
 
 def count_rewrite(connection: Connection) -> None:
-    """Count the current transaction as one that changes what past versions hold."""
+    """Count the current transaction as one that changes past versions."""
     connection.execute(_COUNT_ONE, ["rewrites"])
 
 
 def rewrites(connection: Connection) -> int:
-    """How many transactions have changed what past versions hold: purges and rebuilds."""
+    """The number of transactions that changed past versions: purges and rebuilds."""
     return count_of(connection, "rewrites")
 
 
@@ -50,7 +50,7 @@ def count_of(connection: Connection, name: str) -> int:
 
 
 def version_digest(connection: Connection, number: int) -> str:
-    """Over what never changes in a version's row; empty if there is none."""
+    """The digest of the constant columns of a version's row; "" if there is no row."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
     ).fetchone()

@@ -1,8 +1,8 @@
 """Digests of the stored content that an id does not cover.
 
-A passage's id is a hash of its text. A question set's id covers its passage and its recipe, but not
+A passage's id is a hash of its text. A question set's id covers its passage and settings, but not
 its questions, and a document's row has no such id at all. Their digests, taken over the columns as
-stored, tell whether the content is still what was written.
+stored, show whether the content has changed since it was written.
 """
 
 from collections.abc import Iterable, Sequence

@@ -70,7 +70,7 @@ class WriterBusy(StoreError):
 
 
 class DiskFailure(StoreError):
-    """The disk is full, or cannot be read or written. What was committed stays."""
+    """The disk is full, or cannot be read or written. Committed data stays."""
 
 
 class TagRefused(StoreError):

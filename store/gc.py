@@ -29,7 +29,7 @@ from store.transactions import transaction
 from store.versions import head, kept_versions
 
 _DAY_MS = 86_400_000
-# What one transaction deletes: matches; documents, intervals or question sets with their parts.
+# Rows deleted per transaction: matches; documents, intervals or question sets with their parts.
 _MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
 
 # For the estimate: a row without its long columns, and a match with its index entry.
@@ -47,7 +47,7 @@ _UNHELD = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept besides the head and tags: the newest versions, and those of the last days.
+    """The versions to keep besides head and tags: the newest, and all of the last days.
 
     A version's age counts from when the next one replaced it: with 30 days, every moment of the
     last 30 can be queried. `being_read` are the versions that running requests use.
@@ -60,11 +60,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What gc would delete: version numbers, counts of rows, and roughly how many bytes."""
+    """The rows that gc would delete, and their approximate size in bytes."""
 
     versions: tuple[int, ...]
     documents: int
-    lives: int
+    passage_intervals: int
     matches: int
     passages: int
     question_sets: int
@@ -73,19 +73,19 @@ class GcPlan:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """What gc deleted, and by how much the file shrank."""
+    """The counts of deleted rows, and the bytes by which the file shrank."""
 
     versions: tuple[int, ...]
     documents: int
-    lives: int
+    passage_intervals: int
     matches: int
     passages: int
     question_sets: int
     freed_bytes: int
 
 
-def expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """The stored versions that retention no longer keeps, in rising order."""
+def find_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """Find the stored versions that retention no longer keeps, in rising order."""
     rows = connection.execute(
         "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
@@ -104,23 +104,23 @@ def expired(connection: Connection, retention: Retention, now_ms: int) -> list[i
 
 
 def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
-    """What `collect` would delete, including what a killed gc left. Only reads."""
-    versions = expired(connection, retention, now_ms)
+    """Count what `collect` would delete, including the leftovers of a killed gc. Only reads."""
+    versions = find_expired(connection, retention, now_ms)
     gaps = _gaps(set(kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
     documents = _count(connection, "document", gaps)
-    lives = _dead_lives(connection, gaps)
-    sets = _left_by(connection, lives) | set(_forsaken(connection, retention, now_ms))
-    passages = _emptied(connection, sets)
+    passage_intervals = _dead_intervals(connection, gaps)
+    sets = _left_by(connection, passage_intervals) | set(_forsaken(connection, retention, now_ms))
+    passages = _passages_without_sets(connection, sets)
     return GcPlan(
         versions=tuple(versions),
         documents=documents,
-        lives=len(lives),
+        passage_intervals=len(passage_intervals),
         matches=matches,
         passages=len(passages),
         question_sets=len(sets),
         bytes=matches * _MATCH_BYTES
-        + (documents + len(lives)) * _ROW_BYTES
+        + (documents + len(passage_intervals)) * _ROW_BYTES
         + _content_bytes(connection, sets, passages),
     )
 
@@ -135,7 +135,7 @@ def collect(
     size = file_bytes(connection)
     unheld = find_unused_sets(connection, between)
     with transaction(connection):
-        versions = expired(connection, retention, now_ms)
+        versions = find_expired(connection, retention, now_ms)
         connection.executemany(
             "UPDATE version SET collected_ms = ? WHERE id = ?",
             [(now_ms, number) for number in versions],
@@ -148,7 +148,7 @@ def collect(
     return GcResult(
         versions=tuple(versions),
         documents=gone["documents"],
-        lives=gone["lives"],
+        passage_intervals=gone["passage_intervals"],
         matches=gone["matches"],
         passages=gone["passages"],
         question_sets=gone["question_sets"],
@@ -160,7 +160,7 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
     """Delete rows in force at no kept version, with their content; returns counts by table."""
     gone: Counter[str] = Counter()
     for table, key, at_once, delete in _STEPS:
-        # What is dead stays dead, whatever `between` commits, so the rows are looked for once.
+        # A dead row stays dead, whatever `between` commits, so one search for them is enough.
         dead = [
             row
             for gap in _gaps(kept_versions(connection))
@@ -174,7 +174,7 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
-    """As drop_sets, in transactions of their own; `between` runs after each."""
+    """Like drop_sets, in several transactions; `between` runs after each."""
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
@@ -184,7 +184,7 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete those of the question sets that no interval uses, and passages left without any.
+    """Delete the question sets that no interval uses, and passages left without a set.
 
     Runs inside the caller's transaction.
     """
@@ -214,7 +214,7 @@ def find_unused_sets(
 ) -> list[int]:
     """The question sets that no interval uses; `between` runs after every `sets_at_once` sets.
 
-    What it commits may be missing here, and may use one of these.
+    A commit by `between` can add unused sets, which are missing here, or use one of the result.
     """
     unheld: list[int] = []
     after = -1
@@ -270,14 +270,14 @@ def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[st
 
 def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
     sets = []
-    for life, question_set in rows:
-        (recipe,) = connection.execute(
+    for interval, question_set in rows:
+        (generation,) = connection.execute(
             "SELECT recipe FROM question_set WHERE id = ?", [question_set]
         ).fetchone()
-        delete_vectors(connection, recipe, [life])
-        connection.execute("DELETE FROM life WHERE id = ?", [life])
+        delete_vectors(connection, generation, [interval])
+        connection.execute("DELETE FROM life WHERE id = ?", [interval])
         sets.append(question_set)
-    return Counter(lives=len(rows)) + drop_sets(connection, sets)
+    return Counter(passage_intervals=len(rows)) + drop_sets(connection, sets)
 
 
 _STEPS = (
@@ -299,7 +299,7 @@ def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> 
 
 
 def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """The question sets that were found unused long ago and still are."""
+    """The question sets that have been unused for longer than the retention."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
@@ -317,27 +317,27 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
     )
 
 
-def _dead_lives(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-    """The (life, question set) of each interval in the gaps."""
+def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+    """The (interval, question set) of each dead row in the table `life`."""
     rows: list[tuple[int, int]] = []
     for gap in gaps:
         rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
     return rows
 
 
-def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[int]:
+def _left_by(connection: Connection, passage_intervals: Sequence[tuple[int, int]]) -> set[int]:
     """The question sets of these intervals that no other interval uses."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
         f" WHERE d.id IN {connection.dialect.ids('?1')}"
         f" AND l.id NOT IN {connection.dialect.ids('?1')}",
-        [json.dumps([life for life, _ in lives])],
+        [json.dumps([interval for interval, _ in passage_intervals])],
     )
-    return {question_set for _, question_set in lives} - {row[0] for row in rows}
+    return {question_set for _, question_set in passage_intervals} - {row[0] for row in rows}
 
 
-def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
-    """The passages that have no question set besides these."""
+def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[int]:
+    """The passages that have no question set except these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
         f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.ids('?1')})"
@@ -349,7 +349,7 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """Roughly the size of this content."""
+    """The approximate size of this content in bytes."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         f" WHERE id IN {connection.dialect.ids('?1')})"

@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeAlias
 
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
-from store.reads import placed_in, seen_documents, visible_documents, visible_lives
+from store.reads import placed_in, seen_documents, visible_documents, visible_intervals
 from store.records import PassageId, QuestionId, Version
 from store.sources import names_json
 from store.transactions import transaction
-from store.versions import CHANGES, head, recorded, version
+from store.versions import CHANGES, head, logged_version, version
 
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
@@ -22,7 +22,7 @@ Edge: TypeAlias = tuple[QuestionId, QuestionId]
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
 _NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
-# How many documents the version ?1 moved to another path, without those of the sources ?2.
+# The number of documents that version ?1 moved to another path, without the sources ?2.
 _RENAMES = """
 WITH begun AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
@@ -46,7 +46,7 @@ _REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A version with what it changed: documents by kind, passages added and removed.
+    """A version and its changes: documents by kind, passages added and removed.
 
     A renamed document, whose content moved to another path of its source, counts neither as added
     nor as removed. `collected_ms` is when the version expired (Unix time), None while it can be
@@ -104,7 +104,7 @@ class _Revision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between two versions, sorted; documents are (source name, path)."""
+    """The differences between two versions, sorted; documents are (source name, path)."""
 
     documents_added: tuple[tuple[str, str], ...]
     documents_removed: tuple[tuple[str, str], ...]
@@ -216,14 +216,14 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
     return [
         with_renames(
             connection,
-            LogEntry(recorded(connection, number), _tags(connection, number), *columns),
+            LogEntry(logged_version(connection, number), _tags(connection, number), *columns),
         )
         for number, *columns in rows
     ]
 
 
 def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
-    """The entry with renames counted as renames, as far as its rows are still stored."""
+    """Count renames in the entry as renames, as far as its rows are still stored."""
     if not (entry.documents_added and entry.documents_removed):
         return entry
     renames = _RENAMES.format(hidden=connection.dialect.names("?2"))
@@ -244,7 +244,7 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
 
 
 def diff(connection: Connection, old: Version, new: Version) -> Diff:
-    """What must be added, removed and changed to get from `old` to `new`.
+    """Compute what to add, remove and change to get from `old` to `new`.
 
     Reads only the rows that are in force at one of the two and not at the other.
     """
@@ -271,7 +271,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
 
 
 def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """The edges of one version by their questions, of which each has one."""
+    """Sort the edges of a version by question; a question has one edge."""
     return tuple(sorted(edges, key=itemgetter(0)))
 
 
@@ -309,7 +309,7 @@ def renames_of(
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """The ends of each edge, in the order given, but for edges that a purge has erased."""
+    """The ends of each edge, in the order given, without edges that a purge has erased."""
     asked = list(edges)
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
@@ -341,7 +341,7 @@ def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
 
 
 def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
-    """The edges at `at` that are not edges at `other`: not in force there, or beyond its cut."""
+    """The edges at `at` that are no edges at `other`: not in force, or beyond its threshold."""
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
@@ -349,7 +349,7 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
         f" WHERE {admitted}",
         values,
     ).fetchall()
-    if other.cut is not None and at.cut != other.cut:
+    if other.edge_threshold is not None and at.edge_threshold != other.edge_threshold:
         rows += connection.execute(
             f"SELECT question, target FROM match {connection.dialect.unindexed}"
             " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
@@ -368,7 +368,11 @@ def _alone(connection: Connection, table: str, at: int, other: int) -> str:
 
 
 def _cut(at: Version) -> tuple[float | None, int | None]:
-    return (at.cut.similarity, at.cut.question) if at.cut else (None, None)
+    return (
+        (at.edge_threshold.similarity, at.edge_threshold.question)
+        if at.edge_threshold
+        else (None, None)
+    )
 
 
 def visible_entry(
@@ -388,16 +392,16 @@ def visible_entry(
         [names_json(hidden)],
     )
     reason = entry.version.reason
-    documents, lives = visible_documents(connection), visible_lives(connection)
+    documents, intervals = visible_documents(connection), visible_intervals(connection)
     of_seen_sources = seen_documents(connection)
     begun, ended = f"{of_seen_sources} AND d.born = ?1", f"{of_seen_sources} AND d.died = ?1"
     before = placed_in(f"{of_seen_sources} AND d.born < ?1 AND ?1 <= d.died")
     now = placed_in(documents)
     outgoing = (
         "question AS q JOIN life AS l ON l.question_set = q.question_set"
-        f" WHERE q.direction = 1 AND l.id IN ({lives})"
+        f" WHERE q.direction = 1 AND l.id IN ({intervals})"
     )
-    passages = count(f"({lives}) AS l")
+    passages = count(f"({intervals}) AS l")
     visible = replace(
         entry,
         version=replace(

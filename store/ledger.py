@@ -1,7 +1,7 @@
 """The ledger of LLM calls: a small database beside the graph's that bounds spending per day.
 
-A reservation is in the file before its request is sent, so a killed process forgets none. Commits
-are not synced, so a power cut may lose those of the last seconds.
+A reservation is in the file before its request is sent, so a killed process loses none. Commits
+are not synced, so a power cut can lose the last seconds.
 """
 
 import threading
@@ -42,7 +42,7 @@ WHERE version = 0 AND purpose = :purpose
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Tokens set aside for one request on `day` (days since 1970-01-01, UTC)."""
+    """Tokens reserved for one request on `day` (days since 1970-01-01, UTC)."""
 
     day: int
     purpose: str
@@ -52,7 +52,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What calls used. `unsettled_tokens` are reserved and not settled, or not yet."""
+    """The tokens that calls used. `unsettled_tokens` are reserved and not settled."""
 
     purpose: str
     source: str
@@ -109,7 +109,7 @@ class Ledger:
             )
 
     def attribute(self, version: int, purpose: str) -> None:
-        """Book what was spent for the purpose, and for no version yet, to this version."""
+        """Attribute the purpose's spending that has no version yet to this version."""
         with self._writing() as connection:
             connection.execute(_ATTRIBUTE, {"version": version, "purpose": purpose})
             connection.execute(_CLEAR, {"purpose": purpose})
@@ -119,8 +119,8 @@ class Ledger:
             )
 
     def spent(self, since_day: int) -> list[Spent]:
-        """What was spent since that day, by purpose, source and version."""
-        with self._opened() as connection:
+        """The spending since that day, by purpose, source and version."""
+        with self._use_connection() as connection:
             rows = connection.execute(
                 "SELECT purpose, source, version, sum(calls), sum(prompt_tokens),"
                 " sum(completion_tokens), sum(reserved_tokens) FROM spent WHERE day >= ?"
@@ -140,11 +140,11 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._opened() as connection, transaction(connection):
+        with self._use_connection() as connection, transaction(connection):
             yield connection
 
     @contextmanager
-    def _opened(self) -> Iterator[Connection]:
+    def _use_connection(self) -> Iterator[Connection]:
         """The connection, for one thread at a time. After an error, the next use reopens it."""
         with self._lock:
             try:

@@ -1,8 +1,8 @@
 """A local copy of the text that answers show, for reading while the database server is away.
 
-A SQLite file with those of the record's tables that a query reads, and of them the rows of the
-version that is served and of the one before. All of it is derived: it is made anew where the record
-was rewritten since, as by a purge.
+A SQLite file with the tables that queries read, reduced to the rows of the served version and the
+version before it. It is derived data. After a purge or another rewrite of history, it is made
+again.
 """
 
 import json
@@ -24,7 +24,7 @@ _AT_ONCE = 1000  # rows that are looked up together
 
 
 class LocalCopy:
-    """The copy in a file. One thread lets it follow; `connection` is for any."""
+    """The copy in a file. One thread calls `follow`; any thread may call `connection`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,9 +32,9 @@ class LocalCopy:
         self.lost: ServerLost | None = None  # why the server is not asked now
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """The server's, or the copy's while that is away and if the copy has the version.
+        """The server's connection; while the server is away, the copy's.
 
-        Raises ServerLost otherwise.
+        Raises ServerLost if the copy does not have the version.
         """
         lost = self.lost  # another thread may find the server again
         if lost is None:
@@ -55,8 +55,8 @@ class LocalCopy:
         return self._path.exists()
 
     def follow(self, connection: Connection, until: int) -> None:
-        """Have the rows of that version, the newest. Call it in a snapshot."""
-        after = self._followed(connection)
+        """Copy the changes up to `until`, the newest version. Call it in a snapshot."""
+        after = self._followed_version(connection)
         if after is None:
             self.forget()
             self._make()
@@ -75,8 +75,8 @@ class LocalCopy:
         for end in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
-    def _followed(self, connection: Connection) -> int | None:
-        """The version up to which the copy has followed; None if it cannot go on from there."""
+    def _followed_version(self, connection: Connection) -> int | None:
+        """The version that the copy has; None if it has to be made again."""
         if not self.exists:
             return None
         with closing(open_file(self._path)) as copy:
@@ -126,20 +126,20 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
         copy.executemany(
             f"UPDATE {table} SET died = ? WHERE id = ?", record.execute(ended, span).fetchall()
         )
-    for some in _begun(record, "document", after, until):
+    for some in _begun_ids(record, "document", after, until):
         _take(record, copy, "document", f"id IN {record.dialect.ids()}", [some])
         _take(record, copy, "placement", f"document IN {record.dialect.ids()}", [some])
         placed = f"SELECT passage FROM placement WHERE document IN {record.dialect.ids()}"
         _take(record, copy, "passage", f"id IN ({placed})", [some])
-    for some in _begun(record, "life", after, until):
+    for some in _begun_ids(record, "life", after, until):
         _take(record, copy, "life", f"id IN {record.dialect.ids()}", [some])
         used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
         _take(record, copy, "question_set", f"id IN ({used})", [some])
         _take(record, copy, "question", f"question_set IN ({used})", [some])
 
 
-def _begun(record: Connection, table: str, after: int, until: int) -> list[str]:
-    """The ids of what began and did not end, as JSON arrays."""
+def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:
+    """The ids of rows that began and did not end, as JSON arrays."""
     rows = record.execute(
         f"SELECT id FROM {table} WHERE born > ? AND born <= ? AND died > ? ORDER BY id",
         [after, until, until],
@@ -164,7 +164,7 @@ def _take(
 
 
 def _drop(copy: Connection, after: int) -> None:
-    """Delete what had ended by that version, and what it alone used."""
+    """Delete the rows that had ended by that version, and content that only they used."""
     copy.execute("DELETE FROM version WHERE id < ?", [after])
     placed = _ids(
         copy,

@@ -7,19 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.contract import Connection
-from store.records import Cut, QuestionId
+from store.records import EdgeThreshold, QuestionId
 
 Span = tuple[int, int]
 Integers = NDArray[np.int64]
 
-_BLOCK = 4096  # matches that are looked at together for the one at the cut
+_BLOCK = 4096  # matches that are searched together
 
 
 class Losses:
-    """What a transaction takes from each kept version, along `kept`, their rising numbers.
+    """Counts of what a transaction removes, one per kept version, in the order of `kept`.
 
-    `edges` are the matches within a version's cut, and `lost_cut` says where the match at the cut
-    itself is lost: elsewhere the cut stays.
+    `edges` counts matches within the edge threshold. Where `lost_threshold` is set, the match at
+    the threshold itself was removed, and the threshold has to move.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -30,17 +30,17 @@ class Losses:
         self.kept, self.had_matches, self.had_budget = (
             np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)
         )
-        self.is_cut = np.array([row[4] is not None for row in rows], dtype=np.bool_)
-        self.cut_similarity = np.array([row[3] or 0.0 for row in rows], dtype=np.float64)
-        self.cut_question = np.array([row[4] or 0 for row in rows], dtype=np.int64)
-        self._cuts = {(row[4], row[3]) for row in rows}
-        self.lost_cut = np.zeros(len(rows), dtype=np.bool_)
+        self.has_threshold = np.array([row[4] is not None for row in rows], dtype=np.bool_)
+        self.threshold_similarity = np.array([row[3] or 0.0 for row in rows], dtype=np.float64)
+        self.threshold_question = np.array([row[4] or 0 for row in rows], dtype=np.int64)
+        self._thresholds = {(row[4], row[3]) for row in rows}
+        self.lost_threshold = np.zeros(len(rows), dtype=np.bool_)
         self.documents, self.passages, self.words, self.matches, self.edges = np.zeros(
             (5, len(rows)), dtype=np.int64
         )
 
     def within(self, span: Span) -> slice:
-        """Where the versions of a span stand."""
+        """The slice of `kept` with the versions of a span."""
         first, last = np.searchsorted(self.kept, span)
         return slice(int(first), int(last))
 
@@ -59,22 +59,24 @@ class Losses:
         return bool(change[at].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """As `count`, for a match (question, similarity); also counts it where it is an edge."""
+        """Like `count`, for a match (question, similarity); also counts it where it is an edge."""
         before = self.matches.copy()
-        if self.count(self.matches, span, left) and self.is_cut.any():
+        if self.count(self.matches, span, left) and self.has_threshold.any():
             question, similarity = match
             lost = self.matches - before
-            admitted = (similarity > self.cut_similarity) | (
-                (similarity == self.cut_similarity) & (question <= self.cut_question)
+            admitted = (similarity > self.threshold_similarity) | (
+                (similarity == self.threshold_similarity) & (question <= self.threshold_question)
             )
-            self.edges += lost * (admitted & self.is_cut)
-            if match in self._cuts:
-                at = (similarity == self.cut_similarity) & (question == self.cut_question)
-                self.lost_cut |= at & self.is_cut & (lost > 0)
+            self.edges += lost * (admitted & self.has_threshold)
+            if match in self._thresholds:
+                at = (similarity == self.threshold_similarity) & (
+                    question == self.threshold_question
+                )
+                self.lost_threshold |= at & self.has_threshold & (lost > 0)
 
 
-class CutSearch:
-    """All matches from the best to the worst, read when a cut has to move."""
+class ThresholdSearch:
+    """All matches from best to worst, read only if an edge threshold has to move."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -92,23 +94,25 @@ class CutSearch:
         self._question = question
         return question
 
-    def last_admitted(self, number: int, cut: Cut) -> Cut:
-        """The match at the cut, or the next better one that is still in force at the version."""
+    def last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
+        """The match at the threshold, or the next better match in force at the version."""
         question = self._load() if self._question is None else self._question
         first, last = (
-            int(np.searchsorted(self._falling, -cut.similarity, side=side))
+            int(np.searchsorted(self._falling, -edge_threshold.similarity, side=side))
             for side in ("left", "right")
         )
-        end = first + int(np.searchsorted(question[first:last], cut.question, side="right"))
+        end = first + int(
+            np.searchsorted(question[first:last], edge_threshold.question, side="right")
+        )
         while end:
             start = max(0, end - _BLOCK)
             fitting = self._is_there[start:end] & (self._born[start:end] <= number)
             fitting &= self._died[start:end] > number
             for at in (start + np.flatnonzero(fitting)[::-1]).tolist():
                 if self._is_in_force(at, number):
-                    return Cut(-float(self._falling[at]), QuestionId(int(question[at])))
+                    return EdgeThreshold(-float(self._falling[at]), QuestionId(int(question[at])))
             end = start
-        return Cut(math.inf, QuestionId(-1))
+        return EdgeThreshold(math.inf, QuestionId(-1))
 
     def _is_in_force(self, at: int, number: int) -> bool:
         """Whether the purge has left the match at the version."""

@@ -14,8 +14,8 @@ from store.transactions import transaction
 UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
 _KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
-_MAX_TELLINGS = 100  # of a watched question
-_TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
+_MAX_NOTIFICATIONS = 100  # of a watched question
+_NOTIFICATION = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def all_jobs(connection: Connection) -> dict[str, JobRow]:
     return {row[0]: JobRow(*row) for row in rows}
 
 
-def quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
+def find_quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
     """The contents in quarantine under these rules, each with the reason."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)
@@ -71,7 +71,7 @@ def count_quarantined(connection: Connection) -> int:
 def put_quarantined(
     connection: Connection, content: bytes, rules: str, why: str, now_ms: int
 ) -> None:
-    """Put a content into quarantine; beyond ten thousand, the oldest leave it."""
+    """Put a content into quarantine, which keeps the newest ten thousand."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO quarantine VALUES (?, ?, ?, ?) ON CONFLICT (content) DO UPDATE"
@@ -122,14 +122,14 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
 
 
 def due_passages(
-    connection: Connection, version: int, recipe: int, now_ms: int, limit: int
+    connection: Connection, version: int, generation: int, now_ms: int, limit: int
 ) -> list[PassageId]:
-    """The passages to ask the LLM about now, under a recipe (a row id), the least tried first."""
+    """The passages to ask the LLM about now, those with the fewest attempts first."""
     rows = connection.execute(
         f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
         " AND coalesce(w.next_ms, 0) <= ?3"
         " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
-        [version, recipe, now_ms, limit],
+        [version, generation, now_ms, limit],
     )
     return [PassageId(row[0]) for row in rows]
 
@@ -167,14 +167,14 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """A change of a watched question between two versions."""
+class Notification:
+    """A change of a watched question between two versions; a row of the table `telling`."""
 
     id: int
     watch: int
     old: int
     new: int
-    told_ms: int
+    notified_ms: int
     before: str
     after: str
     delivered_ms: int | None
@@ -189,7 +189,7 @@ def add_watch(
     version: int,
     state: str,
 ) -> int:
-    """The number of a new watched question, whose state at the version is known."""
+    """Add a watched question with its state at `version`; returns its number."""
     with transaction(connection):
         added = connection.execute(
             "INSERT INTO watch (question, act, created_ms, version, state) VALUES (?, ?, ?, ?, ?)"
@@ -200,10 +200,10 @@ def add_watch(
 
 
 def kind_of_act(act: str | None) -> str | None:
-    """What the record holds of an act: its kind, as JSON. None if the act has no known kind.
+    """The kind of an act, as JSON, which is all that the database stores of it.
 
-    The program or address itself is in a file of the daemon's machine, so that nobody who writes
-    to the record can have a program started, or texts sent to an address.
+    None if the act has no known kind. The program or address is in a file on the daemon's machine,
+    so write access to the database is not enough to start a program or send text to an address.
     """
     try:
         found = json.loads(act) if act else None
@@ -215,13 +215,13 @@ def kind_of_act(act: str | None) -> str | None:
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
-    """Put another act in the place of `old`, unless that has changed meanwhile."""
+    """Replace the act `old`, unless it has changed meanwhile."""
     with transaction(connection):
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
 
 def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> None:
-    """Take the changes of a watch that wait for delivery as failed."""
+    """Mark the undelivered notifications of a watch as failed."""
     with transaction(connection):
         connection.execute(
             "UPDATE telling SET delivered_ms = ?, error = ?"
@@ -231,7 +231,7 @@ def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> Non
 
 
 def remove_watch(connection: Connection, number: int) -> bool:
-    """Remove a watched question with what was told of it; False if there is none."""
+    """Remove a watched question and its notifications; False if there is none."""
     with transaction(connection):
         connection.execute("DELETE FROM telling WHERE watch = ?", [number])
         return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
@@ -248,9 +248,10 @@ def all_watches(connection: Connection) -> list[Watch]:
 def record_change(
     connection: Connection, number: int, old: int, new: int, state: str, now_ms: int
 ) -> bool:
-    """Record another state, and that it is to be told; False if that was done, or nobody watches.
+    """Record a new state of a watched question, with a notification of it.
 
-    Of each question, the last hundred changes are kept.
+    False if the state is the recorded one, or the watch was removed. The last hundred notifications
+    of each question are kept, in the table `telling`.
     """
     with transaction(connection):
         told = connection.execute(
@@ -265,33 +266,37 @@ def record_change(
             connection.execute(
                 "DELETE FROM telling WHERE watch = ?1 AND id NOT IN"
                 " (SELECT id FROM telling WHERE watch = ?1 ORDER BY id DESC LIMIT ?2)",
-                [number, _MAX_TELLINGS],
+                [number, _MAX_NOTIFICATIONS],
             )
     return bool(told)
 
 
-def tellings_of(connection: Connection, number: int, limit: int) -> list[Telling]:
-    """What was told of a watched question, the newest first."""
+def list_notifications(connection: Connection, number: int, limit: int) -> list[Notification]:
+    """The notifications of a watched question, the newest first."""
     rows = connection.execute(
-        f"SELECT {_TELLING} FROM telling WHERE watch = ? ORDER BY id DESC LIMIT ?", [number, limit]
+        f"SELECT {_NOTIFICATION} FROM telling WHERE watch = ? ORDER BY id DESC LIMIT ?",
+        [number, limit],
     )
-    return [Telling(*row) for row in rows]
+    return [Notification(*row) for row in rows]
 
 
-def undelivered(connection: Connection) -> list[Telling]:
-    """What is still to be told to a program or a webhook, the oldest first."""
+def list_undelivered(connection: Connection) -> list[Notification]:
+    """Notifications that a program or webhook has not received yet, the oldest first."""
     rows = connection.execute(
-        f"SELECT {_TELLING} FROM telling WHERE delivered_ms IS NULL"
+        f"SELECT {_NOTIFICATION} FROM telling WHERE delivered_ms IS NULL"
         " AND watch IN (SELECT id FROM watch WHERE act IS NOT NULL) ORDER BY id"
     )
-    return [Telling(*row) for row in rows]
+    return [Notification(*row) for row in rows]
 
 
-def note_delivery(connection: Connection, telling: int, now_ms: int, error: str | None) -> None:
-    """A telling has reached its program or webhook, or failed to."""
+def note_delivery(
+    connection: Connection, notification: int, now_ms: int, error: str | None
+) -> None:
+    """Record that a notification has reached its program or webhook, or failed to."""
     with transaction(connection):
         connection.execute(
-            "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?", [now_ms, error, telling]
+            "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?",
+            [now_ms, error, notification],
         )
 
 

@@ -2,13 +2,13 @@
 
 Purging is the only operation that rewrites history. Every kept version loses the document, its
 passages unless another document held them then, and all matches from or to their questions. A past
-version finds no other edges in their place. Its counts, its edge budget and its cut are adjusted,
-so that its other edges stay as they were.
+version gets no other edges instead. Its counts, edge budget and edge threshold are adjusted, so that
+its other edges stay as they were.
 
-The rows go in small transactions, some revisions in each, and every one of them leaves all versions
-sound; what it costs is what it removes, and a little for each version that had it. Then the bytes
-are erased from the files. What was asked for is a row of `purging` until then, so that whoever
-starts after a kill goes on with it.
+The rows are deleted in small transactions, each of which leaves all versions sound. The cost grows
+with the removed rows and the number of versions that had them. Then the bytes are erased from the
+files. Until the end, the request is a row of `purging`, so that the next start continues after a
+crash.
 """
 
 import json
@@ -29,22 +29,22 @@ from store.gc import (
     sweep,
     transaction_without_checks,
 )
-from store.losses import CutSearch, Losses, Span
-from store.records import ALIVE, Cut, PassageId, QuestionId
+from store.losses import Losses, Span, ThresholdSearch
+from store.records import ALIVE, EdgeThreshold, PassageId, QuestionId
 from store.search import delete_vectors, put_vectors
 from store.space import erase
 from store.transactions import transaction
 
-_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
+_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # removed per transaction
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """What a purge removed: revisions of the document, passages, and matches in past versions.
+    """The counts of a purge: revisions of the document, passages, and matches in past versions.
 
-    `versions` are the kept versions that had the document. `held_by` are the documents, as (source
-    name, path), that hold some of its passages in a kept version, so that text is still stored.
-    `erased` is False if a reader kept the WAL from being emptied: the purge is not at its end.
+    versions: the kept versions that had the document. held_by: documents, as (source name, path),
+    that share passages with it in a kept version, so that text is still stored. erased: False if a
+    reader kept the WAL from being emptied; the purge has to run again.
     """
 
     revisions: int
@@ -66,7 +66,7 @@ class _Revision:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """A purge that was asked for: of a document, or of all that the source ever had."""
+    """A requested purge: of a document, or of all documents that the source ever had."""
 
     source: int
     path: str = ""
@@ -88,7 +88,7 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
 
 
 def request_source_purge(connection: Connection, source: int) -> Purge:
-    """The same for all documents that a source ever had. It excludes no path."""
+    """Request the purge of all documents that a source ever had. It excludes no path."""
     with transaction(connection):
         return _store_request(connection, Purge(source))
 
@@ -108,9 +108,9 @@ def pending_purges(connection: Connection) -> list[Purge]:
 def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
     """Remove the documents from all versions, content, indexes and records, and from the files.
 
-    Passages that another document holds stay in the versions where it does. All content that no
-    version ever held is deleted too, as some of it may come from an earlier text of a document.
-    `between` runs after each transaction. Raises PurgeRefused while one of them is at the head.
+    A passage stays in the versions where another document holds it. Content that no version uses is
+    deleted too, because it may come from an earlier text of a document. `between` runs after each
+    transaction. Raises PurgeRefused while one of the documents is at the head.
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
@@ -138,10 +138,10 @@ def purge(connection: Connection, asked: Purge, between: Between = lambda: None)
 
 
 def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
-    """Remove these revisions, none of them at the head."""
+    """Remove these revisions, which must not be at the head."""
     sweep(connection, between)
     versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
-    cuts = CutSearch(connection)
+    thresholds = ThresholdSearch(connection)
     for part in _parts(revisions):
         with transaction_without_checks(connection):
             count_rewrite(connection)
@@ -149,10 +149,10 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
             for revision in part:
                 losses.count(losses.documents, revision.span)
             held = _take_documents(connection, [revision.id for revision in part])
-            shortened = _shorten_lives(connection, held, losses)
-            gone["matches"] += _cut_matches(connection, shortened, losses)
+            shortened = _shorten_intervals(connection, held, losses)
+            gone["matches"] += _shorten_matches(connection, shortened, losses)
             gone.update(drop_sets(connection, shortened))
-            _correct_versions(connection, losses, cuts)
+            _correct_versions(connection, losses, thresholds)
         versions.update(losses.kept[losses.documents > 0].tolist())
         passages.update(held)
         between()
@@ -183,7 +183,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
 
 
 def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
-    """The revisions by transaction."""
+    """Group the revisions into transactions."""
     part: list[_Revision] = []
     passages = 0
     for revision in revisions:
@@ -208,29 +208,29 @@ def _take_documents(connection: Connection, documents: Sequence[int]) -> list[Pa
     return [PassageId(row[0]) for row in rows]
 
 
-def _shorten_lives(
+def _shorten_intervals(
     connection: Connection, passages: Iterable[PassageId], losses: Losses
 ) -> list[int]:
-    """Cut each passage's intervals to when a remaining document holds it.
+    """Shorten each passage's intervals to the versions where a remaining document holds it.
 
     Returns the question sets of the intervals that became shorter.
     """
     shortened: list[int] = []
     for passage in passages:
         spans = _spans(connection, passage)
-        lives = connection.execute(
+        intervals = connection.execute(
             "SELECT l.id, l.born, l.died, s.id, s.recipe, p.words FROM life AS l"
             " JOIN question_set AS s ON s.id = l.question_set JOIN passage AS p ON p.id = l.passage"
             " WHERE l.passage = ?",
             [passage],
         ).fetchall()
-        for life, born, died, question_set, recipe, words in lives:
+        for interval, born, died, question_set, generation, words in intervals:
             left = _within((born, died), spans, losses)
             if losses.count(losses.passages, (born, died), left):
                 losses.count(losses.words, (born, died), left, words)
-                delete_vectors(connection, recipe, [life])
-                connection.execute("DELETE FROM life WHERE id = ?", [life])
-                _insert_lives(connection, passage, question_set, left)
+                delete_vectors(connection, generation, [interval])
+                connection.execute("DELETE FROM life WHERE id = ?", [interval])
+                _insert_intervals(connection, passage, question_set, left)
                 shortened.append(question_set)
     return shortened
 
@@ -257,21 +257,21 @@ def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
     return [part for part in parts if losses.holds(part)]
 
 
-def _insert_lives(
+def _insert_intervals(
     connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
 ) -> None:
-    lives = [
+    intervals = [
         connection.execute(
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
             [passage, *span, question_set],
         ).fetchone()[0]
         for span in spans
     ]
-    put_vectors(connection, lives)
+    put_vectors(connection, intervals)
 
 
-def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
-    """Cut each match from or to these question sets to when both its passages are in force.
+def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
+    """Shorten each match of these question sets to the versions where both its passages are.
 
     Returns how many matches the versions lost, one by one.
     """
@@ -286,13 +286,13 @@ def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) ->
         f" WHERE target IN {connection.dialect.ids('?1')}",
         [json.dumps([row[0] for row in questions])],
     ).fetchall()
-    lives: dict[int, list[Span]] = {}
+    intervals: dict[int, list[Span]] = {}
     for question, born, died, target, similarity in rows:
         spans: list[Span] = [(born, died)]
         for end in (question, target):
-            if end not in lives:
-                lives[end] = _lives_of(connection, end)
-            spans = [part for span in spans for part in _within(span, lives[end], losses)]
+            if end not in intervals:
+                intervals[end] = _intervals_of(connection, end)
+            spans = [part for span in spans for part in _within(span, intervals[end], losses)]
         losses.count_match((question, similarity), (born, died), spans)
         if spans == [(born, died)]:
             continue
@@ -304,7 +304,7 @@ def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) ->
     return int(losses.matches.sum())
 
 
-def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
+def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
     """When the question is in force, as disjoint spans in rising order."""
     rows = connection.execute(
         "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
@@ -315,22 +315,29 @@ def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
     return [(row[0], row[1]) for row in rows]
 
 
-def _correct_versions(connection: Connection, losses: Losses, cuts: CutSearch) -> None:
-    """Subtract from the counts of each version what it lost, and move its cut."""
+def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:
+    """Subtract the losses from the counts of each version, and move its edge threshold."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []
     for at in np.flatnonzero(lost).tolist():
-        number, cut = int(losses.kept[at]), None
-        if losses.is_cut[at] and budget[at] < matches[at]:
-            cut = Cut(float(losses.cut_similarity[at]), QuestionId(int(losses.cut_question[at])))
-            cut = cuts.last_admitted(number, cut) if losses.lost_cut[at] else cut
+        number, edge_threshold = int(losses.kept[at]), None
+        if losses.has_threshold[at] and budget[at] < matches[at]:
+            edge_threshold = EdgeThreshold(
+                float(losses.threshold_similarity[at]),
+                QuestionId(int(losses.threshold_question[at])),
+            )
+            edge_threshold = (
+                thresholds.last_admitted(number, edge_threshold)
+                if losses.lost_threshold[at]
+                else edge_threshold
+            )
         counts = (losses.documents[at], losses.passages[at], losses.words[at])
         rows.append(
             (
                 *(int(count) for count in (*counts, matches[at], budget[at])),
-                cut.similarity if cut else None,
-                cut.question if cut else None,
+                edge_threshold.similarity if edge_threshold else None,
+                edge_threshold.question if edge_threshold else None,
                 number,
             )
         )

@@ -1,4 +1,4 @@
-"""Reads the documents, placements, matches and questions in force at a version."""
+"""Reads the documents, occurrences, matches and questions in force at a version."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -14,8 +14,8 @@ from store.records import (
     Document,
     Link,
     Match,
+    Occurrence,
     PassageId,
-    Placement,
     QuestionId,
 )
 from store.sources import names_json, rows_under
@@ -23,7 +23,7 @@ from store.sources import names_json, rows_under
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A placement with the name of its source and the path and type of its document.
+    """An occurrence of a passage, with the source name, path and type of its document.
 
     `origin` is what the source says about the document's revision; `row` is its row in the store.
     """
@@ -56,7 +56,7 @@ class Matches:
     similarity: NDArray[np.float64]
 
     def records(self) -> list[Match]:
-        """The matches one by one."""
+        """The matches as records."""
         return [
             Match(QuestionId(question), QuestionId(target), similarity)
             for question, target, similarity in zip(
@@ -122,8 +122,8 @@ def places_at(
 def live_holders(
     connection: Connection, passages: Iterable[PassageId]
 ) -> dict[PassageId, set[tuple[int, str]]]:
-    """Which documents, as (source, path), hold each passage at the head."""
-    # Left to itself SQLite looks in each document that is alive: it takes these to be few.
+    """The documents, as (source, path), that hold each passage at the head."""
+    # SQLite's planner expects few live documents, and would look in each of them.
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
         f" JOIN document AS d {connection.dialect.unindexed} ON d.id = p.document"
@@ -150,7 +150,7 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
 
 
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
-    """Those of the passages that are vertices at the head."""
+    """The passages that are vertices at the head."""
     rows = connection.execute(
         f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
         f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",
@@ -168,7 +168,7 @@ def live_documents(
 
 
 def count_live_documents(connection: Connection, source: int) -> int:
-    """How many documents the source has at the head."""
+    """The number of documents of the source at the head."""
     counted = f"SELECT count(*) FROM document WHERE source = ? AND died = {ALIVE}"
     return int(connection.execute(counted, [source]).fetchone()[0])
 
@@ -183,13 +183,13 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 
 
 def live_document(connection: Connection, source: int, path: str) -> Document | None:
-    """One document at the head, with its placements."""
+    """One document at the head, with its occurrences."""
     found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
     return found[0] if found else None
 
 
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
-    """The documents of a source at a version, with their placements, by path."""
+    """The documents of a source at a version, with their occurrences, by path."""
     return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
 
 
@@ -205,7 +205,7 @@ def _documents(connection: Connection, where: str, values: Sequence[object]) -> 
             path,
             content,
             media_type,
-            _placements(connection, row_id),
+            _occurrences(connection, row_id),
             read_names(names),
             origin,
             read_properties(properties),
@@ -214,13 +214,13 @@ def _documents(connection: Connection, where: str, values: Sequence[object]) -> 
     ]
 
 
-def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
+def _occurrences(connection: Connection, document: int) -> tuple[Occurrence, ...]:
     rows = connection.execute(
         "SELECT passage, first_line, last_line, links FROM placement WHERE document = ?"
         " ORDER BY ordinal",
         [document],
     )
-    return tuple(Placement(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
+    return tuple(Occurrence(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
 
 
 def documents_after(
@@ -287,14 +287,14 @@ def documents_touched(
 
 def document_at(
     connection: Connection, version: int, source: str, path: str
-) -> tuple[str, tuple[Placement, ...]] | None:
-    """The media type and placements of a document at a version; None if it is not there."""
+) -> tuple[str, tuple[Occurrence, ...]] | None:
+    """The media type and occurrences of a document at a version; None if it is not there."""
     row = connection.execute(
         "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
         " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
         [version, source, path],
     ).fetchone()
-    return (row[1], _placements(connection, row[0])) if row else None
+    return (row[1], _occurrences(connection, row[0])) if row else None
 
 
 def questions_at(
@@ -320,7 +320,7 @@ def seen_documents(connection: Connection) -> str:
 
 
 def visible_documents(connection: Connection) -> str:
-    """Those that are in force."""
+    """A FROM clause: the visible documents in force."""
     return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
 
 
@@ -331,32 +331,32 @@ def placed_in(documents: str) -> str:
     )
 
 
-def visible_lives(connection: Connection) -> str:
+def visible_intervals(connection: Connection) -> str:
     """A SELECT of the passage intervals in force that a visible document holds."""
     placed = placed_in(visible_documents(connection))
     return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
 
 
 def links_text(links: Sequence[Link]) -> str:
-    """Links as the column `placement.links` stores them."""
-    return json.dumps([(link.target, link.shown) for link in links], ensure_ascii=False)
+    """Encode links for the column `placement.links`."""
+    return json.dumps([(link.target, link.text) for link in links], ensure_ascii=False)
 
 
 def read_links(column: str) -> tuple[Link, ...]:
-    """What the column `placement.links` holds."""
+    """Decode the column `placement.links`."""
     return tuple(Link(target, shown) for target, shown in json.loads(column))
 
 
 def properties_text(properties: Sequence[tuple[str, str]]) -> str:
-    """Properties as the column `document.properties` stores them."""
+    """Encode properties for the column `document.properties`."""
     return json.dumps(properties, ensure_ascii=False)
 
 
 def read_properties(column: str) -> tuple[tuple[str, str], ...]:
-    """What the column `document.properties` holds."""
+    """Decode the column `document.properties`."""
     return tuple((name, value) for name, value in json.loads(column))
 
 
 def read_names(column: str) -> tuple[str, ...]:
-    """What the column `document.names` holds."""
+    """Decode the column `document.names`."""
     return tuple(json.loads(column))

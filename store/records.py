@@ -1,10 +1,9 @@
 """The records that all rooms share, and the exact arithmetic they rely on.
 
 Vectors live on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
-components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24, so a
-float32 matrix product is exact in any order of additions, batch size or number of threads. This is
-why an incremental result can equal a rebuilt one bit for bit. The rounding moves a cosine by about
-1e-5.
+components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24. A
+float32 matrix product is then exact, whatever the order of additions, batch size or threads. So an
+incremental result equals a rebuilt one bit for bit. The rounding changes a cosine by about 1e-5.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps 
 
 
 def compact_json(value: object) -> bytes:
-    """As digests are made of it."""
+    """The JSON encoding that digests are computed over."""
     return _ENCODER.encode(value).encode()
 
 
@@ -100,10 +99,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionSet:
-    """The questions of one passage under one recipe.
+    """The questions of one passage under one GenerationConfig.
 
     `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. The set is
-    `provisional` if the recipe asks an LLM and its questions are still missing.
+    `provisional` if the settings ask an LLM and its questions are still missing.
     """
 
     id: SetId
@@ -113,10 +112,10 @@ class QuestionSet:
     provisional: bool = False
 
 
-def set_id(passage: PassageId, recipe: str, *, provisional: bool = False) -> SetId:
-    """The content id of a passage's question set under the recipe of that name."""
+def set_id(passage: PassageId, generation: str, *, provisional: bool = False) -> SetId:
+    """The content id of a passage's question set under the settings of that name."""
     more = ("provisional",) if provisional else ()
-    return SetId(content_id(passage, recipe, *more))
+    return SetId(content_id(passage, generation, *more))
 
 
 def question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:
@@ -134,8 +133,11 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The last match that the edge budget admits, in falling similarity and rising id."""
+class EdgeThreshold:
+    """The last match that the edge budget admits; matches are sorted by similarity, then id.
+
+    Stored in the columns cut_similarity and cut_question.
+    """
 
     similarity: float
     question: QuestionId
@@ -145,18 +147,18 @@ class Cut:
 class Link:
     """A reference to another document by path, name or address, optionally with `#` and a heading.
 
-    `shown` is the text that a reader sees in its place; it may be empty.
+    `text` is the link text that a reader sees; it may be empty.
     """
 
     target: str
-    shown: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a passage stands in a document: 1-based, inclusive lines, or pages or slides.
+class Occurrence:
+    """Where a passage occurs in a document: 1-based, inclusive lines, pages or slides.
 
-    `links` are those in the passage, in order.
+    `links` are the links in the passage, in order. Stored in the table `placement`.
     """
 
     passage: PassageId
@@ -169,16 +171,15 @@ class Placement:
 class Document:
     """One revision of one document; `content` is the content hash of its bytes.
 
-    `names` are what others may call it besides its path: title, aliases, a Message-ID. `origin` is
-    what the source says about the revision, as a JSON object. `properties` are (name, value),
-    sorted: by them questions can be narrowed.
+    names: title, aliases, a Message-ID. origin: what the source says about the revision, as a JSON
+    object. properties: sorted (name, value) pairs that queries can filter by.
     """
 
     source: int
     path: str
     content: bytes
     media_type: str
-    placements: tuple[Placement, ...]
+    occurrences: tuple[Occurrence, ...]
     names: tuple[str, ...] = ()
     origin: str = "{}"
     properties: tuple[tuple[str, str], ...] = ()
@@ -186,9 +187,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the last scan saw of an item; `why` and `hint` describe its current problem, if any.
+    """The state of an item at its last scan.
 
-    `skipped` counts what its reader left out on purpose, by kind, as JSON; None: it was not read.
+    why, hint: its current problem, if any. skipped: counts of the parts that its reader left out
+    on purpose, by kind, as JSON; None if it was not read.
     """
 
     source: int
@@ -210,8 +212,11 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How question sets are made. The name covers the generator, its version and the encoder."""
+class GenerationConfig:
+    """The settings that question sets are generated with; a row of the table `recipe`.
+
+    `name` identifies the generator, its version and the models.
+    """
 
     name: str
     encoder: str
@@ -222,20 +227,21 @@ class Recipe:
 class Version:
     """One committed state of the graph; `created_ms` is Unix time.
 
-    `recipe` is a row id. `rules` names the version of the code that cuts documents into passages.
+    generation: row id of the GenerationConfig. rules: the version of the code that splits documents
+    into passages. edge_threshold: None if the budget admits all matches.
     """
 
     id: int
     created_ms: int
     reason: str
-    recipe: int
+    generation: int
     rules: str
     documents: int
     passages: int
     words: int
     matches: int
     edge_budget: int
-    cut: Cut | None
+    edge_threshold: EdgeThreshold | None
     counters: dict[str, int]
 
 
@@ -243,13 +249,13 @@ class Version:
 class Change:
     """All that turns the head into the next version; committed in one transaction.
 
-    `documents_gone` are (source, path). A document in `documents_new` replaces an existing one.
-    `matches_ended` are outgoing questions whose match ends, before `matches_begun` begin. `pins`
-    replace the pins of the documents that the change touches.
+    documents_gone: (source, path) pairs. documents_new: a document replaces an existing one.
+    matches_ended: outgoing questions whose match ends; applied before matches_begun. pins: replace
+    the pins of the documents that the change touches.
     """
 
     reason: str
-    recipe: int
+    generation: int
     rules: str
     documents_gone: Sequence[tuple[int, str]]
     documents_new: Sequence[Document]
@@ -259,7 +265,7 @@ class Change:
     matches_begun: Sequence[Match]
     matches: int
     edge_budget: int
-    cut: Cut | None
+    edge_threshold: EdgeThreshold | None
     seen: Sequence[Seen]
     unseen: Sequence[tuple[int, str]]
     counters: dict[str, int]
@@ -268,7 +274,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant: which one, where (a table and a key), what is wrong, what to do."""
+    """A broken invariant, where it is broken (table and key), how, and what to do."""
 
     invariant: str
     where: str

@@ -8,7 +8,7 @@ import numpy as np
 
 from store.contract import Connection
 from store.engines.sqlite.database import vector_functions
-from store.reads import visible_lives
+from store.reads import visible_intervals
 from store.records import PassageId, Vectors, Version
 from store.sources import names_json
 from store.transactions import transaction
@@ -30,9 +30,9 @@ def nearest(
     """
     if not query.any():
         return []
-    seen = f" AND life IN ({visible_lives(connection)})" if hidden else ""
+    seen = f" AND life IN ({visible_intervals(connection)})" if hidden else ""
     rows = connection.execute(
-        f"SELECT passage, distance FROM passage_vector_{at.recipe}"
+        f"SELECT passage, distance FROM passage_vector_{at.generation}"
         f" WHERE embedding MATCH ?3 AND k = ?4 AND born <= ?1 AND died > ?1{seen}",
         [at.id, names_json(hidden), query.astype("<f4").tobytes(), min(k + _SPARE, _MAX_K)],
     ).fetchall()
@@ -43,7 +43,7 @@ def nearest(
 def nearest_of(
     query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """As `nearest`, to the bit, of these passages with their (n, d) vectors."""
+    """Like `nearest`, bit for bit, among these passages with their (n, d) vectors."""
     if not query.any():
         return []
     wanted = query.astype(np.float32)
@@ -75,112 +75,118 @@ def _blob(vector: Vectors) -> bytes:
     return vector.astype("<f4").tobytes()
 
 
-def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
-    """Create the table of a recipe's passage vectors; a server's record has none."""
+def create_vectors(connection: Connection, generation: int, dimensions: int) -> None:
+    """Create the table of the passage vectors of some settings; a server's record has none."""
     if connection.server:
         return
     connection.execute(
-        f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
+        f"CREATE VIRTUAL TABLE passage_vector_{generation} USING vec0 (life INTEGER PRIMARY KEY,"
         f" embedding float[{int(dimensions)}] distance_metric=cosine,"
         " born INTEGER, died INTEGER, +passage INTEGER)"
     )
 
 
-def is_searchable(connection: Connection, recipe: int) -> bool:
-    """Whether there is a table of the recipe's passage vectors: a server's record has none."""
+def is_searchable(connection: Connection, generation: int) -> bool:
+    """Whether there is a table of these passage vectors: a server's record has none."""
     table = "SELECT 1 FROM sqlite_master WHERE name = ?"
     return (
         connection.server is None
-        and connection.execute(table, [f"passage_vector_{recipe}"]).fetchone() is not None
+        and connection.execute(table, [f"passage_vector_{generation}"]).fetchone() is not None
     )
 
 
-def put_vectors(connection: Connection, lives: Sequence[int]) -> None:
-    """Insert the vectors of rows of `life`, taken from their question sets.
+def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
+    """Insert the vectors of passage intervals (row ids in the table `life`).
 
     A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
     """
     if connection.server:
         return
-    for start in range(0, len(lives), _CHUNK_ROWS):
+    for start in range(0, len(intervals), _CHUNK_ROWS):
         rows: dict[int, list[tuple[object, ...]]] = {}
-        for recipe, vector, *columns in connection.execute(
+        for generation, vector, *columns in connection.execute(
             "SELECT s.recipe, substr(s.vectors, 1, 2 * r.dimensions), l.id, l.born, l.died,"
             " l.passage FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
             " JOIN recipe AS r ON r.id = s.recipe"
             f" WHERE l.id IN {connection.dialect.ids()} ORDER BY l.id",
-            [json.dumps(lives[start : start + _CHUNK_ROWS])],
+            [json.dumps(intervals[start : start + _CHUNK_ROWS])],
         ):
             if any(vector):
                 whole = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
-                rows.setdefault(recipe, []).append((whole, *columns))
-        for recipe, some in rows.items():
+                rows.setdefault(generation, []).append((whole, *columns))
+        for generation, some in rows.items():
             connection.executemany(
-                f"INSERT INTO passage_vector_{recipe} (embedding, life, born, died, passage)"
+                f"INSERT INTO passage_vector_{generation} (embedding, life, born, died, passage)"
                 " VALUES (?, ?, ?, ?, ?)",
                 some,
             )
 
 
-def end_vectors(connection: Connection, recipe: int, lives: Sequence[int], version: int) -> None:
+def end_vectors(
+    connection: Connection, generation: int, intervals: Sequence[int], version: int
+) -> None:
     """End the intervals of these vectors at a version."""
     if connection.server:
         return
     connection.executemany(
-        f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?",
-        [(version, life) for life in lives],
+        f"UPDATE passage_vector_{generation} SET died = ? WHERE life = ?",
+        [(version, interval) for interval in intervals],
     )
 
 
-def delete_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
+def delete_vectors(connection: Connection, generation: int, intervals: Sequence[int]) -> None:
     """Delete the vectors of these passage intervals."""
     if connection.server:
         return
     connection.executemany(
-        f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [(life,) for life in lives]
+        f"DELETE FROM passage_vector_{generation} WHERE life = ?",
+        [(interval,) for interval in intervals],
     )
 
 
 def rebuild_vectors(connection: Connection) -> None:
-    """Create the tables of all recipes again, with the vectors of all passage intervals."""
+    """Create the vector tables again, with the vectors of all passage intervals."""
     if connection.server:
         return
-    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
-        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
-        create_vectors(connection, recipe, dimensions)
-    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
-    put_vectors(connection, [life for (life,) in lives])
+    for generation, dimensions in connection.execute(
+        "SELECT id, dimensions FROM recipe"
+    ).fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{generation}")
+        create_vectors(connection, generation, dimensions)
+    intervals = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
+    put_vectors(connection, [interval for (interval,) in intervals])
 
 
-def recipes(connection: Connection) -> list[int]:
-    """The row ids of all recipes, each of which has a table of vectors."""
+def generation_rows(connection: Connection) -> list[int]:
+    """The row ids of all GenerationConfigs; each has a table of vectors."""
     return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
 
 
-def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
-    """The lives whose vectors should move, by chunk: of each chunk that is less than full, but the
-    last, where more than a quarter is free.
+def sparse_chunks(connection: Connection, generation: int) -> list[list[int]]:
+    """The intervals whose vectors should move, by chunk.
+
+    These are the chunks, except the last, of which more than a quarter is free.
 
     sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
     """
-    table = f"passage_vector_{recipe}"
+    table = f"passage_vector_{generation}"
     sparse = connection.execute(
         f"SELECT chunk_id FROM {table}_rowids GROUP BY chunk_id HAVING count(*) < ?"
         f" AND chunk_id < (SELECT max(chunk_id) FROM {table}_chunks)",
         [_CHUNK_ROWS * 3 // 4],
     ).fetchall()
-    lives = f"SELECT rowid FROM {table}_rowids WHERE chunk_id = ?"
-    return [[row[0] for row in connection.execute(lives, chunk)] for chunk in sparse]
+    intervals = f"SELECT rowid FROM {table}_rowids WHERE chunk_id = ?"
+    return [[row[0] for row in connection.execute(intervals, chunk)] for chunk in sparse]
 
 
-def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
-    """Write the vectors of these lives again, behind all others, in one transaction."""
+def move_vectors(connection: Connection, generation: int, intervals: Sequence[int]) -> None:
+    """Move the vectors of these intervals to the end of the table, in one transaction."""
     with transaction(connection):
-        delete_vectors(connection, recipe, lives)
-        put_vectors(connection, lives)
+        delete_vectors(connection, generation, intervals)
+        put_vectors(connection, intervals)
 
 
-def renew_vectors(connection: Connection, recipe: int) -> None:
+def renew_vectors(connection: Connection, generation: int) -> None:
     """Rewrite the table in one transaction, so that nothing of a deleted row is left in it.
 
     sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
@@ -188,13 +194,13 @@ def renew_vectors(connection: Connection, recipe: int) -> None:
     """
     with transaction(connection):
         dimensions = connection.execute(
-            "SELECT dimensions FROM recipe WHERE id = ?", [recipe]
+            "SELECT dimensions FROM recipe WHERE id = ?", [generation]
         ).fetchone()[0]
-        connection.execute(f"DROP TABLE passage_vector_{recipe}")
-        create_vectors(connection, recipe, dimensions)
-        lives = connection.execute(
+        connection.execute(f"DROP TABLE passage_vector_{generation}")
+        create_vectors(connection, generation, dimensions)
+        intervals = connection.execute(
             "SELECT l.id FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
             " WHERE s.recipe = ? ORDER BY l.id",
-            [recipe],
+            [generation],
         ).fetchall()
-        put_vectors(connection, [life for (life,) in lives])
+        put_vectors(connection, [interval for (interval,) in intervals])

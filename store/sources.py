@@ -51,7 +51,7 @@ def register_source(
     """The id of the source of that name; creates the source, or updates its location.
 
     At a new location everything is read again, as revisions are comparable only within one. If
-    `settings` (any text that stands for them) have changed, the next listing begins afresh.
+    `settings` (any text that identifies them) have changed, the next listing starts from nothing.
     """
     with transaction(connection):
         connection.execute(
@@ -110,7 +110,7 @@ def is_read_by(connection: Connection, source: int, rules: str) -> bool:
 
 
 def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Note the rules by which sources get their first documents.
+    """Record the rules that the first documents of these sources are read with.
 
     Called before the documents are inserted, inside that transaction.
     """
@@ -258,7 +258,7 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
 def pins_of(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes | None]:
-    """The documents that are held at a restored state, by path, with what their files hold."""
+    """The documents kept at a restored state, by path, with the content hash of their files."""
     return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
 
 
@@ -291,7 +291,7 @@ def item_problems(
 
 
 def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
-    """What the reader of an item left out on purpose, by kind."""
+    """The counts of parts that an item's reader left out on purpose, by kind."""
     row = connection.execute(
         "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE s.name = ? AND i.path = ?",
@@ -303,7 +303,7 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
 def skipped_by_kind(
     connection: Connection, hidden: Collection[str] = ()
 ) -> list[tuple[str, int, int]]:
-    """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
+    """Counts of parts left out on purpose: (kind, parts, documents), without `hidden` sources."""
     rows = connection.execute(
         "SELECT i.skipped, count(*) FROM seen AS i JOIN source AS s ON s.id = i.source"
         f" WHERE i.skipped IS NOT NULL AND s.name NOT IN {connection.dialect.names()}"
@@ -319,7 +319,7 @@ def skipped_by_kind(
 
 
 def counts_in(text: object) -> dict[str, int]:
-    """The counts in a JSON object; none where the record has something else, which is damaged.
+    """The counts in a JSON object; empty for anything else, such as a damaged row.
 
     >>> counts_in('{".log": 3}'), counts_in(None), counts_in("no JSON")
     ({'.log': 3}, {}, {})
@@ -360,5 +360,5 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
 
 
 def names_json(hidden: Collection[str]) -> str:
-    """The hidden names as one SQL argument."""
+    """The hidden names as a JSON array, for one SQL argument."""
     return json.dumps(sorted(hidden))

@@ -17,20 +17,20 @@ def file_bytes(connection: Connection) -> int:
 
 
 def release_memory(connection: Connection) -> None:
-    """Give unused memory back to the system, also the database's pages but those used last."""
+    """Return unused memory to the system, including all but the most recent database pages."""
     if not connection.server:
         space.drop_pages(connection)
     release_heap()
 
 
 def release_heap() -> None:
-    """Give free memory back to the system."""
+    """Return free memory to the system."""
     with suppress(AttributeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Give back the space of deleted rows, in steps; `between` runs after each."""
+    """Return the space of deleted rows to the file system, in steps; `between` runs after each."""
     if connection.server:
         connection.server.reclaim_space(whole=False)
     else:

@@ -18,8 +18,8 @@ from store.reads import links_text, properties_text
 from store.records import (
     ALIVE,
     Change,
-    Cut,
     Document,
+    EdgeThreshold,
     Match,
     Passage,
     PassageId,
@@ -54,7 +54,7 @@ def version(connection: Connection, number: int) -> Version:
     if row and row[0] is None:
         return _version(row[1:])
     if row:
-        raise _expired(connection, number, row[0])
+        raise _expired_error(connection, number, row[0])
     newest = head(connection)
     if newest and 0 < number < newest.id:
         why = "it was lost, as `hopsyncd recover` reported"
@@ -67,7 +67,7 @@ def version(connection: Connection, number: int) -> Version:
     )
 
 
-def recorded(connection: Connection, number: int) -> Version:
+def logged_version(connection: Connection, number: int) -> Version:
     """A version from the log, kept or collected."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _version(row)
@@ -79,7 +79,7 @@ def kept_versions(connection: Connection) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _expired(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
+def _expired_error(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
     day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
     return NoSuchVersion(
         f"Cannot read version {number}",
@@ -105,10 +105,15 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _version(row: Sequence[Any]) -> Version:
-    *plain, cut_similarity, cut_question, counters = row
-    cut = None if cut_question is None else Cut(cut_similarity, QuestionId(cut_question))
-    fields = dict(zip(_COLUMNS.split(", "), plain, strict=False))
-    return Version(**fields, cut=cut, counters=json.loads(counters))
+    *plain, threshold_similarity, threshold_question, counters = row
+    edge_threshold = (
+        None
+        if threshold_question is None
+        else EdgeThreshold(threshold_similarity, QuestionId(threshold_question))
+    )
+    names = _COLUMNS.replace("recipe", "generation").split(", ")
+    fields = dict(zip(names, plain, strict=False))
+    return Version(**fields, edge_threshold=edge_threshold, counters=json.loads(counters))
 
 
 def commit(connection: Connection, change: Change, created_ms: int) -> Version:
@@ -118,7 +123,7 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 
 
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the change as the next version, and derive again all that is derived from content.
+    """Commit the change as the next version, and derive all derived rows again.
 
     Word counts and passage vectors are rebuilt in the same transaction, so readers see all of the
     old or all of the new. The new version's counts are counted, not carried over.
@@ -141,7 +146,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
 
 
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
-    """As commit(), inside the caller's transaction."""
+    """Like commit(), inside the caller's transaction."""
     before = head(connection)
     number = max(before.id if before else 0, lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
@@ -159,13 +164,13 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     changed = replaced - (_count_rewritten(connection, number) if replaced else 0)
     words = _words_of(connection, (passage for passage, _ in change.passages_begun))
     words -= _words_of(connection, change.passages_ended)
-    _change_lives(connection, number, change)
+    _change_intervals(connection, number, change)
     _change_matches(connection, number, change.matches_ended, change.matches_begun)
     after = Version(
         id=number,
         created_ms=created_ms,
         reason=change.reason,
-        recipe=change.recipe,
+        generation=change.generation,
         rules=change.rules,
         documents=(before.documents if before else 0) + len(new_keys) - replaced - removed,
         passages=(before.passages if before else 0)
@@ -174,7 +179,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
         words=(before.words if before else 0) + words,
         matches=change.matches,
         edge_budget=change.edge_budget,
-        cut=change.cut,
+        edge_threshold=change.edge_threshold,
         counters=change.counters,
     )
     begun, ended = {passage for passage, _ in change.passages_begun}, set(change.passages_ended)
@@ -191,15 +196,15 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
             new.id,
             new.created_ms,
             new.reason,
-            new.recipe,
+            new.generation,
             new.rules,
             new.documents,
             new.passages,
             new.words,
             new.matches,
             new.edge_budget,
-            new.cut.similarity if new.cut else None,
-            new.cut.question if new.cut else None,
+            new.edge_threshold.similarity if new.edge_threshold else None,
+            new.edge_threshold.question if new.edge_threshold else None,
             json.dumps(new.counters, sort_keys=True),
             *changes,
         ],
@@ -209,7 +214,7 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 def put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record what a scan saw when it makes no version: touched files and problems."""
+    """Record a scan that makes no version: touched files and problems."""
     with transaction(connection):
         _put_seen(connection, seen, unseen)
 
@@ -243,7 +248,7 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _count_rewritten(connection: Connection, number: int) -> int:
-    """How many documents the version replaced by an equal revision, as after reading again."""
+    """The number of documents that the version replaced by an equal revision."""
     (count,) = connection.execute(
         "SELECT count(*) FROM document AS d JOIN document AS o"
         " ON o.source = d.source AND o.path = d.path AND o.died = d.born"
@@ -266,7 +271,7 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
     )
     places = [
         (place.passage, place.first_line, place.last_line, links_text(place.links))
-        for place in document.placements
+        for place in document.occurrences
     ]
     (row_id,) = connection.execute(
         "INSERT INTO document"
@@ -288,8 +293,8 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
     return int(row[0])
 
 
-def _change_lives(connection: Connection, number: int, change: Change) -> None:
-    # In the order of their rows: vectors that are beside each other are written together.
+def _change_intervals(connection: Connection, number: int, change: Change) -> None:
+    # In row order: adjacent vectors are then written together.
     ended = connection.execute(
         f"SELECT l.id, s.recipe FROM life AS l {connection.dialect.indexed_by('life_alive')}"
         " JOIN question_set AS s ON s.id = l.question_set"
@@ -298,16 +303,18 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
     ).fetchall()
     assert len(ended) == len(change.passages_ended), "each is in force"
     connection.executemany(
-        f"UPDATE life SET died = {number} WHERE id = ?", [(life,) for life, _ in ended]
+        f"UPDATE life SET died = {number} WHERE id = ?", [(interval,) for interval, _ in ended]
     )
-    for recipe in {recipe for _, recipe in ended}:
-        end_vectors(connection, recipe, [life for life, of in ended if of == recipe], number)
+    for generation in {generation for _, generation in ended}:
+        end_vectors(
+            connection, generation, [interval for interval, of in ended if of == generation], number
+        )
     connection.executemany(
         f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
         change.passages_begun,
     )
     begun = connection.execute("SELECT id FROM life WHERE born = ?", [number]).fetchall()
-    put_vectors(connection, [life for (life,) in begun])
+    put_vectors(connection, [interval for (interval,) in begun])
 
 
 def _change_matches(

@@ -144,8 +144,8 @@ def document_answer(
             f"version {version} has no document of that path in a source named {request.source!r}",
             "Give source and path exactly as an answer has them" + _near(head, request),
         )
-    _, placements = found
-    ids = {one.passage for one in placements}
+    _, occurrences = found
+    ids = {one.passage for one in occurrences}
     passages = known_passages(connection, ids)
     places = places_at(connection, version, ids, head.hidden if head else ())
     return {
@@ -162,7 +162,7 @@ def document_answer(
                     request.source, request.document, one.first_line, places[one.passage]
                 ),
             )
-            for one in placements
+            for one in occurrences
         ],
     }
 

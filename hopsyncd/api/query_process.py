@@ -32,11 +32,11 @@ from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.content import recipe_of
+from store.content import get_generation
 from store.counters import rewrites
 from store.exceptions import NoSuchVersion
-from store.place import Database, open_reader
-from store.records import Recipe, Version
+from store.open_database import Database, open_reader
+from store.records import GenerationConfig, Version
 from store.transactions import snapshot
 from store.versions import head, version
 
@@ -91,9 +91,9 @@ class _Unaided(Exception):
 class _DaemonModels:
     """The models of a worker, which are the daemon's. `told` are vectors that it was given."""
 
-    def __init__(self, recipe: Recipe, wants: Callable[[Wanted], Any]) -> None:
-        self.name = recipe.encoder
-        self.dimensions = recipe.dimensions
+    def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
+        self.name = generation.encoder
+        self.dimensions = generation.dimensions
         self.told: Mapping[str, NDArray[np.float32]] = {}
         self._wants = wants
 
@@ -120,11 +120,11 @@ class _Copy:
             newest = head(self._connection)
             if newest is None:
                 raise _Outdated
-            recipe = recipe_of(self._connection, newest.recipe)
+            generation = get_generation(self._connection, newest.generation)
             self._rewrites = rewrites(self._connection)
             saved = SavedIndex(settings.index, is_owned=False)
-            self._index = saved.load(self._connection, recipe, newest.id)
-        self._models = _DaemonModels(recipe, wants)
+            self._index = saved.load(self._connection, generation, newest.id)
+        self._models = _DaemonModels(generation, wants)
         self._engine = Engine(
             settings.database, self._models, WalkSettings(), budget_factor=settings.budget_factor
         )
@@ -141,7 +141,7 @@ class _Copy:
                 return
             try:
                 wanted = version(self._connection, number)
-                if recipe_of(self._connection, wanted.recipe).encoder != self._models.name:
+                if get_generation(self._connection, wanted.generation).encoder != self._models.name:
                     raise _Outdated
                 follow(self._connection, self._index, self._models.name, self.version, number)
             except NoSuchVersion:  # one of the two was collected

@@ -68,7 +68,7 @@ from store.exceptions import DatabaseGone, NoSuchVersion
 from store.history import diff as history_diff
 from store.history import log as history_log
 from store.history import resolve, visible_entry
-from store.place import open_reader
+from store.open_database import open_reader
 from store.sources import source_names
 from store.transactions import snapshot
 

@@ -40,8 +40,8 @@ from hopsyncd.retrieve.engine import Engine
 from store.content import counters
 from store.contract import Connection
 from store.exceptions import StoreError
+from store.open_database import SqliteError, displayed_url, fresh_database, stored_bytes
 from store.operational import all_jobs, count_quarantined, waiting_by_reason
-from store.place import SqliteError, fresh_database, shown, stored_bytes
 from store.purge import pending_purges
 from store.sources import SourceRow, all_sources, counts_in, item_problems, skipped_by_kind
 from store.transactions import snapshot
@@ -149,7 +149,7 @@ class StateService(ReadService):
             "llm": llm if whole else None,
             "configuration": self._configuration_status(whole),
             "store": self._store_status(),
-            "database": shown(self._database),
+            "database": displayed_url(self._database),
             "database_bytes": stored_bytes(self._database, connection) if whole else None,
             "socket": str(self.config.daemon.socket),
             "pid": os.getpid(),
@@ -170,7 +170,7 @@ class StateService(ReadService):
     def _models_status(self) -> StatusModels:
         models = self._models
         return {
-            "recipe": models.maker.recipe.name,
+            "recipe": models.maker.generation.name,
             "encoder_due": models.newer.encoder.name if models.newer else None,
             "preparing": models.preparing,
             "cluster": models.cluster,

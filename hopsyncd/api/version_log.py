@@ -252,11 +252,11 @@ def changed_texts(
 
 def _text(connection: Connection, version: int, source: str, path: str) -> list[Sentence]:
     found = document_at(connection, version, source, path)
-    placements = found[1] if found else ()
-    passages = known_passages(connection, {one.passage for one in placements})
+    occurrences = found[1] if found else ()
+    passages = known_passages(connection, {one.passage for one in occurrences})
     return [
         (passages[one.passage].heading, text)
-        for one in placements
+        for one in occurrences
         if one.passage in passages
         for line in passages[one.passage].text.splitlines()
         for sentence in sentences(line)

@@ -25,7 +25,7 @@ import structlog
 
 from hopsyncd.api.requests import host_of
 from hopsyncd.api.watch_actions import WatchAction
-from store.operational import Telling, Watch
+from store.operational import Notification, Watch
 
 log = structlog.get_logger(__name__)
 
@@ -48,13 +48,13 @@ class Delivery:
     """A change that waits, with what to do at it."""
 
     watch: Watch
-    telling: Telling
+    notification: Notification
     action: WatchAction
 
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    telling: int
+    notification: int
     failures: int
     due_s: float
     error: str
@@ -121,7 +121,7 @@ class WatchDelivery:
             self._retries = {
                 number: retry
                 for number, retry in self._retries.items()
-                if number in oldest and oldest[number].telling.id == retry.telling
+                if number in oldest and oldest[number].notification.id == retry.notification
             }
             now_s = time.monotonic()
             due = [
@@ -166,17 +166,17 @@ class WatchDelivery:
             return
         answer = post(str(taken.action.webhook), report.encode())
         known = self._retries.get(taken.watch.id)
-        failures = known.failures if known and known.telling == taken.telling.id else 0
+        failures = known.failures if known and known.notification == taken.notification.id else 0
         if answer.error and answer.may_pass and failures < len(_RETRIES_S):
             self._put_off(taken, answer.error, _RETRIES_S[failures], failures + 1)
         else:
-            self._note(taken.telling.id, answer.error)
+            self._note(taken.notification.id, answer.error)
             with self._lock:
                 self._retries.pop(taken.watch.id, None)
 
     def _put_off(self, taken: Delivery, error: str, wait_s: float, failures: int) -> None:
         due_s = time.monotonic() + wait_s
-        retry = _Retry(taken.telling.id, failures, due_s, error)
+        retry = _Retry(taken.notification.id, failures, due_s, error)
         with self._lock:
             self._retries[taken.watch.id] = retry
         self._wake()
@@ -196,11 +196,11 @@ class WatchDelivery:
                     start_new_session=True,
                 )
             except OSError as error:
-                self._note(taken.telling.id, f"it cannot be started: {error.strerror}")
+                self._note(taken.notification.id, f"it cannot be started: {error.strerror}")
                 return
-        self._note(taken.telling.id, None)
+        self._note(taken.notification.id, None)
         if failure := _wait_for(program):
-            self._note(taken.telling.id, failure)
+            self._note(taken.notification.id, failure)
 
 
 def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:

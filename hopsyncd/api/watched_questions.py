@@ -34,21 +34,21 @@ from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, StoreError
 from store.history import log as history_log
+from store.open_database import Database, open_reader
 from store.operational import (
-    Telling,
+    Notification,
     Watch,
     add_watch,
     all_watches,
     kind_of_act,
+    list_notifications,
+    list_undelivered,
     note_delivery,
     pass_over,
     record_change,
     remove_watch,
     replace_act,
-    tellings_of,
-    undelivered,
 )
-from store.place import Database, open_reader
 
 log = structlog.get_logger(__name__)
 
@@ -202,14 +202,14 @@ class WatchedQuestions:
         """A watched question, what it finds now, and its newest changes. Raises NotFound."""
         watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
-            told, tellings = self._told(connection, watch)
-        changes = [self._change(watch, one) for one in tellings[:limit]]
+            told, notifications = self._told(connection, watch)
+        changes = [self._change(watch, one) for one in notifications[:limit]]
         return told, self._state_at(watch.question, "head"), changes
 
-    def _told(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Telling]]:
+    def _told(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
         # Before the tellings are read: they have whatever was found up to that version.
         checked = self._checked.get(watch.id, watch.version)
-        tellings = tellings_of(connection, watch.id, 100)
+        notifications = list_notifications(connection, watch.id, 100)
         return {
             "id": watch.id,
             "question": watch.question,
@@ -217,10 +217,11 @@ class WatchedQuestions:
             "off": self._off_act_of(watch),
             "created": moment_text(watch.created_ms),
             "checked": checked,
-            "changes": len(tellings),
-            "changed": time_text(tellings[0].told_ms) if tellings else None,
-            "error": self.delivery.trouble(watch.id) or next((one.error for one in tellings), None),
-        }, tellings
+            "changes": len(notifications),
+            "changed": time_text(notifications[0].notified_ms) if notifications else None,
+            "error": self.delivery.trouble(watch.id)
+            or next((one.error for one in notifications), None),
+        }, notifications
 
     def _act_of(self, watch: Watch) -> dict[str, Any] | None:
         """What is done at a change of the watch."""
@@ -349,7 +350,7 @@ class WatchedQuestions:
         if not actions:
             return []
         with closing(open_reader(self._database)) as connection:
-            waiting = undelivered(connection)
+            waiting = list_undelivered(connection)
         return [
             Delivery(actions[one.watch][0], one, actions[one.watch][1])
             for one in waiting
@@ -358,28 +359,28 @@ class WatchedQuestions:
 
     def _report(self, delivery: Delivery) -> str:
         watch = delivery.watch
-        change = self._change(watch, delivery.telling)
+        change = self._change(watch, delivery.notification)
         report = {"watch": watch.id, "question": watch.question, **change}
         return json.dumps(report, ensure_ascii=False)
 
-    def _note_delivery(self, telling: int, error: str | None) -> None:
+    def _note_delivery(self, notification: int, error: str | None) -> None:
         self._worker.submit(
-            lambda path: note_delivery(path.connection, telling, self._now_ms(), error)
+            lambda path: note_delivery(path.connection, notification, self._now_ms(), error)
         ).result(_STORE_S)
 
-    def _change(self, watch: Watch, telling: Telling) -> WatchChange:
-        before = self._state_at(watch.question, str(telling.old))
-        after = self._state_at(watch.question, str(telling.new))
+    def _change(self, watch: Watch, notification: Notification) -> WatchChange:
+        before = self._state_at(watch.question, str(notification.old))
+        after = self._state_at(watch.question, str(notification.new))
         return {
-            "id": telling.id,
-            "old": telling.old,
-            "new": telling.new,
-            "told": moment_text(telling.told_ms),
-            "delivered": time_text(telling.delivered_ms),
-            "error": telling.error,
+            "id": notification.id,
+            "old": notification.old,
+            "new": notification.new,
+            "told": moment_text(notification.notified_ms),
+            "delivered": time_text(notification.delivered_ms),
+            "error": notification.error,
             "before": before,
             "after": after,
-            "why": self._reasons(telling, before, after),
+            "why": self._reasons(notification, before, after),
         }
 
     def _state_at(self, question: str, at: str) -> WatchedState | None:
@@ -398,15 +399,15 @@ class WatchedQuestions:
         }
 
     def _reasons(
-        self, telling: Telling, before: WatchedState | None, after: WatchedState | None
+        self, notification: Notification, before: WatchedState | None, after: WatchedState | None
     ) -> list[str]:
         """What the versions in between changed, and which of the first passages came and went."""
         with closing(open_reader(self._database)) as connection:
-            between = history_log(connection, _MAX_REASONS, telling.new + 1)
+            between = history_log(connection, _MAX_REASONS, notification.new + 1)
         why = [
             f"version {one.version.id}: {one.version.reason}"
             for one in reversed(between)
-            if one.version.id > telling.old and one.version.reason
+            if one.version.id > notification.old and one.version.reason
         ]
         if before is None or after is None:
             return why

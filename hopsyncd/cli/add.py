@@ -164,7 +164,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
 
 def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.removal import removed_alone
-    from store.place import exists
+    from store.open_database import exists
 
     try:
         with Client(config.daemon.socket) as client:

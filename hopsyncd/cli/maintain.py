@@ -44,7 +44,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
     """The check, done here because no daemon runs."""
     from hopsyncd.ingest.upkeep import checked
-    from store.place import exists, open_reader
+    from store.open_database import exists, open_reader
 
     database = load_config(context.obj).place
     if not exists(database):
@@ -118,8 +118,8 @@ def copy(context: click.Context, to: str) -> None:
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
     from store.copying import copy_record
+    from store.open_database import displayed_url, hold_writer_lock, open_reader, open_writer
     from store.operational import all_watches
-    from store.place import open_reader, open_writer, shown, writer_place
 
     try:
         place = is_database(to) if "://" in to else Path(to).absolute()
@@ -130,14 +130,14 @@ def copy(context: click.Context, to: str) -> None:
         raise BadRequest("Cannot copy the record there", str(error), hint) from None
     source = load_config(context.obj).place
     with (
-        writer_place(source),
+        hold_writer_lock(source),
         closing(open_reader(source)) as connection,
-        writer_place(place),
+        hold_writer_lock(place),
         closing(open_writer(place)) as target,
     ):
         counts = copy_record(connection, target)
         told = sum("mcp" not in (one.act or "mcp") for one in all_watches(target))
-    click.echo(f"Copied {counted(sum(counts.values()), 'row')} to {shown(place)}.")
+    click.echo(f"Copied {counted(sum(counts.values()), 'row')} to {displayed_url(place)}.")
     if told:
         click.echo(
             f"The programs and webhooks of {counted(told, 'watched question')} are not in the copy:"
@@ -160,11 +160,11 @@ def recover(context: click.Context, yes: bool) -> None:
     """
     # These import numpy, which most commands do without.
     from store.check import check
-    from store.place import find_loss, open_writer, writer_place
+    from store.open_database import find_loss, hold_writer_lock, open_writer
     from store.versions import head
 
     database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
-    with writer_place(database):
+    with hold_writer_lock(database):
         why = find_loss(database)
         if why is None:
             click.echo(f"{database} has lost nothing that was acknowledged; nothing was changed.")

@@ -29,7 +29,7 @@ from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder
 from store.check import check
 from store.exceptions import OlderSchema, StoreError
-from store.place import SCHEMA_VERSION, find_loss, library, open_reader, shown
+from store.open_database import SCHEMA_VERSION, displayed_url, find_loss, library, open_reader
 from store.versions import head
 
 _LEAST_PYTHON = (3, 11)
@@ -219,7 +219,7 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 
 def database(config: Config) -> Iterator[Diagnosis]:
     """The database opens, its schema and structure are sound, no version is from the future."""
-    place, path = config.place, shown(config.place)
+    place, path = config.place, displayed_url(config.place)
     if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
         yield well("database", f"{path} is created at the first start")
         return

@@ -18,7 +18,7 @@ from hopsyncd.retrieve.answering.reply import AskReply, parts_of
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import Database
+from store.open_database import Database
 from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")

@@ -43,9 +43,9 @@ from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.results import id_text
-from store.content import best_sets, known_passages, recipe_of, sets_by_id
+from store.content import best_sets, get_generation, known_passages, sets_by_id
 from store.contract import Connection
-from store.place import Database, exists, open_reader
+from store.open_database import Database, exists, open_reader
 from store.reads import places_at
 from store.records import Passage, PassageId
 from store.transactions import snapshot
@@ -87,7 +87,7 @@ def _names(
     connection: Connection, served: Snapshot, asking: PassageId, question: int
 ) -> frozenset[str]:
     """The keywords of one question of a passage."""
-    ids = best_sets(connection, served.version.recipe, [asking]).values()
+    ids = best_sets(connection, served.version.generation, [asking]).values()
     return next(
         (
             one.keywords
@@ -327,7 +327,7 @@ def own_questions(
         newest = head(connection)
         if newest is None:
             raise _nothing("nothing is indexed yet")
-        if recipe_of(connection, newest.recipe).encoder != models.encoder.name:
+        if get_generation(connection, newest.generation).encoder != models.encoder.name:
             raise _nothing("it was indexed with another encoder than the one configured")
         served = load_snapshot(connection, newest)
         some = islice(pairs(connection, served, seed), _TRIES * wanted)

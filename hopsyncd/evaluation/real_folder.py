@@ -33,7 +33,7 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.content import full_text, known_passages
 from store.contract import Connection
-from store.place import open_reader, open_writer
+from store.open_database import open_reader, open_writer
 from store.reads import places_at, words_at
 from store.records import Passage, PassageId
 from store.sources import register_source
@@ -173,8 +173,8 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """The place in `keep` for the store of the folder, by recipe and installation."""
-    told = f"{source.path}\0{maker.recipe.name}\0{Path(__file__).parent}"
+    """The place in `keep` for the store of the folder, by generation settings and installation."""
+    told = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
 

@@ -36,8 +36,8 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Engine
 from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.place import Database, open_writer
-from store.records import Document, Passage, Placement, content_hash
+from store.open_database import Database, open_writer
+from store.records import Document, Occurrence, Passage, content_hash
 from store.sources import register_source
 from store.versions import head
 
@@ -147,8 +147,8 @@ def gold_of(corpus: Mapping[str, Passage]) -> Gold:
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """The place in `keep` for the store of this corpus, recipe and budget."""
-    name = f"{corpus_digest(corpus)} {maker.recipe.name} {budget_factor}"
+    """The place in `keep` for the store of this corpus, generation settings and budget."""
+    name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -166,7 +166,7 @@ def build(
     on_progress: OnProgress = lambda done, total: None,
 ) -> Snapshot:
     """The head of a database in `folder` with the corpus: the one that is there if it is of the
-    same corpus and recipe, otherwise a new one."""
+    same corpus and generation settings, otherwise a new one."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
@@ -195,7 +195,7 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
                 line,
                 content_hash(passage.text.encode()),
                 "text/plain",
-                (Placement(passage.id, 1, 1),),
+                (Occurrence(passage.id, 1, 1),),
             ),
             (passage,),
         )

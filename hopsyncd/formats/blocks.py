@@ -17,14 +17,14 @@ class WrittenLink:
     """The target of a link as written, and the text that a reader sees in its place."""
 
     target: str
-    shown: str
+    text: str
 
 
 def link_to_address(address: str, shown: str) -> WrittenLink | None:
     """A link of Markdown or HTML; None where it leads to no document (mail, scripts, data).
 
     >>> link_to_address("../My%20Notes.md#a", "mine")
-    WrittenLink(target='../My Notes.md#a', shown='mine')
+    WrittenLink(target='../My Notes.md#a', text='mine')
     >>> link_to_address("mailto:ann@example.org", "Ann") is None
     True
     """

@@ -88,7 +88,9 @@ def build_acl_view(
         words=statistics.words,
         matches=len(matched),
         edge_budget=budget,
-        cut=find_edge_threshold(index.outgoing.id[matched], question_similarity[matched], budget),
+        edge_threshold=find_edge_threshold(
+            index.outgoing.id[matched], question_similarity[matched], budget
+        ),
         counters={},
     )
     return replace(view, version=visible_version, overlay=overlay)

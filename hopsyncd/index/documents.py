@@ -213,7 +213,7 @@ def _add_links(
             candidate_end=int32(ends),
         )
     )
-    index.link_texts += [link.shown for _, _, link in links]
+    index.link_texts += [link.text for _, _, link in links]
     rows = np.arange(start, start + len(links))
     keys = [{candidate.key for candidate in part} for part in candidates]
     index.postings.links_by_key.add(_flatten(keys), _repeat(rows, keys))

@@ -43,7 +43,7 @@ from hopsyncd.index.comparison import (
 )
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.throttle import yielding_to_queries
-from store.records import Cut, Match, QuestionId
+from store.records import EdgeThreshold, Match, QuestionId
 
 PAUSE_FACTOR = 1.0  # while queries run, matching pauses for so many times as long as it has run
 
@@ -269,7 +269,9 @@ def edge_budget(passages: int, factor: float) -> int:
     return math.floor(factor * passages * math.log(passages)) if passages > 1 else 0
 
 
-def find_edge_threshold(question_ids: Integers, similarity: Floats, budget: int) -> Cut | None:
+def find_edge_threshold(
+    question_ids: Integers, similarity: Floats, budget: int
+) -> EdgeThreshold | None:
     """The last match that the budget admits, by falling similarity and rising question id.
 
     None when it admits all. A budget of 0 admits none: the threshold is above every match then.
@@ -280,8 +282,8 @@ def find_edge_threshold(question_ids: Integers, similarity: Floats, budget: int)
     if budget >= len(question_ids):
         return None
     if budget == 0:
-        return Cut(math.inf, QuestionId(-1))
+        return EdgeThreshold(math.inf, QuestionId(-1))
     least = -float(np.partition(-similarity, budget - 1)[budget - 1])
     better = int(np.count_nonzero(similarity > least))
     level_ids = np.sort(question_ids[similarity == least])
-    return Cut(least, QuestionId(int(level_ids[budget - better - 1])))
+    return EdgeThreshold(least, QuestionId(int(level_ids[budget - better - 1])))

@@ -320,7 +320,7 @@ class Snapshot:
 
     def _is_edge(self, matches: MatchColumns) -> Flags:
         """Which matches are edges: those that the budget admits."""
-        threshold = self.version.cut
+        threshold = self.version.edge_threshold
         if threshold is None:
             return np.ones(len(matches), dtype=np.bool_)
         is_edge: Flags = matches.similarity >= threshold.similarity

@@ -18,9 +18,9 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
 from hopsyncd.text.words import spellings, term_counts
 from store.changes import Changes, DocumentBegun, changes, document_changes
-from store.content import full_text, known_passages, recipe_of, sets_by_id, sets_of_encoder
+from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
-from store.records import ALIVE, QuestionSet, Recipe, SetId, Version
+from store.records import ALIVE, GenerationConfig, QuestionSet, SetId, Version
 from store.word_count import count_words
 
 _AT_ONCE = 1000  # question sets
@@ -51,17 +51,17 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     index.settle(until)
 
 
-def load_index(connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
     """The index as of a version (0: before the first), in memory, from the store alone."""
-    index = LiveIndex(recipe.dimensions)
+    index = LiveIndex(generation.dimensions)
     if until:
-        follow(connection, index, recipe.encoder, 0, until)
+        follow(connection, index, generation.encoder, 0, until)
     return index
 
 
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
     """One version, from the store alone. Call it in a snapshot."""
-    index = load_index(connection, recipe_of(connection, version.recipe), version.id)
+    index = load_index(connection, get_generation(connection, version.generation), version.id)
     return Snapshot(index, version, Statistics.count(index, version.id))
 
 
@@ -156,7 +156,7 @@ def _new_document(one: DocumentBegun) -> NewDocument:
         one.path,
         one.names,
         tuple(sorted(called)),
-        one.placements,
+        one.occurrences,
         modified_ms,
         created_ms,
         (*dict.fromkeys([*told, *author, kind]),),

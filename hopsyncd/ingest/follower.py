@@ -20,12 +20,12 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp
-from store.content import recipe_of
+from store.content import get_generation
 from store.contract import Connection
 from store.exceptions import Deposed, DiskFailure, NoSuchVersion, NotADatabase, ServerLost
 from store.local_copy import SHOWN_NAME, LocalCopy
-from store.place import SqliteError, open_reader, open_serving
-from store.records import Recipe
+from store.open_database import SqliteError, open_reader, open_serving
+from store.records import GenerationConfig
 from store.requested_syncs import SyncReply, pending_syncs, replies, reply, request_sync
 from store.transactions import snapshot
 from store.versions import head
@@ -48,13 +48,13 @@ class Follower:
 
     def __init__(
         self,
-        recipe: Callable[[], Recipe],
+        generation: Callable[[], GenerationConfig],
         url: str,
         saved: SavedIndex,
         serve: Callable[[Snapshot | None], None],
     ) -> None:
         self._url = url
-        self._recipe = recipe
+        self._generation = generation
         self.saved = saved
         self.copy = LocalCopy(saved.folder / SHOWN_NAME)
         self._is_kept = True
@@ -223,28 +223,33 @@ class Follower:
             self.learn(connection)
             newest = head(connection)
             self.newest = newest.id if newest else 0
-            recipe = self._recipe()
-            if newest is None or recipe_of(connection, newest.recipe).encoder != recipe.encoder:
+            generation = self._generation()
+            if (
+                newest is None
+                or get_generation(connection, newest.generation).encoder != generation.encoder
+            ):
                 self._serve(None)
                 return
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
-            index = self._followed(connection, recipe, newest.id)
+            index = self._followed(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
         self._serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)
 
-    def _followed(self, connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+    def _followed(
+        self, connection: Connection, generation: GenerationConfig, until: int
+    ) -> LiveIndex:
         """The index as of a version."""
         index, made = self._index, self._made
         self._index = self._made = None  # it is neither, until it is done
         rewritten = made is not None and not self._is_true(connection, made)
         if index is not None and made is not None and not rewritten:
             try:
-                follow(connection, index, recipe.encoder, made.version, until)
+                follow(connection, index, generation.encoder, made.version, until)
             except NoSuchVersion:
                 log.info("followed from too long ago: the index is made anew", version=made.version)
             else:
@@ -252,7 +257,7 @@ class Follower:
         if rewritten:
             self.saved.forget()
         self._statistics = None
-        return self.saved.load(connection, recipe, until)
+        return self.saved.load(connection, generation, until)
 
     @staticmethod
     def _is_true(connection: Connection, made: Stamp) -> bool:

@@ -30,11 +30,11 @@ from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import MakeResult, QuestionMaker
 from store.content import (
     best_sets,
+    find_generation_row,
     known_passages,
     known_sets,
     put_content,
-    recipe_row,
-    register_recipe,
+    register_generation,
     sets_by_id,
 )
 from store.contract import Connection
@@ -123,7 +123,7 @@ class Preparer:
         self._patience_s = patience_s
         self._unstored: list[tuple[Passage, QuestionSet]] = []
         self._part = PartSize(part)
-        self.recipe = register_recipe(connection, maker.recipe)
+        self.generation = register_generation(connection, maker.generation)
 
     def prepare(
         self,
@@ -133,7 +133,7 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Let every passage have a set of the present recipe, at least a provisional one.
+        """Let every passage have a set of the present settings, at least a provisional one.
 
         `on_progress` is told how many passages are done, of how many. Another prepare() may run
         when this one yields; no set is made by both.
@@ -163,24 +163,24 @@ class Preparer:
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Those that still have no set when they are reached."""
         for passage in passages:
-            if not best_sets(self._connection, self.recipe, [passage.id]):
+            if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
 
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
         """Store provisional sets: copies where the questions were made before."""
-        plain = recipe_row(self._connection, self._maker.provisional_recipe.name)
+        plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
-        name = self._maker.recipe.name
+        name = self._maker.generation.name
         copies = {
             one.passage: _copied(one, set_id(one.passage, name, provisional=True))
             for one in sets_by_id(self._connection, known.values())
         }
         put_content(
             self._connection,
-            self.recipe,
+            self.generation,
             [(passage, copies[passage.id]) for passage in passages if passage.id in copies],
             copied=True,
         )
@@ -225,7 +225,7 @@ class Preparer:
     def _missing(self, wanted: BySource) -> BySource:
         """Those of the passages that have no set, each once."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
-        known: set[PassageId] = set(best_sets(self._connection, self.recipe, ids))
+        known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
         for source, passages in wanted.items():
             for passage in passages:
@@ -268,11 +268,11 @@ class Preparer:
         """Store what was made, also by a prepare() inside which this one runs."""
         unstored, self._unstored = self._unstored, []
         if unstored:
-            put_content(self._connection, self.recipe, unstored)
+            put_content(self._connection, self.generation, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
         """Record why the passages have only a provisional set."""
-        sets = best_sets(self._connection, self.recipe, [passage.id for passage, _ in failed])
+        sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])
         known = waits_of(self._connection, sets.values())
         waits = []
         for passage, error in failed:

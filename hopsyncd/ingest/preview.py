@@ -18,8 +18,8 @@ from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
 from store.content import best_sets
 from store.contract import Connection
-from store.operational import quarantined, waiting_by_reason
-from store.place import exists, fresh_database, open_reader
+from store.open_database import exists, fresh_database, open_reader
+from store.operational import find_quarantined, waiting_by_reason
 from store.records import Passage, PassageId
 from store.sources import is_read_by, source_names
 from store.versions import head
@@ -55,13 +55,13 @@ def preview(
     source: Source,
     scope: Scope,
     passage_tokens: int,
-    recipe: int | None,
+    generation: int | None,
     price: Price | None,
     extract: Extract,
 ) -> Preview:
     """What a sync of the source would do now; nothing is written, and no LLM is asked.
 
-    `recipe` (a row id) says which questions exist already; None: none do. `price` is None if no
+    `generation` (a row id) says which questions exist already; None: none do. `price` is None if no
     LLM would be asked.
     """
     found = Preview(source.name)
@@ -72,7 +72,7 @@ def preview(
         for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
             fresh = {one.id: one for one in document.passages if one.id not in seen}
             seen |= fresh.keys()
-            known = best_sets(connection, recipe, fresh) if recipe is not None else {}
+            known = best_sets(connection, generation, fresh) if generation is not None else {}
             unknown += [passage for id_, passage in fresh.items() if id_ not in known]
             if len(unknown) >= _GROUP:
                 _count(found, unknown, price)
@@ -142,7 +142,7 @@ def preview_json(
         prompt_spec=prompt_spec_for(config.llm.questions),
     )
     with ExitStack() as stack:
-        known = quarantined(connection, READER)
+        known = find_quarantined(connection, READER)
         extraction = stack.enter_context(
             closing(ExtractionProcess(quarantined=known, tesseract=tesseract))
         )
@@ -156,7 +156,7 @@ def preview_json(
                 ),
                 Scope(afresh=not is_read_by(connection, row, rules)),
                 config.index.passage_tokens,
-                newest.recipe if newest else None,
+                newest.generation if newest else None,
                 ask_about if asks else None,
                 extraction.extract,
             )

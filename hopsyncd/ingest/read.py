@@ -34,7 +34,7 @@ from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
 from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
 from store.contract import Connection
 from store.reads import live_document
-from store.records import Document, Link, Passage, Placement, Seen, content_hash
+from store.records import Document, Link, Occurrence, Passage, Seen, content_hash
 from store.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
@@ -116,15 +116,15 @@ def read_step(
     seen = replace(seen, skipped=json.dumps(skipped_of(blocks), sort_keys=True))
     pieces = _cut(with_title(blocks, fetched.title or "", 1), passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
-    placements = tuple(
-        Placement(passage.id, piece.first_line, piece.last_line, links)
+    occurrences = tuple(
+        Occurrence(passage.id, piece.first_line, piece.last_line, links)
         for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
     )
     names, properties = names_of(blocks, fetched.title), _properties(blocks, fetched)
     if live is not None and is_live:  # only touched, or read by other rules
         properties = _with_date_of(properties, live.properties)
     document = Document(
-        source.id, item.id, content, fetched.media_type, placements, names, origin, properties
+        source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
     )
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
@@ -159,7 +159,7 @@ def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ..
         more = [link for link in placeless if at == 0 and link.target not in told]
         shown: dict[str, str] = {}
         for link in (*piece.links, *more):
-            shown.setdefault(link.target, link.shown)
+            shown.setdefault(link.target, link.text)
         yield tuple(Link(target, text) for target, text in shown.items())
 
 

@@ -20,13 +20,13 @@ from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import MakeResult
 from store.access_rules import left_rule
 from store.check import opening_check
-from store.content import recipe_of
+from store.content import get_generation
 from store.contract import Connection
-from store.place import exists, open_reader, open_writer, writer_place
+from store.open_database import exists, hold_writer_lock, open_reader, open_writer
 from store.purge import pending_purges, request_source_purge
 from store.purge import purge as carry_out
 from store.reads import live_documents
-from store.records import Passage, QuestionSet, Recipe, Version
+from store.records import GenerationConfig, Passage, QuestionSet, Version
 from store.sources import access_rules, forget_source, put_access_rules, source_names
 from store.versions import head
 
@@ -101,7 +101,7 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
 
     Raises WriterBusy.
     """
-    with writer_place(config.place), closing(open_writer(config.place)) as connection:
+    with hold_writer_lock(config.place), closing(open_writer(config.place)) as connection:
         opening_check(connection)
 
         def apply(batch: Batch) -> None:
@@ -125,10 +125,10 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
-    """A writer with the recipe and rules of the head; it loads no model."""
+    """A writer with the generation settings and rules of the head; it loads no model."""
     return VersionWriter(
         connection,
-        _NoQuestions(recipe_of(connection, newest.recipe)),
+        _NoQuestions(get_generation(connection, newest.generation)),
         rules=newest.rules,
         budget_factor=config.index.edge_budget_factor,
         now_ms=lambda: time.time_ns() // 1_000_000,
@@ -139,12 +139,12 @@ def _writer(connection: Connection, newest: Version, config: Config) -> VersionW
 class _NoQuestions:
     """A QuestionMaker for removals, which need no questions."""
 
-    recipe: Recipe
+    generation: GenerationConfig
     store_after: int = 1
 
     @property
-    def provisional_recipe(self) -> Recipe:
-        return self.recipe
+    def provisional_generation(self) -> GenerationConfig:
+        return self.generation
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None

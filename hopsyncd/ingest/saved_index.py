@@ -31,7 +31,7 @@ from hopsyncd.ingest.follow import follow
 from store.changes import Stamp, stamp
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
-from store.records import Recipe
+from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
@@ -61,16 +61,16 @@ class SavedIndex:
         self._is_mapped = False
         self._is_kept = True  # all vectors are in its files
 
-    def load(self, connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+    def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
         """The index as of a version: what was saved, brought up to date, or all from the store.
 
         Call it in a snapshot.
         """
-        index = self._saved(connection, recipe)
+        index = self._saved(connection, generation)
         if index is not None:
             try:
                 if index.version < until:
-                    follow(connection, index, recipe.encoder, index.version, until)
+                    follow(connection, index, generation.encoder, index.version, until)
             except NoSuchVersion:
                 log.info("the saved index is too old to follow", version=index.version)
             else:
@@ -78,9 +78,9 @@ class SavedIndex:
         if self._is_owned:
             self.forget()
         self._is_kept = True
-        index = LiveIndex(recipe.dimensions, self._grow)
+        index = LiveIndex(generation.dimensions, self._grow)
         if until:
-            follow(connection, index, recipe.encoder, 0, until)
+            follow(connection, index, generation.encoder, 0, until)
         return index
 
     def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
@@ -155,17 +155,17 @@ class SavedIndex:
         shutil.rmtree(self.folder, ignore_errors=True)
         self._entries = 0
 
-    def _saved(self, connection: Connection, recipe: Recipe) -> LiveIndex | None:
+    def _saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
         """The saved index; None where there is none that can be trusted."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
-            wanted = [_FORMAT, recipe.encoder, recipe.dimensions]
+            wanted = [_FORMAT, generation.encoder, generation.dimensions]
             if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
                 return None
             if stamp(connection, made.version) != made:
                 return None
-            index = self._read(manifest, recipe.dimensions)
+            index = self._read(manifest, generation.dimensions)
             index.version = made.version
         except FileNotFoundError:
             return None

@@ -33,7 +33,7 @@ from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
 from store.check import OnCheck, check, count_checks, run_checks
-from store.content import known_passages, recipe_of, sets_at, sets_by_id
+from store.content import get_generation, known_passages, sets_at, sets_by_id
 from store.contract import Connection
 from store.exceptions import PurgeRefused
 from store.gc import GcPlan, GcResult, Retention, collect, plan_gc
@@ -128,7 +128,7 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
 
 def _matched_again(connection: Connection, at: Version) -> list[Match]:
     """The matches of a version, from its questions alone."""
-    index = LiveIndex(recipe_of(connection, at.recipe).dimensions)
+    index = LiveIndex(get_generation(connection, at.generation).dimensions)
     sets = sets_at(connection, at.id)
     index.begin_passages(add_passages(index, [NewPassage(one, 0, {}) for one in sets]))
     asked = list_outgoing(index, index.is_vertex.nonzero()[0])
@@ -255,8 +255,8 @@ def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version |
             if document is None:
                 gone.append((source, item))
             elif document.content != now.get(item):
-                passages = known_passages(connection, (p.passage for p in document.placements))
-                parts = tuple(passages[place.passage] for place in document.placements)
+                passages = known_passages(connection, (p.passage for p in document.occurrences))
+                parts = tuple(passages[place.passage] for place in document.occurrences)
                 read.append(ReadDocument(document, parts))
             else:
                 continue
@@ -290,16 +290,16 @@ def rebuilt(path: SourceSync) -> RebuildAnswer:
     return {"version": version.id if version else 0, "passages": 0, "estimated_s": 0.0}
 
 
-def recipe_in_use(connection: Connection) -> str:
-    """The name of the newest version's recipe; empty without a version."""
+def generation_in_use(connection: Connection) -> str:
+    """The name of the newest version's generation settings; empty without a version."""
     newest = head(connection)
-    return recipe_of(connection, newest.recipe).name if newest else ""
+    return get_generation(connection, newest.generation).name if newest else ""
 
 
 def reencoded(
     path: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
-    """Bring the head to the recipe of another writer, in one version; a dry run only estimates.
+    """Bring the head to the settings of another writer, in one version; a dry run only estimates.
 
     What it needs is made beside what serves, and kept if this is abandoned.
     """
@@ -334,7 +334,7 @@ def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
         "dry_run": dry_run,
         "versions": list(counts.versions),
         "documents": counts.documents,
-        "lives": counts.lives,
+        "lives": counts.passage_intervals,
         "matches": counts.matches,
         "passages": counts.passages,
         "question_sets": counts.question_sets,

@@ -41,9 +41,9 @@ from hopsyncd.models.questions import QuestionMaker
 from store.content import (
     best_sets,
     counters,
+    get_generation,
     known_passages,
     known_sets,
-    recipe_of,
     sets_at,
     sets_by_id,
 )
@@ -97,7 +97,7 @@ class VersionWriter:
         self._preparer = Preparer(
             connection, maker, now_ms=now_ms, patience_s=patience_s, part=part
         )
-        self._recipe = self._preparer.recipe
+        self._generation = self._preparer.generation
         self._saved = saved
         self._index: LiveIndex | None = None
         self._statistics: Statistics | None = None
@@ -107,11 +107,11 @@ class VersionWriter:
     def index(self) -> LiveIndex:
         """The live index as of the head, for versions whose vectors are of the present encoder."""
         if self._index is None:
-            newest, recipe = head(self._connection), self._maker.recipe
+            newest, generation = head(self._connection), self._maker.generation
             until = newest.id if newest else 0
             with snapshot(self._connection):
                 load = self._saved.load if self._saved else load_index
-                self._index = load(self._connection, recipe, until)
+                self._index = load(self._connection, generation, until)
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
@@ -131,7 +131,7 @@ class VersionWriter:
     def keep_index(self) -> None:
         """Save the index, so that the next start need not make it from the store."""
         if self._saved and self._index is not None and self._index.version:
-            self._saved.save(self._connection, self._index, self._maker.recipe.encoder)
+            self._saved.save(self._connection, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
         """Give the system back what only changes need; takes some milliseconds."""
@@ -145,7 +145,7 @@ class VersionWriter:
 
     def serves(self, version: Version) -> bool:
         """Whether the present models can answer at that version."""
-        return version.recipe == self._recipe
+        return version.generation == self._generation
 
     def prepare(
         self,
@@ -221,7 +221,7 @@ class VersionWriter:
         if newest is None or not self.serves(newest):
             return None
         cost = Cost(usage)
-        wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
+        wait = due_passages(self._connection, newest.id, self._generation, self._now_ms(), limit)
         lack = set(wait) - self._whole(wait)
         self._preparer.ask_again(placed_passages(self._connection, newest, lack), cost, go_on)
         if not (done := tuple(sorted(self._whole(wait)))):
@@ -231,21 +231,21 @@ class VersionWriter:
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
         """Those of the passages that have a set which is not provisional."""
-        name = self._maker.recipe.name
+        name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
         return {ids[one] for one in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """Bring the head to the present recipe and budget, in one version, without any document.
+        """Bring the head to the present settings and budget, in one version, without any document.
 
-        None when it is there already. Questions of the old recipe serve until the commit.
+        None when it is there already. Questions of the old settings serve until the commit.
         """
         newest = head(self._connection)
         if newest is None:
             return None
         budget = edge_budget(newest.passages, self._budget_factor)
-        if newest.recipe != self._recipe:
-            return self._switch_recipe(newest)
+        if newest.generation != self._generation:
+            return self._switch_generation(newest)
         if newest.edge_budget != budget:
             reason = Batch("the edge budget changed")
             return self._commit(reason, PassageIntervals((), ()), newest.rules, Cost())
@@ -277,16 +277,16 @@ class VersionWriter:
             return version
 
     def owed(self) -> list[Passage]:
-        """The passages at the head that have no set of the present recipe."""
+        """The passages at the head that have no set of the present settings."""
         newest = head(self._connection)
         if newest is None:
             return []
         passages = {questions.passage for questions in sets_at(self._connection, newest.id)}
-        lacking = passages - best_sets(self._connection, self._recipe, passages).keys()
+        lacking = passages - best_sets(self._connection, self._generation, passages).keys()
         return [*known_passages(self._connection, sorted(lacking)).values()]
 
     def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
-        """Make and store sets of the present recipe, for a later renew()."""
+        """Make and store sets of the present settings, for a later renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def made_in_s(self, passage: Passage) -> float:
@@ -295,16 +295,19 @@ class VersionWriter:
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
 
-    def _switch_recipe(self, newest: Version) -> Version:
+    def _switch_generation(self, newest: Version) -> Version:
         cost = Cost()
         old = tuple(questions.passage for questions in sets_at(self._connection, newest.id))
         # An LLM has other times for so many: until then the built-in questions are the new ones.
         passages = [*known_passages(self._connection, old).values()]
         self._preparer.prepare({"": passages}, cost)
-        reason = Batch(f"the question generator is now {self._maker.recipe.name}")
+        reason = Batch(f"the question generator is now {self._maker.generation.name}")
         changed, foreign = PassageIntervals(old, old), self._foreign(newest)
         version = self._commit(reason, changed, newest.rules, cost, foreign)
-        if recipe_of(self._connection, newest.recipe).encoder != self._maker.recipe.encoder:
+        if (
+            get_generation(self._connection, newest.generation).encoder
+            != self._maker.generation.encoder
+        ):
             self.forget_index()  # its links were followed before it had passages
         return version
 
@@ -325,7 +328,7 @@ class VersionWriter:
             raise
 
     def _begun(self, passages: Iterable[PassageId]) -> BegunSets:
-        found = best_sets(self._connection, self._recipe, passages)
+        found = best_sets(self._connection, self._generation, passages)
         return sorted(found.items(), key=lambda pair: pair[1])
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
@@ -380,7 +383,7 @@ class VersionWriter:
         budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
         return Change(
             reason=batch.told,
-            recipe=self._recipe,
+            generation=self._generation,
             rules=rules,
             documents_gone=batch.gone,
             documents_new=[one.document for one in batch.read],
@@ -390,7 +393,7 @@ class VersionWriter:
             matches_begun=make_match_records(index, delta.begun),
             matches=len(out),
             edge_budget=budget,
-            cut=find_edge_threshold(asked[out], similarity, budget),
+            edge_threshold=find_edge_threshold(asked[out], similarity, budget),
             seen=batch.seen,
             unseen=batch.unseen,
             pins=batch.pins,

@@ -197,7 +197,7 @@ def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
     made = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {
         "code": _digest(file for root in roots for file in root.rglob("*.py")),
-        "encoder": maker.recipe.encoder,
+        "encoder": maker.generation.encoder,
         "language model": _digest(pipeline_folder(config.language_model).rglob("*")),
         "result of the same passage": hashlib.sha256(repr(made).encode()).hexdigest(),
     }

@@ -108,7 +108,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
         loaded = replace(loaded, maker=there)
     if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
         former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
-        if former.maker.recipe.name == in_use:
+        if former.maker.generation.name == in_use:
             encoder, loaded = former.encoder, replace(former, newer=loaded)
     threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))

@@ -32,11 +32,11 @@ from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
 from store.records import (
     Direction,
+    GenerationConfig,
     Passage,
     PassageId,
     Question,
     QuestionSet,
-    Recipe,
     question_id,
     set_id,
     to_grid,
@@ -55,7 +55,7 @@ class QuestionMaker(Protocol):
     """Makes the question sets of passages."""
 
     @property
-    def recipe(self) -> Recipe:
+    def generation(self) -> GenerationConfig:
         """Identifies generator and models. A change that can alter results changes its name."""
         ...
 
@@ -78,7 +78,7 @@ class QuestionMaker(Protocol):
         ...
 
     @property
-    def provisional_recipe(self) -> Recipe:
+    def provisional_generation(self) -> GenerationConfig:
         """Settings under which a provisional set is the regular set, except for ids."""
         ...
 
@@ -169,10 +169,15 @@ def _draft_outgoing(
 
 
 def embed_drafts(
-    passage: Passage, drafts: Drafts, recipe: Recipe, encoder: Encoder, *, provisional: bool = False
+    passage: Passage,
+    drafts: Drafts,
+    generation: GenerationConfig,
+    encoder: Encoder,
+    *,
+    provisional: bool = False,
 ) -> QuestionSet:
     """Compute ids and vectors for the drafts."""
-    in_set = set_id(passage.id, recipe.name, provisional=provisional)
+    in_set = set_id(passage.id, generation.name, provisional=provisional)
     ordinals = {direction: count() for direction in Direction}
     questions = tuple(
         Question(
@@ -188,9 +193,9 @@ def embed_drafts(
     return QuestionSet(in_set, passage.id, questions, vectors, provisional)
 
 
-def builtin_generation(language: Language, encoder: Encoder) -> Recipe:
+def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig:
     """The settings of the built-in generator with these models."""
-    return Recipe(
+    return GenerationConfig(
         name=f"{GENERATOR}+{language.name}+{encoder.name}",
         encoder=encoder.name,
         dimensions=encoder.dimensions,
@@ -228,11 +233,11 @@ class BuiltinMaker:
         self._making: dict[PassageId, Future[QuestionSet] | _LazySet] = {}
         self._language = language
         self._encoder = encoder
-        self._recipe = builtin_generation(language, encoder)
+        self._generation = builtin_generation(language, encoder)
 
     @property
-    def recipe(self) -> Recipe:
-        return self._recipe
+    def generation(self) -> GenerationConfig:
+        return self._generation
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
@@ -281,8 +286,8 @@ class BuiltinMaker:
         return passage, made
 
     @property
-    def provisional_recipe(self) -> Recipe:
-        return self._recipe
+    def provisional_generation(self) -> GenerationConfig:
+        return self._generation
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
         return self.make(passage)
@@ -299,5 +304,5 @@ class BuiltinMaker:
 
     def _make_set(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
         return embed_drafts(
-            passage, draft_questions(passage, mentions), self._recipe, self._encoder
+            passage, draft_questions(passage, mentions), self._generation, self._encoder
         )

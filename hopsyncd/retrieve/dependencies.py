@@ -225,7 +225,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
     matches = index.matches
     out, into, similarity = matches.source_question, matches.target_question, matches.similarity
     born, died = matches.born, matches.died
-    cuts = [one.version.cut for one in (before, now)]
+    cuts = [one.version.edge_threshold for one in (before, now)]
     least = [one.similarity if one else -np.inf for one in cuts]
     changed = (_within(born, span) | _within(died, span)) & (similarity >= min(least))
     if cuts[0] != cuts[1]:

@@ -29,12 +29,12 @@ from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.text.words import correct_spelling
-from store.content import known_passages, recipe_of
+from store.content import get_generation, known_passages
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
 from store.history import resolve
 from store.local_copy import LocalCopy
-from store.place import Database, open_reader
+from store.open_database import Database, open_reader
 from store.records import PassageId, Vectors, Version
 from store.sources import source_names
 from store.transactions import snapshot
@@ -360,7 +360,7 @@ class Engine:
 
     def _searchable(self, connection: Connection, version: Version) -> Snapshot:
         """The head, whose index has the version too. Raises NoSuchVersion."""
-        encoder = recipe_of(connection, version.recipe).encoder
+        encoder = get_generation(connection, version.generation).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
                 f"Cannot ask version {version.id}",

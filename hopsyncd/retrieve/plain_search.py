@@ -79,7 +79,7 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """The k nearest: by the store, or by the live index where the store keeps no vectors to search,
     or where a filter leaves some of them."""
-    if head.filtered is not None or not is_searchable(connection, head.version.recipe):
+    if head.filtered is not None or not is_searchable(connection, head.version.generation):
         entries = head.passage_rows
         rows = head.index.passages.vector_start[entries]
         exact = head.index.vectors.exact[rows]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from store.contract import Connection
-from store.place import memory_database
+from store.open_database import memory_database
 from store.transactions import snapshot
 from store.word_count import UNSPACED, WORD, split_unspaced
 

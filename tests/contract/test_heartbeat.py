@@ -13,7 +13,7 @@ from store.contract import Connection
 from store.engines.postgres import heartbeat, session
 from store.engines.postgres.session import Session, open_standing_by
 from store.exceptions import ServerLost, WriterBusy
-from store.place import open_reader, open_writer
+from store.open_database import open_reader, open_writer
 from store.records import Change
 from store.versions import commit, kept_versions
 from tests.fakes.edited import edited

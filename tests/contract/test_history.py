@@ -50,13 +50,13 @@ def commit_again(stack: Stack, path: str, media_type: str) -> None:
     }
     change = Change(
         reason="read again",
-        recipe=at.recipe,
+        generation=at.generation,
         rules=at.rules,
         documents_new=[document],
         matches_begun=[],
         matches=at.matches,
         edge_budget=at.edge_budget,
-        cut=at.cut,
+        edge_threshold=at.edge_threshold,
         seen=[],
         unseen=[],
         counters={},

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
-from store.place import open_reader, open_writer
+from store.open_database import open_reader, open_writer
 from store.records import Change, Seen
 from store.sources import (
     all_sources,

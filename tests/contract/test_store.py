@@ -19,7 +19,7 @@ from hopsyncd.retrieve.plain_search import by_vector
 from store import history, operational, reads, sources
 from store.changes import changes, stamp
 from store.check import check, opening_check
-from store.content import counters, put_content, question_texts, register_recipe
+from store.content import counters, put_content, question_texts, register_generation
 from store.contract import Connection
 from store.copying import copy_record
 from store.exceptions import (
@@ -30,9 +30,9 @@ from store.exceptions import (
     TagRefused,
 )
 from store.gc import Retention, collect, plan_gc
-from store.place import Database, open_reader, open_writer
+from store.open_database import Database, open_reader, open_writer
 from store.purge import purge, request_purge
-from store.records import Passage, Recipe, SetId, to_grid
+from store.records import GenerationConfig, Passage, SetId, to_grid
 from store.transactions import snapshot
 from store.versions import kept_versions, version
 from tests.fakes.dump import SEARCHED, Rows, graph_at
@@ -236,7 +236,7 @@ class TestRecords:
         assert operational.all_jobs(connection)["gc"] == operational.JobRow("gc", 9, 5, "full")
         for why in ("crash", "again"):
             operational.put_quarantined(connection, b"\x00\xff", "r1", why, 7)
-        assert operational.quarantined(connection, "r1") == {b"\x00\xff": "again"}
+        assert operational.find_quarantined(connection, "r1") == {b"\x00\xff": "again"}
         assert operational.end_quarantine(connection, "r2")
         assert operational.count_quarantined(connection) == 0
         wait = operational.Wait(SetId(2**62), "down", 1, 4)
@@ -279,13 +279,13 @@ class TestRecords:
         self, place: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         connection = open_writer(place)
-        recipe = register_recipe(connection, Recipe(RECIPE, "by hand", 2))
+        generation = register_generation(connection, GenerationConfig(RECIPE, "by hand", 2))
         one, other = Passage((), "one"), Passage((), "other")
         monkeypatch.setattr("store.records.content_id", lambda *parts: 7)
         of = triplets(one.id, [("one", (1, 0))], [])
-        put_content(connection, recipe, [(one, of)])
+        put_content(connection, generation, [(one, of)])
         with pytest.raises(ContentConflict):
-            put_content(connection, recipe, [(other, of)])
+            put_content(connection, generation, [(other, of)])
         assert connection.execute("SELECT text FROM passage").fetchall() == [("one",)]
 
 

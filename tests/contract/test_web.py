@@ -30,7 +30,7 @@ from tests.fakes.stack import Stack
 def passages_of(stack: Stack) -> list[Passage]:
     """Those in force."""
     documents = documents_at(stack.connection, stack.head.id, stack.source.id)
-    ids = [place.passage for document in documents for place in document.placements]
+    ids = [place.passage for document in documents for place in document.occurrences]
     return [*known_passages(stack.connection, ids).values()]
 
 

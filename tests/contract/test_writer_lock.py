@@ -14,7 +14,7 @@ import pytest
 
 from store.contract import Connection
 from store.engines.postgres import session
-from store.place import open_writer
+from store.open_database import open_writer
 
 _KILLED_WRITER = """
 import os, signal, sys

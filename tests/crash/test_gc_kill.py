@@ -24,7 +24,13 @@ def gc(path: Path, step: Step) -> None:
     collect(connection, KEEP, NOW_MS)
     step("done")
     left = plan_gc(connection, KEEP, NOW_MS)
-    assert (left.documents, left.lives, left.matches, left.passages, left.question_sets) == (0,) * 5
+    assert (
+        left.documents,
+        left.passage_intervals,
+        left.matches,
+        left.passages,
+        left.question_sets,
+    ) == (0,) * 5
     assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
     connection.close()
 

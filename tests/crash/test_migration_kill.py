@@ -99,8 +99,8 @@ def derive(connection: Connection) -> None:
     connection.execute(
         "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
     )
-    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
-        create_vectors(connection, recipe, dimensions)
+    for generation, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
+        create_vectors(connection, generation, dimensions)
     lives = connection.execute("SELECT id FROM main.life").fetchall()
     put_vectors(connection, [life for (life,) in lives])
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from store.engines.sqlite.acknowledged import noted, state_of
+from store.engines.sqlite.acknowledged import read_acknowledged, state_of
 from store.engines.sqlite.database import open_writer
 from store.history import set_tag
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, trace
@@ -26,9 +26,9 @@ def test_a_kill_between_a_commit_and_its_note_leaves_what_was_committed(folder: 
     for number in range(steps.index("BEGIN IMMEDIATE"), told + 1):
         copy_database(base, path)
         kill_at(number, tag, path)
-        before = noted(path)
+        before = read_acknowledged(path)
         with closing(open_writer(path)) as connection:
             tags = connection.execute("SELECT count(*) FROM tag").fetchone()[0]
             assert tags == (number > committed)
-            assert noted(path) == state_of(connection), "what is served is noted first"
-        assert (before == noted(path)) == (number <= committed or number == told)
+            assert read_acknowledged(path) == state_of(connection), "what is served is noted first"
+        assert (before == read_acknowledged(path)) == (number <= committed or number == told)

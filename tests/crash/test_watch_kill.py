@@ -67,7 +67,7 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
     drawn = random.Random(5)
     killed = {*drawn.sample(range(edits), kills)}
     last = [state(place, one, place.status()["version"]) for one in QUESTIONS]
-    tellings = Counter[int]()
+    notifications = Counter[int]()
     read = 0
     for number in range(edits):
         edit(place, drawn, files)
@@ -80,17 +80,17 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
         place.until(partial(_are_told, place, heard, version))
         lines = heard.read_text().splitlines()
         for one in map(json.loads, lines[read:]):
-            tellings[one["id"]] += 1
-            if tellings[one["id"]] == 1:
+            notifications[one["id"]] += 1
+            if notifications[one["id"]] == 1:
                 at, question = one["watch"] - 1, QUESTIONS[one["watch"] - 1]
                 assert state(place, question, one["old"]) == last[at]
                 assert state(place, question, one["new"]) != last[at]
                 last[at] = state(place, question, one["new"])
         read = len(lines)
         assert last == [state(place, one, version) for one in QUESTIONS]
-    assert len(tellings) > edits * 2 / files
+    assert len(notifications) > edits * 2 / files
     # One is delivered after the other, and a kill repeats the one that it was amid.
-    assert sum(tellings.values()) - len(tellings) <= kills
+    assert sum(notifications.values()) - len(notifications) <= kills
 
 
 def _are_told(place: Place, heard: Path, version: int) -> bool:

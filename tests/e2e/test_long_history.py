@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from hopsyncd.config.configuration import DATABASE_NAME
-from store.records import Change, Document, Passage, Placement
+from store.records import Change, Document, Occurrence, Passage
 from store.versions import commit
 from tests.e2e.daemon import SMALL, Place, new_place
 from tests.fakes.memory import MemoryConnector
@@ -40,14 +40,14 @@ def place() -> Iterator[Place]:
 
 
 def copy(stack: Stack, path: str, content: bytes = b"the same bytes") -> Document:
-    return Document(stack.source.id, path, content, "text/markdown", (Placement(ROME.id, 1, 3),))
+    return Document(stack.source.id, path, content, "text/markdown", (Occurrence(ROME.id, 1, 3),))
 
 
 def commit_documents(stack: Stack, new: Sequence[Document], gone: Sequence[str] = ()) -> None:
     at = stack.head
     change = Change(
         reason="files were copied",
-        recipe=at.recipe,
+        generation=at.generation,
         rules=at.rules,
         documents_gone=[(stack.source.id, path) for path in gone],
         documents_new=new,
@@ -57,7 +57,7 @@ def commit_documents(stack: Stack, new: Sequence[Document], gone: Sequence[str] 
         matches_begun=[],
         matches=at.matches,
         edge_budget=at.edge_budget,
-        cut=at.cut,
+        edge_threshold=at.edge_threshold,
         seen=[],
         unseen=[],
         counters={},

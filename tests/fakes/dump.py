@@ -50,12 +50,12 @@ def graph_at(connection: Connection, number: int) -> Rows:
     """
     of = version(connection, number)
     rows = {
-        name: connection.execute(sql.format(recipe=of.recipe), [number]).fetchall()
+        name: connection.execute(sql.format(recipe=of.generation), [number]).fetchall()
         for name, sql in ROWS.items()
         if not connection.server or name not in SEARCHED
     }
     rows["documents"] = [(*own, _undated(said)) for *own, said in rows["documents"]]
-    counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
+    counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.edge_threshold)
     return {**rows, "counts": [counts]}
 
 
@@ -72,15 +72,15 @@ def _undated(properties: str) -> str:
 def without(rows: Rows, path: str) -> Rows:
     """A version as a purge of the document leaves it; its counts are not corrected."""
     documents = [row for row in rows["documents"] if row[1] != path]
-    placements = [row for row in rows["placements"] if row[0] != path]
-    held = {row[2] for row in placements}
+    occurrences = [row for row in rows["placements"] if row[0] != path]
+    held = {row[2] for row in occurrences}
     questions = [row for row in rows["questions"] if row[1] in held]
     left = {row[0] for row in questions}
     of_passage = ("passages", "passage_vectors")
     between = ("matches", "edges")
     return {
         "documents": documents,
-        "placements": placements,
+        "placements": occurrences,
         "questions": questions,
         **{name: [r for r in rows[name] if r[0] in held] for name in of_passage if name in rows},
         **{name: [row for row in rows[name] if {row[0], row[1]} <= left] for name in between},

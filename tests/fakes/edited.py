@@ -3,7 +3,7 @@
 from store.check import check
 from store.contract import Connection
 from store.gc import Retention
-from store.place import Database
+from store.open_database import Database
 from store.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector

@@ -69,7 +69,7 @@ class Follower:
         )
         homes: dict[PassageId, int] = {}
         for one in documents:
-            for passage, _ in one.placements:
+            for passage, _ in one.occurrences:
                 homes.setdefault(passage, one.id)
         return {
             "sets": sorted(row[0] for row in lives.values()),
@@ -79,11 +79,11 @@ class Follower:
             "links": [
                 (one.id, passage, link)
                 for one in documents
-                for passage, links in one.placements
+                for passage, links in one.occurrences
                 for link in links
             ],
             "opening": sorted(
-                (one.path, passage) for one in documents for passage, _ in one.placements[:OPENING]
+                (one.path, passage) for one in documents for passage, _ in one.occurrences[:OPENING]
             ),
         }
 

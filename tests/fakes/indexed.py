@@ -57,11 +57,11 @@ def document(
 ) -> NewDocument:
     """A document of these passages; `links` are the targets of those in each, shown as they are."""
     links = links or {}
-    placements = tuple(
+    occurrences = tuple(
         (PassageId(one), tuple(Link(target, target) for target in links.get(one, ())))
         for one in passages
     )
-    return NewDocument(id_, source, path, names, called, placements)
+    return NewDocument(id_, source, path, names, called, occurrences)
 
 
 def advance(
@@ -94,8 +94,8 @@ def snapshot_at(index: LiveIndex, version: int, budget: int | None = None) -> Sn
         return found
     matches = found.list_matches()
     out, similarity = matches.source_question, matches.similarity
-    cut = find_edge_threshold(index.outgoing.id[out], similarity, budget)
-    return replace(found, version=replace(found.version, cut=cut))
+    edge_threshold = find_edge_threshold(index.outgoing.id[out], similarity, budget)
+    return replace(found, version=replace(found.version, edge_threshold=edge_threshold))
 
 
 def indexed(

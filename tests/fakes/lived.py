@@ -1,6 +1,6 @@
 """A store with a past: edits, a copy, deletions, a restore, and more matches than edges."""
 
-from store.place import Database
+from store.open_database import Database
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -34,5 +34,5 @@ def lived(path: Database) -> Stack:
     stack.sync()
     files.put("sofia.md", page("Sofia", "Cairo", "Quito"))
     stack.sync()
-    assert stack.head.id == 6 and stack.head.cut is not None
+    assert stack.head.id == 6 and stack.head.edge_threshold is not None
     return stack

@@ -15,7 +15,7 @@ from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 from hopsyncd.models.language import Entity, EntityKind
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import BuiltinMaker, MakeResult, QuestionMaker
-from store.records import Passage, PassageId, QuestionSet, Recipe
+from store.records import GenerationConfig, Passage, PassageId, QuestionSet
 
 _WORD = re.compile(r"\w+")
 _ENTITY = re.compile(
@@ -100,8 +100,8 @@ class CountingMaker:
         self._given: dict[int, QuestionSet] = {}
 
     @property
-    def recipe(self) -> Recipe:
-        return self._maker.recipe
+    def generation(self) -> GenerationConfig:
+        return self._maker.generation
 
     @property
     def store_after(self) -> int:
@@ -118,8 +118,8 @@ class CountingMaker:
             yield made
 
     @property
-    def provisional_recipe(self) -> Recipe:
-        return self._maker.provisional_recipe
+    def provisional_generation(self) -> GenerationConfig:
+        return self._maker.provisional_generation
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
         self.made.append(passage.id)

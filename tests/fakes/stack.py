@@ -14,7 +14,7 @@ from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.engines.sqlite.database import FileConnection
-from store.place import Database, open_writer
+from store.open_database import Database, open_writer
 from store.records import Passage, PassageId, Version
 from store.sources import register_source
 from store.versions import head

@@ -15,7 +15,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.operational import tellings_of
+from store.operational import list_notifications
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -109,7 +109,7 @@ class Watching:
 
     def told(self, number: int) -> list[tuple[int, int]]:
         """The versions between which changes were told, the oldest first."""
-        told = tellings_of(self.stack.connection, number, 100)
+        told = list_notifications(self.stack.connection, number, 100)
         return [(one.old, one.new) for one in reversed(told)]
 
     def edits(self, count: int, seed: int) -> Iterator[None]:

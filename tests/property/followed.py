@@ -11,7 +11,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.check import check
 from store.content import counters
-from store.place import Database
+from store.open_database import Database
 from store.reads import live_documents
 from store.records import PassageId, content_hash
 from store.sources import pins_of, seen_items

@@ -104,7 +104,7 @@ def _check(
     question: str,
 ) -> None:
     left = {
-        (source.name, one.path): {place.passage for place in one.placements}
+        (source.name, one.path): {place.passage for place in one.occurrences}
         for source in index.sources
         if source.name not in hidden
         for one in documents_at(index.stack.connection, int(at), source.id)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import seed, settings
 
-from store.place import Database
+from store.open_database import Database
 from tests.fakes.postgres import Postgres, postgres
 from tests.property.test_incremental import SEED, Incremental
 

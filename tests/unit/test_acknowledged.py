@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.engines.sqlite.acknowledged import note_path, noted, state_of
-from store.engines.sqlite.database import open_reader, open_writer, writer_place
+from store.engines.sqlite.acknowledged import note_path, read_acknowledged, state_of
+from store.engines.sqlite.database import hold_writer_lock, open_reader, open_writer
 from store.engines.sqlite.space import backup, truncate_wal, vacuum
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.history import delete_tag, set_tag
@@ -23,9 +23,9 @@ def path(tmp_path: Path) -> Path:
 
 def test_each_commit_is_noted_and_the_note_is_private(path: Path) -> None:
     with closing(open_writer(path)) as connection:
-        before = noted(path)
+        before = read_acknowledged(path)
         set_tag(connection, "release", 6, 0)
-        after = noted(path)
+        after = read_acknowledged(path)
         assert before and after == state_of(connection)
         assert (after.writes, after.version) == (before.writes + 1, 6)
     assert note_path(path).stat().st_mode & 0o777 == 0o600
@@ -35,25 +35,25 @@ def test_each_commit_is_noted_and_the_note_is_private(path: Path) -> None:
 @pytest.mark.parametrize("slot", [0, 1])
 def test_a_torn_write_leaves_the_note_before(path: Path, slot: int) -> None:
     whole = note_path(path).read_bytes()
-    known = noted(path)
+    known = read_acknowledged(path)
     assert known
     torn = bytearray(whole)
     torn[slot * 4096 + 40] ^= 1
     note_path(path).write_bytes(torn)
-    left = noted(path)
+    left = read_acknowledged(path)
     assert left and left.writes == known.writes - (known.writes % 2 == slot)
     open_writer(path).close()
-    assert noted(path) == known
+    assert read_acknowledged(path) == known
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no note at all", bytes(8192)])
 def test_without_a_note_a_database_opens_and_gets_one(path: Path, content: bytes | None) -> None:
-    known = noted(path)
+    known = read_acknowledged(path)
     note_path(path).unlink()
     if content is not None:
         note_path(path).write_bytes(content)
     open_writer(path).close()
-    assert noted(path) == known
+    assert read_acknowledged(path) == known
 
 
 def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> None:
@@ -133,5 +133,5 @@ def test_what_cannot_be_read_at_the_start_is_named(path: Path, name: str) -> Non
 def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").mkdir()
     told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user write permission"
-    with pytest.raises(DiskFailure, match=told), writer_place(tmp_path / "s.db"):
+    with pytest.raises(DiskFailure, match=told), hold_writer_lock(tmp_path / "s.db"):
         """It is not held."""

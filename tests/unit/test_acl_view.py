@@ -33,7 +33,7 @@ def without(
 def counted(graph: Snapshot) -> dict[str, Any]:
     """What is served, with the counts of the version."""
     at = graph.version
-    counts = (at.documents, at.passages, at.words, at.matches, at.edge_budget, at.cut)
+    counts = (at.documents, at.passages, at.words, at.matches, at.edge_budget, at.edge_threshold)
     return {**served_by(graph), "version": counts}
 
 

@@ -52,7 +52,7 @@ STRANGERS = {
     "hopsyncd.doctor": ("hopsyncd.retrieve",),
 }
 # Modules of the store that may import an engine: they open databases, or look at their files.
-ENGINE_USERS = ("check", "copying", "ledger", "local_copy", "place", "search", "space")
+ENGINE_USERS = ("check", "copying", "ledger", "local_copy", "open_database", "search", "space")
 LOOSE = {"__init__", "__main__", "daemon", "errors", "log_limits", "logs", "printable"}
 
 

@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopsyncd.index.matching import edge_budget, find_edge_threshold
-from store.records import Cut
+from store.records import EdgeThreshold
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 
-def cut(similarities: dict[int, float], budget: int) -> Cut | None:
+def cut(similarities: dict[int, float], budget: int) -> EdgeThreshold | None:
     questions = np.array(list(similarities), dtype=np.int64)
     return find_edge_threshold(
         questions, np.array(list(similarities.values()), dtype=np.float64), budget
     )
 
 
-def admitted(similarities: dict[int, float], cut: Cut | None) -> set[int]:
+def admitted(similarities: dict[int, float], cut: EdgeThreshold | None) -> set[int]:
     return {
         question
         for question, similarity in similarities.items()

@@ -56,7 +56,7 @@ class TestFollowing:
         fed = changes(stack.connection, 5, 6)
         document = fed.documents_begun[0]
         assert (document.source, document.born, document.died) == ("notes", 6, ALIVE)
-        assert {passage for passage, _ in document.placements} >= {
+        assert {passage for passage, _ in document.occurrences} >= {
             *fed.passages_begun.passage.tolist()
         }
 

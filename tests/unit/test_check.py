@@ -125,7 +125,7 @@ BROKEN = {
             " (question_set) WHERE q.id = match.question AND t.direction = 0)"
         ),
     ],
-    "the cut admits as many matches as the edge budget": [
+    "the edge threshold admits the number of matches in the edge budget": [
         "UPDATE version SET cut_similarity = cut_similarity / 2 WHERE id = 5",
         "UPDATE version SET cut_question = cut_question + 1 WHERE id = 6",
         "UPDATE version SET cut_question = NULL, cut_similarity = NULL WHERE id = 4",
@@ -137,7 +137,7 @@ BROKEN = {
     "a passage's word count is right": [
         "UPDATE passage SET words = words + 1 WHERE id = {passage}",
     ],
-    "a set's id is the hash of passage and recipe": [
+    "a set's id is the hash of passage and generation settings": [
         "UPDATE recipe SET name = 'another'",
     ],
     "questions and vectors are as they were written": [

@@ -10,10 +10,10 @@ import pytest
 
 from store.engines.sqlite.database import (
     OperationalError,
+    hold_writer_lock,
     memory_database,
     open_reader,
     open_writer,
-    writer_place,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.exceptions import NewerSchema, NotADatabase, OlderSchema, WriterBusy
@@ -91,12 +91,12 @@ def test_an_older_schema_is_for_a_writer_to_bring_up_to_date(path: Path) -> None
 
 def test_the_writers_place_is_held_once(path: Path) -> None:
     with (
-        writer_place(path),
+        hold_writer_lock(path),
         pytest.raises(WriterBusy, match="another hopsyncd"),
-        writer_place(path),
+        hold_writer_lock(path),
     ):
         pass
-    with writer_place(path):
+    with hold_writer_lock(path):
         """Free again."""
 
 

@@ -278,7 +278,7 @@ def test_links_lead_where_the_document_says() -> None:
     document.save(buffer)
     (block,) = extract(buffer.getvalue(), DOCX)
     assert block.text == "See the tides"
-    assert [(at, one.target, one.shown) for at, one in block.links] == [
+    assert [(at, one.target, one.text) for at, one in block.links] == [
         (4, "tides.docx", "the tides")
     ]
 

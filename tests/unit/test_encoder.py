@@ -177,11 +177,11 @@ def test_stored_vectors_keep_their_encoder_until_they_are_made_again(tmp_path: P
     fresh = load_models(config)
     assert fresh.newer is None
     former = SentenceEncoder("default", "", 1).name
-    kept = load_models(config, fresh.maker.recipe.name.replace(fresh.encoder.name, former))
-    assert (kept.encoder.name, kept.maker.recipe.encoder) == (former, former)
+    kept = load_models(config, fresh.maker.generation.name.replace(fresh.encoder.name, former))
+    assert (kept.encoder.name, kept.maker.generation.encoder) == (former, former)
     assert kept.newer is not None
-    assert kept.newer.maker.recipe == fresh.maker.recipe
-    for in_use in (fresh.maker.recipe.name, f"builtin/0+{former}", ""):
+    assert kept.newer.maker.generation == fresh.maker.generation
+    for in_use in (fresh.maker.generation.name, f"builtin/0+{former}", ""):
         assert load_models(config, in_use).newer is None
 
 

@@ -58,10 +58,10 @@ def test_links_stand_where_their_text_begins() -> None:
     )
     paragraph, heading, below = blocks(text)
     assert paragraph.text == "See the\nother, here or ask."
-    assert [(at, link.target, link.shown) for at, link in paragraph.links] == [
+    assert [(at, link.target, link.text) for at, link in paragraph.links] == [
         (4, "b c.html#x", "the other")
     ]
-    assert [link.shown for _, link in (*heading.links, *below.links)] == ["Head", "Text"]
+    assert [link.text for _, link in (*heading.links, *below.links)] == ["Head", "Text"]
 
 
 def test_links_in_rows_are_those_of_their_cells() -> None:

@@ -96,13 +96,13 @@ def test_a_run_away_heading_is_a_paragraph() -> None:
 
 
 def links(text: str) -> list[tuple[str, str]]:
-    return [(link.target, link.shown) for block in blocks(text) for _, link in block.links]
+    return [(link.target, link.text) for block in blocks(text) for _, link in block.links]
 
 
 def test_wiki_links_leave_what_they_show_and_say_where_they_lead() -> None:
     (block,) = blocks("She met [[Charles Babbage|him]], ![[Engine#Mill]] and `[[nobody]]`.\n")
     assert block.text == "She met him, Engine#Mill and [[nobody]]."
-    assert [(at, link.target, link.shown) for at, link in block.links] == [
+    assert [(at, link.target, link.text) for at, link in block.links] == [
         (8, "Charles Babbage", "him"),
         (13, "Engine#Mill", "Engine#Mill"),
     ]

@@ -166,7 +166,7 @@ def test_a_word_broken_at_its_hyphen_is_whole() -> None:
 
 def test_manual_pages_and_numbered_papers_that_a_text_names_are_links() -> None:
     (block,) = blocks("See mill(1), corn-flour(5), mill(1) again, RFC 9309 and PEP8. Not f(x).\n")
-    assert [(at, link.target, link.shown) for at, link in block.links] == [
+    assert [(at, link.target, link.text) for at, link in block.links] == [
         (4, "mill", "mill(1)"),
         (13, "corn-flour", "corn-flour(5)"),
         (43, "RFC 9309", "RFC 9309"),

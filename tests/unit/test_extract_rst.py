@@ -64,7 +64,7 @@ def test_a_pep_has_its_head_as_title_and_facts() -> None:
     assert (title.text, title.level, title.names) == ("PEP 999: Widgets", 1, ("PEP 999",))
     assert [fact.text for fact in facts] == ["PEP: 999", "Status: Active"]
     assert (section.level, said.text) == (2, "Of PEP 602.")
-    assert [(link.target, link.shown) for _, link in said.links] == [("PEP 602", "602")]
+    assert [(link.target, link.text) for _, link in said.links] == [("PEP 602", "602")]
 
 
 def test_fields_terms_and_items_lead_what_stands_below_them() -> None:
@@ -106,7 +106,7 @@ def test_links_and_targets_join_documents() -> None:
     )
     found = blocks(text)
     assert found[0].names == ("the-guide",)
-    assert [(link.target, link.shown) for block in found for _, link in block.links] == [
+    assert [(link.target, link.text) for block in found for _, link in block.links] == [
         ("../other", "../other"),
         ("rest", "the rest"),
         ("https://x.y/z", "this"),

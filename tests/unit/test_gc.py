@@ -13,7 +13,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.engines.sqlite.database import open_reader
 from store.exceptions import NoSuchVersion
-from store.gc import Retention, collect, expired, plan_gc
+from store.gc import Retention, collect, find_expired, plan_gc
 from store.history import diff, log, resolve, set_tag
 from store.records import Version
 from store.transactions import snapshot
@@ -34,26 +34,26 @@ def stack(tmp_path: Path) -> Stack:
 
 class TestWhatExpires:
     def test_the_head_is_kept_whatever_its_age(self, stack: Stack) -> None:
-        assert expired(stack.connection, NOTHING, LATER_MS) == [1, 2, 3, 4, 5]
-        assert expired(stack.connection, Retention(0, 0), LATER_MS) == [1, 2, 3, 4, 5]
+        assert find_expired(stack.connection, NOTHING, LATER_MS) == [1, 2, 3, 4, 5]
+        assert find_expired(stack.connection, Retention(0, 0), LATER_MS) == [1, 2, 3, 4, 5]
 
     def test_so_many_newest_are_kept(self, stack: Stack) -> None:
-        assert expired(stack.connection, Retention(4, 0), LATER_MS) == [1, 2]
+        assert find_expired(stack.connection, Retention(4, 0), LATER_MS) == [1, 2]
 
     def test_tagged_versions_are_kept(self, stack: Stack) -> None:
         set_tag(stack.connection, "mine", 2, 0)
-        assert expired(stack.connection, NOTHING, LATER_MS) == [1, 3, 4, 5]
+        assert find_expired(stack.connection, NOTHING, LATER_MS) == [1, 3, 4, 5]
 
     def test_a_version_is_as_old_as_it_has_been_replaced(self, stack: Stack) -> None:
         """What was in force within the last days can be asked for, however long it had been."""
         replaced_ms = stack.versions[3].created_ms  # version 4 replaced version 3
         now_ms = replaced_ms + 30 * DAY_MS
-        assert expired(stack.connection, Retention(1, 30), now_ms) == [1, 2, 3]
-        assert expired(stack.connection, Retention(1, 30), now_ms - 1) == [1, 2]
+        assert find_expired(stack.connection, Retention(1, 30), now_ms) == [1, 2, 3]
+        assert find_expired(stack.connection, Retention(1, 30), now_ms - 1) == [1, 2]
 
     def test_what_was_collected_does_not_expire_again(self, stack: Stack) -> None:
         collect(stack.connection, NOTHING, LATER_MS)
-        assert expired(stack.connection, NOTHING, LATER_MS) == []
+        assert find_expired(stack.connection, NOTHING, LATER_MS) == []
 
     def test_a_store_without_a_version_has_nothing_to_collect(self, tmp_path: Path) -> None:
         empty = Stack(tmp_path / "empty.db", MemoryConnector())

@@ -155,11 +155,11 @@ def test_an_index_behind_the_head_is_saved_with_its_version(kept: Kept) -> None:
 
 def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) -> None:
     saved = SavedIndex(kept.folder)
-    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
-    first = saved.load(connection, recipe, 1)
+    generation, connection = kept.stack.maker.generation, kept.stack.connection
+    first = saved.load(connection, generation, 1)
     was = served_by(snapshot_at(first, 1))
     for _ in range(2):
-        other = saved.load(connection, recipe, 1)
+        other = saved.load(connection, generation, 1)
         other.vectors.append(np.full((600, first.vectors.dimensions), 7, dtype=np.int16))
         other.vectors.exact[:5] = 9
     saved.forget()
@@ -167,30 +167,30 @@ def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) 
 
 
 def test_a_saved_index_uses_its_file_and_does_not_change_it(kept: Kept, tmp_path: Path) -> None:
-    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
+    generation, connection = kept.stack.maker.generation, kept.stack.connection
     saved = SavedIndex(tmp_path / "other")
-    index = saved.load(connection, recipe, 1)
+    index = saved.load(connection, generation, 1)
     reader = snapshot_at(index, 1)
     was = served_by(reader)
     in_memory = index.passage_intervals.died
-    saved.save(connection, index, recipe.encoder)
+    saved.save(connection, index, generation.encoder)
     assert not np.shares_memory(index.passage_intervals.died, in_memory)
     assert served_by(reader) == served_by(snapshot_at(index, 1)) == was
     index.passage_intervals.died[:] = 1
-    other = SavedIndex(saved.folder, is_owned=False).load(connection, recipe, 1)
+    other = SavedIndex(saved.folder, is_owned=False).load(connection, generation, 1)
     assert served_by(snapshot_at(other, 1)) == was
 
 
 def test_another_process_reads_the_saved_index_and_changes_no_file(kept: Kept) -> None:
     was = {file.name: file.read_bytes() for file in kept.folder.iterdir()}
-    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
+    generation, connection = kept.stack.maker.generation, kept.stack.connection
     expected = served_by(snapshot_at(kept.stack.writer.index, 1))
     for damage in (lambda path: None, flip):
         damage(kept.folder / "texts.json")
         was["texts.json"] = (kept.folder / "texts.json").read_bytes()
-        other = SavedIndex(kept.folder, is_owned=False).load(connection, recipe, 1)
+        other = SavedIndex(kept.folder, is_owned=False).load(connection, generation, 1)
         assert served_by(snapshot_at(other, 1)) == expected
-        other.vectors.append(np.full((600, recipe.dimensions), 7, dtype=np.int16))
+        other.vectors.append(np.full((600, generation.dimensions), 7, dtype=np.int16))
         other.vectors.exact[:5] = 9
         assert {file.name: file.read_bytes() for file in kept.folder.iterdir()} == was
 

@@ -89,17 +89,17 @@ def test_what_is_recorded_and_how_it_is_used_names_the_recipe(tmp_path: Path) ->
         ("both", other),
         ("both", LINES),
     ]
-    names = [recorded(tmp_path, mode, lines).recipe.name for mode, lines in uses]
+    names = [recorded(tmp_path, mode, lines).generation.name for mode, lines in uses]
     assert len(set(names)) == 3
     assert names[0] == names[3]
-    assert "questions/1+fake temperature=0" in asked_maker(FakeLlm()).recipe.name
+    assert "questions/1+fake temperature=0" in asked_maker(FakeLlm()).generation.name
 
 
 def test_a_provisional_set_is_the_built_in_set_under_an_id_of_its_own() -> None:
     maker, plain = asked_maker(FakeLlm(), "llm"), BuiltinMaker(FakeLanguage(), FakeEncoder())
     got, wanted = maker.make_provisional(ROME), plain.make(ROME)
     assert got.provisional
-    assert got.id == set_id(ROME.id, maker.recipe.name, provisional=True)
+    assert got.id == set_id(ROME.id, maker.generation.name, provisional=True)
     assert got.id != made(maker, ROME).id
     assert [q.text for q in got.questions] == [q.text for q in wanted.questions]
     assert (got.vectors == wanted.vectors).all()

@@ -157,8 +157,8 @@ def test_the_recipe_names_the_prompt_and_the_model() -> None:
     llm = FakeLlm(stating)
     config = LlmConfig(base_url="http://localhost:1/v1", model="m", questions="statements")
     maker = make_question_maker(config, FakeLanguage(), FakeEncoder(), llm)
-    assert "statements+statements/1+fake temperature=0" in maker.recipe.name
-    assert maker.recipe.name == asked_maker(llm, "statements").recipe.name
+    assert "statements+statements/1+fake temperature=0" in maker.generation.name
+    assert maker.generation.name == asked_maker(llm, "statements").generation.name
     assert prompt_spec_for("both") is not STATEMENTS
 
 

@@ -17,7 +17,7 @@ from store.check import check
 from store.content import counters, sets_at
 from store.gc import Retention, collect
 from store.operational import end_waits, waiting_by_reason
-from store.records import Document, Passage, Placement, content_hash
+from store.records import Document, Occurrence, Passage, content_hash
 from store.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import NAMES, page
@@ -297,7 +297,7 @@ def test_passages_of_two_sources_never_share_a_call(stack: Stack, llm: FakeLlm) 
     for source, whose in ((stack.source.id, "Shared"), (other, "Private")):
         for n in range(3):
             passage = Passage((), f"{whose}{n} met Rome.")
-            place = (Placement(passage.id, 1, 1),)
+            place = (Occurrence(passage.id, 1, 1),)
             document = Document(source, f"{n}.txt", content_hash(b"%d" % n), "text/plain", place)
             read.append(ReadDocument(document, (passage,)))
     before = len(llm.calls)

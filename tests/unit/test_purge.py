@@ -297,7 +297,9 @@ class TestManyRevisions:
             files.put("secret.md", SECRET + f"\nBrutus met Nero{number} in Rome.\n".encode())
             made.sync()
         made.writer.apply(Batch("", gone=((made.source.id, "secret.md"),)))
-        assert any(version(made.connection, n).cut for n in kept_versions(made.connection))
+        assert any(
+            version(made.connection, n).edge_threshold for n in kept_versions(made.connection)
+        )
         made.close()
         return path
 

@@ -10,7 +10,7 @@ from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from store.contract import Connection
 from store.engines.sqlite.database import open_writer
-from store.operational import count_quarantined, end_quarantine, put_quarantined, quarantined
+from store.operational import count_quarantined, end_quarantine, find_quarantined, put_quarantined
 from store.records import Seen
 from store.sources import (
     ListingState,
@@ -29,7 +29,7 @@ def reader(connection: Connection, rules: str) -> ExtractionProcess:
     return ExtractionProcess(
         limits=LIMITS,
         command=BAD,
-        quarantined=quarantined(connection, rules),
+        quarantined=find_quarantined(connection, rules),
         on_quarantine=lambda content, why: put_quarantined(connection, content, rules, why, 0),
     )
 
@@ -41,7 +41,7 @@ def test_a_content_that_crashed_a_reader_is_not_read_by_the_next_one(tmp_path: P
         first.extract(b"crash", "text/plain")
     first.close()
     second = ExtractionProcess(
-        limits=LIMITS, command=("/no/such/program",), quarantined=quarantined(connection, "1")
+        limits=LIMITS, command=("/no/such/program",), quarantined=find_quarantined(connection, "1")
     )
     with pytest.raises(DocumentUnreadable) as told:
         second.extract(b"crash", "text/plain")

@@ -18,7 +18,7 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_reade
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.units import PDF, XLSX
 from hopsyncd.ingest.read import READER
-from store.operational import end_quarantine, put_quarantined, quarantined
+from store.operational import end_quarantine, find_quarantined, put_quarantined
 from store.records import Seen, content_hash
 from store.versions import put_seen
 from tests.fakes import documents
@@ -159,7 +159,7 @@ def test_what_an_older_hopsyncd_called_damaged_is_read(tmp_path: Path, notes: Pa
         stack.close()
         stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
         assert end_quarantine(stack.connection, READER)
-        assert not quarantined(stack.connection, READER)
+        assert not find_quarantined(stack.connection, READER)
         stack.sync()
         assert unread(stack) == {}
         assert stack.head.passages > 3

@@ -8,7 +8,7 @@ from hopsyncd.ingest.upkeep import reencoded, verify_matches
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.check import check
-from store.content import counters, recipe_of
+from store.content import counters, get_generation
 from store.engines.sqlite.database import SqliteError, open_reader
 from store.records import Version
 from tests.fakes.dump import graph_at
@@ -114,7 +114,7 @@ def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_versi
     made, answer = reencoded(stack.path, writer, False)
     assert made is not None and answer["version"] == made.id == stack.head.id == 7
     assert set(seen) == {6} and len(seen) >= answer["passages"]
-    assert recipe_of(stack.connection, made.recipe).encoder == FakeEncoder(24).name
+    assert get_generation(stack.connection, made.generation).encoder == FakeEncoder(24).name
     assert graph_at(stack.connection, 6) == before
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
@@ -123,7 +123,7 @@ def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_versi
     assert isinstance(stack.connector, MemoryConnector)
     stack.connector.put("new.md", page("Later", "Anna Holm met Peter Ravn in Oslo."))
     stack.sync()
-    assert [one.recipe for one in versions] == [made.recipe]
+    assert [one.generation for one in versions] == [made.generation]
     incremental = graph_at(stack.connection, stack.head.id)
     rebuilt = writer.rebuild()
     assert rebuilt is not None

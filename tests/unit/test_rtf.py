@@ -108,7 +108,7 @@ def test_a_field_shows_its_result_and_may_link() -> None:
     )
     (block,) = blocks_of(body)
     assert block.text == "See here or 3."
-    assert [(at, link.target, link.shown) for at, link in block.links] == [
+    assert [(at, link.target, link.text) for at, link in block.links] == [
         (4, "https://example.org/a", "here")
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.content import known_passages, put_content, register_recipe, sets_at
+from store.content import known_passages, put_content, register_generation, sets_at
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_writer
 from store.exceptions import ContentConflict, NoSuchVersion
@@ -15,14 +15,14 @@ from store.reads import live_documents, matches_at, places_at, words_at
 from store.records import (
     ALIVE,
     Change,
-    Cut,
     Document,
+    EdgeThreshold,
+    GenerationConfig,
     Match,
+    Occurrence,
     Passage,
     PassageId,
-    Placement,
     QuestionId,
-    Recipe,
     Seen,
     SetId,
     Version,
@@ -44,15 +44,15 @@ NOTHING = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [],
 def store(tmp_path: Path) -> Connection:
     connection = open_writer(tmp_path / "graph.db")
     register_source(connection, "notes", "folder", "/notes")
-    recipe = register_recipe(connection, Recipe(RECIPE, "by hand", 2))
-    put_content(connection, recipe, [(ROME, OF_ROME), (GAUL, OF_GAUL)])
+    generation = register_generation(connection, GenerationConfig(RECIPE, "by hand", 2))
+    put_content(connection, generation, [(ROME, OF_ROME), (GAUL, OF_GAUL)])
     return connection
 
 
 def document(path: str, *passages: Passage) -> Document:
-    placements = tuple(Placement(p.id, n, n + 1) for n, p in enumerate(passages, 1))
+    occurrences = tuple(Occurrence(p.id, n, n + 1) for n, p in enumerate(passages, 1))
     content = content_hash("".join(p.text for p in passages).encode())
-    return Document(1, path, content, "text/plain", placements)
+    return Document(1, path, content, "text/plain", occurrences)
 
 
 def begun(*passages: Passage) -> Sequence[tuple[PassageId, SetId]]:
@@ -81,7 +81,7 @@ def without_gaul(store: Connection) -> Version:
         documents_new=[document("a.md", ROME)],
         passages_ended=[GAUL.id],
         matches_ended=[TO_GAUL.question],
-        cut=Cut(0.5, TO_GAUL.question),
+        edge_threshold=EdgeThreshold(0.5, TO_GAUL.question),
     )
     return commit(store, change, 2000)
 

@@ -112,9 +112,9 @@ def test_a_job_that_only_the_writer_does_is_refused_elsewhere_and_never_runs(
     worker: SyncWorker, tmp_path: Path
 ) -> None:
     ran: list[SourceSync] = []
-    recipe = fake_maker().recipe
+    generation = fake_maker().generation
     saved = SavedIndex(tmp_path / "index")
-    worker.follower = Follower(lambda: recipe, "postgresql://", saved, lambda _: None)
+    worker.follower = Follower(lambda: generation, "postgresql://", saved, lambda _: None)
     with pytest.raises(NotWriter):
         worker.submit(ran.append).result(WAIT_S)
     worker.follower = None  # elected

@@ -13,7 +13,7 @@ import pytest
 
 from hopsyncd.api import watch_delivery
 from hopsyncd.api.watch_delivery import MAX_AT_ONCE, post
-from store.place import open_reader
+from store.open_database import open_reader
 from tests.fakes.watching import Watching
 from tests.unit.test_watch_actions import FILES, QUESTION, TOWNS, move_to
 

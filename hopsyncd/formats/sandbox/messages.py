@@ -75,7 +75,7 @@ def _reported(said: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable
 
 
 def _row(block: Block) -> tuple[object, ...]:
-    links = [(at, (link.target, link.shown)) for at, link in block.links]
+    links = [(at, (link.target, link.text)) for at, link in block.links]
     own = (block.kind, block.text, block.first_line, block.last_line, block.level)
     return (*own, links, block.names, block.leads, block.properties)
 
@@ -86,7 +86,7 @@ def _block(row: Sequence[Any]) -> Block:
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
     said = tuple((name, value) for name, value in properties)
     texts = (text, *names, *leads, *(part for one in said for part in one))
-    shown = (part for _, link in placed for part in (link.target, link.shown))
+    shown = (part for _, link in placed for part in (link.target, link.text))
     numbers = (first_line, last_line, level, *(at for at, _ in placed))
     if kind not in _KINDS or not (_are(str, (*texts, *shown)) and _are(int, numbers)):
         raise TypeError("a block of other types")

@@ -53,7 +53,7 @@ class Llm(Protocol):
 
     @property
     def name(self) -> str:
-        """Model and parameters; part of the name of every recipe that uses it."""
+        """Model and parameters; part of the name of all generation settings that use it."""
         ...
 
     def ask_each(

@@ -218,5 +218,5 @@ def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]
         at = version(connection, found.version)
     except NoSuchVersion:  # collected since
         return {}
-    ids = best_sets(connection, at.recipe, [one.passage for one in found.ranked])
+    ids = best_sets(connection, at.generation, [one.passage for one in found.ranked])
     return {one.passage: one for one in sets_by_id(connection, ids.values())}

@@ -1,4 +1,4 @@
-"""What PostgreSQL words in its own way, and its parameters."""
+"""The SQL of PostgreSQL, and its parameters."""
 
 from functools import lru_cache
 

@@ -5,10 +5,10 @@ answers, not for packets.
 
 - The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
   for `LEASE_S`, which frees the writer's lock; see `session`.
-- In each process one thread looks after the sessions that wait for an answer. If one waits for
-  longer than `_PATIENCE_S`, the thread asks on another connection, twice if need be, whether the
-  server still has that session. If it has, the statement is merely long. If it has not, or if the
-  server does not answer, the thread shuts the session's socket, and the statement fails.
+- In each process a watchdog thread checks the sessions that wait for an answer. If a session waits
+  longer than `_PATIENCE_S`, the thread asks on another connection, at most twice, whether the
+  server still has it. If the server has it, the statement is only slow. Otherwise the thread shuts
+  the session's socket, and the statement fails.
 """
 
 import os
@@ -47,11 +47,11 @@ class Line:
 
     @property
     def waiting_since_s(self) -> float | None:
-        """Since when somebody waits for the server; None if nobody does."""
+        """When the current wait for the server began; None if no thread waits."""
         return self._since_s
 
     def connect(self, connection: "psycopg.Connection[Any]") -> None:
-        """Look after this connection from now on."""
+        """Let the watchdog check this connection from now on."""
         with self._socket_lock:
             self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self.process = connection.info.backend_pid

@@ -1,14 +1,14 @@
 """Sessions on a PostgreSQL server, which run the record's statements.
 
 The tables are in a schema of their own, `hopsyncd`. The one writer holds an advisory lock in the
-very session that it writes by: a writer that has lost the lock has lost its session too, and
-cannot write. The unique number of the next version refuses whoever would still come second.
+session that it writes with, so a writer that loses the lock loses its session too and cannot write.
+If two writers still compete, the unique number of the next version refuses the second.
 
 The lock is a lease. The writer uses its session at least every few seconds (`heartbeat`), and the
-server ends a writer's session that is idle for longer. Where the server waits for the rest of a
-command, which is not idle to it, those who stand for election end that session.
+server ends a writer's session that is idle for longer. A session in the middle of a command does
+not count as idle; the other candidates end it.
 
-A reader's session is opened again where the server had cut it, but not amid a snapshot.
+If the server closes a reader's session, it is opened again, but not during a snapshot.
 """
 
 import threading
@@ -36,14 +36,14 @@ from store.exceptions import (
     StoreError,
     WriterBusy,
 )
-from store.place import shown
+from store.open_database import displayed_url
 
-CHANNEL = "hopsyncd"  # on which followers are told of new versions
+CHANNEL = "hopsyncd"  # notifies followers of new versions.
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
-_BUSY_S = 3.0  # how long a new writer waits for the lock of one that was killed
-_UNLOCK_S = 2.0  # how long a writer that closes waits for a server that does not answer
-_MIGRATION_S = 10.0  # how long a new reader waits for the writer to make the tables
+_BUSY_S = 3.0  # how long a new writer waits for the lock of a killed writer.
+_UNLOCK_S = 2.0  # how long a closing writer waits for an answer of the server.
+_MIGRATION_S = 10.0  # how long a new reader waits for the writer to create the tables.
 # A machine that died is noticed by its server, and a server by its clients, within seconds.
 _CLIENT: dict[str, Any] = {
     "connect_timeout": 5,
@@ -145,7 +145,7 @@ class Session:
                 return self._run(sql, parameters)
 
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows:
-        rows = [self._named(sql, row) for row in parameters]
+        rows = [self._name_parameters(sql, row) for row in parameters]
         with self._raise_store_errors():
             cursor = self._connection.cursor()
             cursor.executemany(with_parameters(sql), rows)
@@ -213,7 +213,7 @@ class Session:
         return self._is_writer
 
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
-        values = self._named(sql, parameters)
+        values = self._name_parameters(sql, parameters)
         cursor = self._connection.cursor()
         if isinstance(values, dict):  # of which the server could not tell the types
             cursor = psycopg.ClientCursor(self._connection)
@@ -221,7 +221,7 @@ class Session:
         return cast(FoundRows, cursor)
 
     @staticmethod
-    def _named(sql: str, parameters: Parameters) -> Any:
+    def _name_parameters(sql: str, parameters: Parameters) -> Any:
         if "?1" not in sql and "?2" not in sql:
             return parameters
         return {f"p{at}": value for at, value in enumerate(parameters, 1)}
@@ -230,11 +230,11 @@ class Session:
         try:
             connection = psycopg.connect(self._url, autocommit=True, **_CLIENT)
         except psycopg.OperationalError as error:
-            raise self._lost(error) from None
+            raise self._lost_error(error) from None
         if connection.info.server_version < _OLDEST_SERVER * 10_000:
             connection.close()
             raise NotADatabase(
-                f"Cannot use {shown(self._url)}",
+                f"Cannot use {displayed_url(self._url)}",
                 f"its server is PostgreSQL {connection.info.server_version // 10_000}",
                 f"Use one of PostgreSQL {_OLDEST_SERVER} or later",
             )
@@ -259,13 +259,13 @@ class Session:
             if error.diag.constraint_name != "version_pkey":
                 raise
             raise Deposed(
-                f"Cannot write a version to {shown(self._url)}",
+                f"Cannot write a version to {displayed_url(self._url)}",
                 "another daemon has written it",
                 "This daemon continues as a reader; nothing is lost",
             ) from error
         except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
             raise DiskFailure(
-                f"Cannot use the database {shown(self._url)}",
+                f"Cannot use the database {displayed_url(self._url)}",
                 str(error.diag.message_primary or error).strip(),
                 "Free some space on the server; syncs then continue by themselves",
             ) from error
@@ -274,11 +274,11 @@ class Session:
             psycopg.InterfaceError,
             errors.IdleInTransactionSessionTimeout,
         ) as error:
-            raise self._lost(error) from error
+            raise self._lost_error(error) from error
 
-    def _lost(self, error: Exception) -> ServerLost:
+    def _lost_error(self, error: Exception) -> ServerLost:
         return ServerLost(
-            f"Cannot reach the database server of {shown(self._url)}",
+            f"Cannot reach the database server of {displayed_url(self._url)}",
             " ".join(str(error).split()),
             "Start it, or check [store] url, the password (PGPASSWORD, a service or passfile) and"
             " the server's log; what was committed is kept, and work resumes by itself",
@@ -306,7 +306,7 @@ def open_writing(url: str) -> Connection:
         while not session.elect():
             if time.monotonic() > end_s:
                 raise WriterBusy(
-                    f"Cannot write to {shown(url)}",
+                    f"Cannot write to {displayed_url(url)}",
                     "another hopsyncd writes to it",
                     "Stop that one, or ask it to do this",
                 )
@@ -347,7 +347,7 @@ def open_reading(url: str) -> Session:
 
 def _older(url: str, known: int) -> OlderSchema:
     return OlderSchema(
-        f"Cannot read {shown(url)}",
+        f"Cannot read {displayed_url(url)}",
         f"its schema is {known}" if known else "it has none of hopsyncd's tables",
         "`hopsyncd serve` brings it up to date",
     )
@@ -360,7 +360,7 @@ def _known_schema(session: Session, url: str) -> int:
     known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
     if known > SCHEMA_VERSION:
         raise NewerSchema(
-            f"Cannot open {shown(url)}",
+            f"Cannot open {displayed_url(url)}",
             f"its schema is {known}, and this hopsyncd knows schemas up to {SCHEMA_VERSION}",
             "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
         )
@@ -387,7 +387,7 @@ def _migrate(session: Session, url: str) -> None:
             session.execute("ROLLBACK")
         if isinstance(error, psycopg.Error) and not isinstance(error, StoreError):
             raise NotADatabase(
-                f"Cannot make hopsyncd's tables in {shown(url)}",
+                f"Cannot make hopsyncd's tables in {displayed_url(url)}",
                 " ".join(str(error).split()),
                 "Use a database in which this user may create a schema",
             ) from error

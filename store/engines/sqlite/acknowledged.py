@@ -1,16 +1,16 @@
-"""A durable note, beside the database, of what was last acknowledged.
+"""A durable note, next to the database, of the last acknowledged change.
 
-SQLite takes a truncated, damaged, deleted or swapped log (-wal) for the trace of a crash and
-continues without what it held. The note says how far the database had come when a caller was last
-told that a change is stored. A database that is behind it is refused.
+If the log (-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues
+without the log's content. The note records how far the database had come at the last
+acknowledgement. A database that is behind the note is refused.
 
-Each transaction counts itself in the database. After its COMMIT, and before anyone is told, the
-count and the newest version are written to the note and synced. So the database is never behind
-the note, and a kill between the two leaves it one ahead.
+Each transaction counts itself in the database. After its COMMIT and before the acknowledgement, the
+count and the newest version are written to the note and synced. So the database is never behind the
+note, and after a crash between the two it is one transaction ahead.
 
-The note has two slots, overwritten in turn, so that a torn write leaves the other. Nothing is
-created or grows, so a full disk does not stop it. Its name does not begin with the database's: what
-deletes or moves `NAME.db-*` leaves it alone.
+The note has two slots that are overwritten in turn, so a torn write leaves the other slot. Its size
+is fixed, so a full disk does not stop it. Its name does not begin with the database's name, so a
+program that deletes or moves `NAME.db-*` leaves it alone.
 """
 
 import json
@@ -43,8 +43,8 @@ def note_path(database: Path) -> Path:
     return database.with_suffix(".head")
 
 
-def noted(database: Path) -> Acknowledged | None:
-    """What the note says; None if it is missing or damaged. Raises DiskFailure."""
+def read_acknowledged(database: Path) -> Acknowledged | None:
+    """Read the note; None if it is missing or damaged. Raises DiskFailure."""
     note = note_path(database)
     try:
         data = note.read_bytes()
@@ -56,7 +56,7 @@ def noted(database: Path) -> Acknowledged | None:
             (error.strerror or str(error)).lower(),
             "Check that you may read it, and look for a failing disk",
         ) from error
-    slots = [_decoded(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
+    slots = [_decode(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
 
 
@@ -69,7 +69,7 @@ def state_of(connection: Connection) -> Acknowledged:
 
 
 def acknowledge(connection: Connection) -> None:
-    """Note how far the writer's database has come. Raises NotAcknowledged."""
+    """Write how far the writer's database has come. Raises NotAcknowledged."""
     if connection.opened is None:
         return
     note = note_path(connection.opened.database)
@@ -100,10 +100,10 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
             f"it lacks changes acknowledged at version {known.version} (a tag, a purge, a pause,"
             " a scan)"
         )
-    raise lost(database, why)
+    raise versions_lost_error(database, why)
 
 
-def lost(database: Path, why: str) -> VersionsLost:
+def versions_lost_error(database: Path, why: str) -> VersionsLost:
     """The error for a database that lacks something acknowledged."""
     return VersionsLost(
         f"Cannot open {database}",
@@ -113,16 +113,16 @@ def lost(database: Path, why: str) -> VersionsLost:
     )
 
 
-def _encoded(state: Acknowledged) -> bytes:
+def _encode(state: Acknowledged) -> bytes:
     body = json.dumps(asdict(state), sort_keys=True).encode()
     return blake2b(body, digest_size=16).hexdigest().encode() + b" " + body + b"\n"
 
 
-def _decoded(slot: bytes) -> Acknowledged | None:
+def _decode(slot: bytes) -> Acknowledged | None:
     line = slot.partition(b"\n")[0]
     with suppress(ValueError, TypeError):
         state = Acknowledged(**json.loads(line.partition(b" ")[2]))
-        if _encoded(state) == line + b"\n":
+        if _encode(state) == line + b"\n":
             return state
     return None
 
@@ -136,7 +136,7 @@ def _overwrite(note: Path, state: Acknowledged) -> bool:
     try:
         if os.fstat(descriptor).st_size != 2 * _SLOT_BYTES:
             return False
-        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.pwrite(descriptor, _encode(state), state.writes % 2 * _SLOT_BYTES)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -148,7 +148,7 @@ def _replace(note: Path, state: Acknowledged) -> None:
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.pwrite(descriptor, bytes(2 * _SLOT_BYTES), 0)
-        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.pwrite(descriptor, _encode(state), state.writes % 2 * _SLOT_BYTES)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

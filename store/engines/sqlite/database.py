@@ -17,10 +17,10 @@ from store.contract import Connection, Dialect, Opened, Server
 from store.counters import reserve_lost
 from store.engines.sqlite.acknowledged import (
     acknowledge,
-    lost,
     note_path,
-    noted,
+    read_acknowledged,
     refuse_older,
+    versions_lost_error,
 )
 from store.engines.sqlite.dialect import SqliteDialect
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
@@ -128,7 +128,7 @@ class Library:
 
 
 def library() -> Library:
-    """Which SQLite is in use and what it can do, as it says itself."""
+    """The SQLite in use and its capabilities."""
     with closing(memory_database()) as plain:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
@@ -258,22 +258,24 @@ def _refuse_loss(path: Path) -> None:
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
-    known = noted(path)  # read before the database: a writer may be at work
+    known = read_acknowledged(path)  # read before the database: a writer may be at work
     refuse_lost_wal(path)
     if known is None:
         return
     if not path.exists():
         if known.version:
-            raise lost(path, f"version {known.version} was acknowledged, and the file is missing")
+            raise versions_lost_error(
+                path, f"version {known.version} was acknowledged, and the file is missing"
+            )
         return
-    # Read-only: a writer would, on closing, take what it could read of a damaged log for all of it.
+    # Read-only: on closing, a writer would checkpoint the readable part of a damaged log.
     with closing(open_file(path, "ro")) as connection:
         _refuse_foreign(connection, path)
         refuse_older(connection, path, known)
 
 
 def find_loss(path: Path) -> str | None:
-    """Which acknowledged change the database lacks, in words; None if it lacks nothing."""
+    """The acknowledged change that the database lacks, in words; None if it lacks none."""
     try:
         _refuse_loss(path)
     except VersionsLost as error:
@@ -300,7 +302,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     Commits are synced to disk, so that every acknowledged change survives a power cut. If one did
     not, raises VersionsLost; with `accept_loss`, the lost version numbers are never used again.
     """
-    known = noted(path)
+    known = read_acknowledged(path)
     if not accept_loss:
         _refuse_loss(path)
     with _folder_of(path):
@@ -366,7 +368,7 @@ def _folder_of(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writer_place(path: Path) -> Iterator[BinaryIO]:
+def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
     """Hold the writer lock of the database at `path`. Raises WriterBusy."""
     lock_path = path.with_name(path.name + ".lock")
     with _folder_of(path):

@@ -1,4 +1,4 @@
-"""What SQLite words in its own way."""
+"""The SQL of SQLite; see `store.contract.Dialect`."""
 
 
 class SqliteDialect:

@@ -1,17 +1,17 @@
-"""Erasing: no byte of deleted rows is left in the database's files.
+"""Erases deleted rows, so that no byte of them is left in the database's files.
 
-SQLite zeroes what is deleted and what is freed (secure_delete), with one exception: where it
-spreads the cells of a b-tree over its pages anew, a copy of a moved cell may stay in the gap
-between a page's cell pointers and its cells. Nothing reads a gap, so we zero it in the file itself.
+SQLite zeroes deleted and freed bytes (secure_delete), with one exception: when it rebalances a
+b-tree, a copy of a moved cell can stay in the gap between a page's cell pointers and its cells.
+Nothing reads a gap, so this module zeroes it in the file itself.
 
-We do so in steps of some pages, and the writer goes on between them. What makes that safe:
+It works in steps of some pages, and the writer continues between them. This is safe because:
 
-- During a step the log is empty and the writer holds the write lock: the file is the whole
-  database, and nobody changes it. Readers go on.
-- Only bytes without a meaning are written, so a kill or a power cut changes no row.
+- During a step the log is empty and the writer holds the write lock, so the file is the whole
+  database and does not change. Readers continue.
+- Only unused bytes are written, so a crash or a power cut changes no row.
 - The writer's cache still has the old gaps. It is dropped before anything is written from it.
-- A page that was written between two steps is scrubbed again: when SQLite puts sibling pages in
-  order, a page gets the number of another, and takes its gap along.
+- A page that was written between two steps is scrubbed again: when SQLite reorders sibling pages, a
+  page takes its gap along under another number.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ _TRIES = 50  # to empty the log, of 0.2 s each
 
 
 class _UnknownFormat(Exception):
-    """Which bytes of the file are unused is not known."""
+    """The file has no pointer map, so its unused bytes are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
     pages, first, again = _page_count(connection), 1, set[int]()
     with _no_checkpoints(connection):
         while first <= pages or again:
-            if not _emptied(connection, file, again, between):
+            if not _empty_log(connection, file, again, between):
                 return False
             with _alone(connection, file) as is_alone:
                 if not is_alone:
@@ -90,7 +90,7 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
             first += pages_at_once
             if first <= pages:
                 between()
-            again.update(_logged(file))
+            again.update(_logged_pages(file))
     return True
 
 
@@ -103,7 +103,7 @@ def _file_of(connection: Connection) -> _File:
 
 
 def _descriptor(path: Path) -> int:
-    """One that SQLite opened: it closes none while a connection of this process has a lock."""
+    """A descriptor that SQLite opened. SQLite keeps it open while this process has a lock."""
     wanted = path.stat()
     for one in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing itself
@@ -120,7 +120,7 @@ def _page_count(connection: Connection) -> int:
 
 @contextmanager
 def _no_checkpoints(connection: Connection) -> Iterator[None]:
-    """Until the end no commit lets the log begin anew, so that it has all pages written since."""
+    """Switch off automatic checkpoints, so that the log keeps all pages written in the block."""
     usual = connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     try:
@@ -129,20 +129,20 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
         connection.execute(f"PRAGMA wal_autocheckpoint = {usual}")
 
 
-def _emptied(
+def _empty_log(
     connection: Connection, file: _File, again: set[int], between: Callable[[], None]
 ) -> bool:
     """Empty the log, and add to `again` the pages that it had."""
     for _ in range(_TRIES):
         connection.refuse_gone()
-        again.update(_logged(file))
+        again.update(_logged_pages(file))
         if truncate_wal(connection, wait=False):
             return True
         between()
     return False
 
 
-def _logged(file: _File) -> Iterator[int]:
+def _logged_pages(file: _File) -> Iterator[int]:
     """The numbers of the pages that the log has."""
     frame_bytes = _FRAME_HEADER + file.page_bytes
     with _disk_errors(file), file.log.open("rb") as log:

@@ -1,6 +1,6 @@
 """Whether the files that the writer has open are still the ones at their paths.
 
-SQLite carries on with deleted or replaced files: every commit succeeds, and all is gone at the next
+SQLite continues with deleted or replaced files: every commit succeeds, and all is lost at the next
 start.
 """
 
@@ -36,10 +36,10 @@ def expect_shrinking(connection: Connection) -> None:
 def refuse_gone(connection: Connection) -> None:
     """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
     if connection.opened and (why := _what_is_wrong(connection.opened)):
-        raise gone(connection.opened.database, why)
+        raise database_gone_error(connection.opened.database, why)
 
 
-def gone(database: Path, why: str) -> DatabaseGone:
+def database_gone_error(database: Path, why: str) -> DatabaseGone:
     """The error that refuses to continue on files that are no longer the database's."""
     return DatabaseGone(
         f"Cannot use the database {database}",

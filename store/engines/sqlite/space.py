@@ -16,7 +16,7 @@ from store.contract import Connection
 from store.engines.sqlite.database import FileConnection, SqliteError, disk_failure, open_file
 from store.engines.sqlite.presence import expect_shrinking, note_size
 from store.exceptions import BackupFailed, DiskFailure
-from store.search import move_vectors, recipes, renew_vectors, sparse_chunks
+from store.search import generation_rows, move_vectors, renew_vectors, sparse_chunks
 from store.transactions import snapshot
 
 _PAGES = 1000  # freed per step
@@ -47,9 +47,9 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
     is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
     The writer would wait too long for a large one, which gives back its free pages in steps.
     """
-    for recipe in recipes(connection):
-        for lives in sparse_chunks(connection, recipe):
-            move_vectors(connection, recipe, lives)
+    for generation in generation_rows(connection):
+        for intervals in sparse_chunks(connection, generation):
+            move_vectors(connection, generation, intervals)
             between()
     _vacuum(connection, between)
     truncate_wal(connection, wait=False)
@@ -78,8 +78,8 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
     VACUUM preserves only where there are no gaps. Rows that are written in between are only added.
     """
-    for recipe in recipes(connection):
-        renew_vectors(connection, recipe)
+    for generation in generation_rows(connection):
+        renew_vectors(connection, generation)
         between()
     with connection.disk_failures():
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

@@ -1,9 +1,9 @@
 """Whether the write-ahead log is complete, checked before SQLite opens the database.
 
-SQLite takes a missing, truncated or damaged log for the trace of a crash and continues without it,
-so that acknowledged changes would vanish without a word. The log's index (-shm), which a killed
-process leaves behind, says how many frames were committed. If the index is gone too, or belongs to
-another log, the note of what was acknowledged decides (store/engines/sqlite/acknowledged.py).
+If the log is missing, truncated or damaged, SQLite assumes a crash and continues without it.
+Acknowledged changes would then be lost silently. The log's index (-shm), which a killed process
+leaves behind, counts the committed frames. If the index is missing too, or belongs to another log,
+the acknowledgement note decides (store/engines/sqlite/acknowledged.py).
 
 There are no false alarms: when the last user leaves, SQLite deletes the index before the log. And
 the index counts a frame only after it was synced to the log of the same salt, so after a power cut
@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from store.engines.sqlite.acknowledged import lost
+from store.engines.sqlite.acknowledged import versions_lost_error
 from store.exceptions import DiskFailure
 
 # SQLite's file format: https://sqlite.org/fileformat.html#walformat and walformat.html.
@@ -35,7 +35,7 @@ _NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What the log's index says: the salt of the log, and how many frames are committed."""
+    """The log's index: the salt of the log, and the number of committed frames."""
 
     salt: bytes
     committed: int
@@ -50,7 +50,7 @@ def refuse_lost_wal(path: Path) -> None:
     if not path.exists() or not index.exists():
         return
     if not log.exists():
-        raise lost(path, f"{log.name} is missing although {index.name} exists")
+        raise versions_lost_error(path, f"{log.name} is missing although {index.name} exists")
     try:
         why = _what_is_wrong(log, index)
     except OSError as error:
@@ -60,11 +60,11 @@ def refuse_lost_wal(path: Path) -> None:
             "Check that you may read them, and look for a failing disk",
         ) from error
     if why:
-        raise lost(path, f"{log.name} {why}")
+        raise versions_lost_error(path, f"{log.name} {why}")
 
 
 def _what_is_wrong(log: Path, index: Path) -> str | None:
-    """What the log lacks of what its index counts; None if they do not belong together.
+    """The committed frames that the log lacks, in words; None if the index is of another log.
 
     A writer may restart the log meanwhile. It first puts a new salt into the index, so what was
     read is consistent if the index still has the same salt.
@@ -125,7 +125,7 @@ def _sound_frames(
 ) -> tuple[int, tuple[int, int]]:
     """How many of the first frames are intact, and the checksum of the last frame.
 
-    Each checksum continues that of the frame before. Given those, all are computed at once.
+    Each checksum continues the checksum of the frame before.
     """
     if not len(frames):
         return 0, before

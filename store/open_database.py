@@ -1,11 +1,11 @@
-"""Opens the record, in a file or on a server."""
+"""Opens the database, in a file or on a server."""
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from store.contract import Connection
-from store.engines.sqlite import database
+from store.engines.sqlite import database as sqlite_database
 from store.engines.sqlite.database import (
     Library,
     SqliteError,
@@ -22,81 +22,83 @@ __all__ = [
     "Database",
     "Library",
     "SqliteError",
+    "displayed_url",
     "exists",
     "find_loss",
     "fresh_database",
+    "hold_writer_lock",
     "library",
     "memory_database",
     "open_reader",
     "open_serving",
     "open_writer",
-    "shown",
     "stored_bytes",
-    "writer_place",
 ]
 
 Database = Path | str
 """The path of a SQLite database, or the URL of a PostgreSQL one."""
 
 
-def exists(place: Database) -> bool:
+def exists(database: Database) -> bool:
     """Whether the file exists; always True for a server, which is not asked."""
-    return not isinstance(place, Path) or place.exists()
+    return not isinstance(database, Path) or database.exists()
 
 
-def shown(place: Database) -> str:
+def displayed_url(database: Database) -> str:
     """The path or URL to display, without user name and password."""
-    if isinstance(place, Path):
-        return str(place)
-    parts = urlsplit(place)
+    if isinstance(database, Path):
+        return str(database)
+    parts = urlsplit(database)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def stored_bytes(place: Database, connection: Connection) -> int:
-    """The size of the record with its log, in bytes."""
-    if not isinstance(place, Path):
+def stored_bytes(database: Database, connection: Connection) -> int:
+    """The size of the database with its log, in bytes."""
+    if not isinstance(database, Path):
         return connection.server.size_bytes() if connection.server else 0
-    files = [place, place.with_name(f"{place.name}-wal")]
+    files = [database, database.with_name(f"{database.name}-wal")]
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def open_writer(place: Database, *, accept_loss: bool = False) -> Connection:
+def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
     """Open for writing, creating or migrating as needed; the caller is then the one writer.
 
-    Of a file, hold its `writer_place` first. Raises what the engines do: see
-    `store.engines.sqlite.database` and `store.engines.postgres.session`.
+    For a file, take `hold_writer_lock` first. For the errors see `open_writer` in
+    `store.engines.sqlite.database` and `open_writing` in `store.engines.postgres.session`.
     """
-    if isinstance(place, Path):
-        return database.open_writer(place, accept_loss=accept_loss)
+    if isinstance(database, Path):
+        return sqlite_database.open_writer(database, accept_loss=accept_loss)
     _require_driver()
     from store.engines.postgres.session import open_writing
 
-    return open_writing(place)
+    return open_writing(database)
 
 
-def open_serving(place: Database) -> Connection:
-    """Open as the writer; on a server, where there is one, as a reader that may become it."""
-    if isinstance(place, Path):
-        return database.open_writer(place)
+def open_serving(database: Database) -> Connection:
+    """Open as the writer, or, if a server has a writer, as a reader that can succeed it."""
+    if isinstance(database, Path):
+        return sqlite_database.open_writer(database)
     _require_driver()
     from store.engines.postgres.session import open_standing_by
 
-    return open_standing_by(place)
+    return open_standing_by(database)
 
 
-def open_reader(place: Database) -> Connection:
+def open_reader(database: Database) -> Connection:
     """Open for queries only."""
-    if isinstance(place, Path):
-        return database.open_reader(place)
+    if isinstance(database, Path):
+        return sqlite_database.open_reader(database)
     _require_driver()
     from store.engines.postgres.session import open_reading
 
-    return open_reading(place)
+    return open_reading(database)
 
 
-def writer_place(place: Database) -> AbstractContextManager[object]:
-    """Hold the writer lock. On a server the writer's own session holds it."""
-    return database.writer_place(place) if isinstance(place, Path) else nullcontext()
+def hold_writer_lock(database: Database) -> AbstractContextManager[object]:
+    """Hold the writer lock of a file. On a server, the writer's session holds the lock."""
+    return (
+        sqlite_database.hold_writer_lock(database) if isinstance(database, Path) else nullcontext()
+    )
 
 
 def _require_driver() -> None:
