@@ -63,7 +63,7 @@ class MatchesBegun:
 class DocumentBegun:
     """A revision of a document; `id` is its row, which no other revision ever has.
 
-    `placements` are its passages in document order, each with the links that stand in it there.
+    `occurrences` are its passages in document order, each with its links.
     `origin` and `properties` are what its source and the revision itself say of it.
     """
 

@@ -3,9 +3,9 @@
 The invariants hold at every kept version. Rows between two kept versions may have been collected,
 so intervals are compared as ranges of kept versions.
 
-Worked example: only versions 4 and 9 of the first nine are kept. A document held a passage in [3, 5),
-and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7). Both
-are in force at version 4 and not at 9, so they agree.
+Worked example: versions 4 and 9 are kept, the others up to 9 are not. A document held a passage in
+[3, 5), and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7).
+Both are in force at version 4 and not at 9, so they agree.
 """
 
 from bisect import bisect_left

@@ -34,7 +34,7 @@ def document_digest(
     properties: str,
     places: Iterable[Row],
 ) -> bytes:
-    """Over the columns of a document's revision and the PLACE_COLUMNS of its placements, in order.
+    """Over the columns of a document's revision and the PLACE_COLUMNS of its occurrences, in order.
 
     Empty names, links, origins and properties are left out, as in digests from before they existed.
     """

@@ -2,8 +2,8 @@
 
 Purging is the only operation that rewrites history. Every kept version loses the document, its
 passages unless another document held them then, and all matches from or to their questions. A past
-version gets no other edges instead. Its counts, edge budget and edge threshold are adjusted, so that
-its other edges stay as they were.
+version gets no other edges instead. Its counts, edge budget and threshold are adjusted, so that its
+other edges stay as they were.
 
 The rows are deleted in small transactions, each of which leaves all versions sound. The cost grows
 with the removed rows and the number of versions that had them. Then the bytes are erased from the

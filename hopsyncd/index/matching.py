@@ -277,7 +277,7 @@ def find_edge_threshold(
     None when it admits all. A budget of 0 admits none: the threshold is above every match then.
 
     >>> find_edge_threshold(np.array([7, 3]), np.array([0.5, 0.5]), 1)
-    Cut(similarity=0.5, question=3)
+    EdgeThreshold(similarity=0.5, question=3)
     """
     if budget >= len(question_ids):
         return None
