@@ -13,16 +13,26 @@ from queue import SimpleQueue
 
 import structlog
 
-from connectors.folder import widened
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import make_app
-from hopsyncd.api.daemon_service import DaemonService, collect
 from hopsyncd.api.descriptors import raise_descriptor_limit
+from hopsyncd.api.freshness import Freshness
+from hopsyncd.api.metrics import Load, Metrics
+from hopsyncd.api.publisher import Publisher
+from hopsyncd.api.query_workers import query_workers
+from hopsyncd.api.read_service import ReadService
+from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.server import bound_listeners, serve, share_heap
-from hopsyncd.api.status import now_ms
+from hopsyncd.api.services import DescriptionService, Services
+from hopsyncd.api.serving import Serving, ServingState, SourceNames
+from hopsyncd.api.status_service import StatusService, now_ms
 from hopsyncd.api.supervision import Supervisor, is_terminal, reload_at_hang_ups
+from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
+from hopsyncd.api.watch_service import WatchService
+from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (
     INDEX_NAME,
@@ -33,21 +43,21 @@ from hopsyncd.config.configuration import (
 )
 from hopsyncd.config.edit import ConfigChange, Reloaded, change
 from hopsyncd.config.privacy import check_config_file, own_folder, secrets_of, use_own_temporary
-from hopsyncd.config.source_kinds import FolderSource, SourceConfig
-from hopsyncd.errors import REPORTABLE
+from hopsyncd.config.source_kinds import SourceConfig
+from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.connect import close_sources, folder_of, is_slow, opened, tesseract_of
+from hopsyncd.ingest.connect import close_sources, is_slow, opened, tesseract_of
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.sync_worker import SyncWorker
+from hopsyncd.ingest.source_thread import Interruptions
+from hopsyncd.ingest.source_watchers import SourceWatchers
+from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.upkeep import generation_in_use, reencoded
 from hopsyncd.ingest.version_writer import VersionWriter
-from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
@@ -55,12 +65,10 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import with_page
 from store.check import opening_check
-from store.content import get_generation
 from store.contract import Connection
-from store.exceptions import ServerLost, StoreError
+from store.exceptions import ServerLost
 from store.open_database import hold_writer_lock, open_serving
 from store.operational import end_quarantine, end_waits, find_quarantined, put_quarantined
-from store.records import Version
 from store.sources import access_rules, listing_state, put_access_rules
 from store.versions import head
 
@@ -72,7 +80,10 @@ _LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
 
 
 class Daemon:
-    """Keeps the graph in step with the sources; `service` answers from it."""
+    """Keeps the graph in step with the sources; `services` answer from it.
+
+    The connection, the tasks and the reader's process belong to the worker's thread.
+    """
 
     def __init__(
         self,
@@ -81,38 +92,70 @@ class Daemon:
         models: Models,
         read_config: Callable[[], Config],
     ) -> None:
-        self._config = config
         self._read_config = read_config
         self._connection = connection
-        self._models = models
-        self._endpoint = models.endpoint
-        self._worker = SyncWorker(self._open_path, self._chores(config))
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
-        if config.store.url:
-            self._worker.follower = Follower(
-                lambda: self._models.maker.generation, config.store.url, self._saved, self._serve
-            )
-            self._worker.follower.learn = self._learn_access
-        self.access = Access(AccessRules.of(config, access_rules(connection)))
-        self._engine = self._engine_of(models)
-        self._watchers: dict[str, FolderWatcher] = {}
-        self.service = DaemonService(
-            config, models, self._engine, self._worker, self._watchers, self.reload, self._reencode
-        )
-        newest = head(connection)
-        self.service.reported.at_start = newest.id if newest else 0
-        self._published = threading.Event()
-        self.service.follower = self._worker.follower
-        self._worker.on_synced = self.service.measurements.note_sync
-        self._extraction: ExtractionProcess | None = None
+        self._follower = Follower(config.store.url, self._saved) if config.store.url else None
+        self.load, metrics = Load(), Metrics()
+        self._worker = SyncWorker(self._follower, metrics.note_sync)
+        self._watchers = SourceWatchers(self._worker.hint)
+        self._removed: set[str] = set()  # removed, though the configuration still has them
+        self._unavailable: dict[str, ReaderUnavailable] = {}  # by media type
         self._tasks: dict[str, Task] = {}
-        self.service.require_database = self._require_database
+        self._extraction: ExtractionProcess | None = None
+        rules = AccessRules.of(config, access_rules(connection))
+        engine = self._engine_of(config, models, rules)
+        self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
+        self.access = Access(lambda: self._serving.state.access)
+        self._workers = query_workers(config)
+        self._watched = WatchedQuestions(
+            config.place,
+            lambda: self._serving.state.answering,
+            self._worker,
+            now_ms,
+            WatchActions(config.daemon.data_dir / ACTIONS_NAME),
+        )
+        self._publisher = Publisher(self._serving, self._follower, self._watched)
+        self.services = self._services_of(config, connection, metrics)
 
-    def _require_database(self) -> None:
-        self._connection.refuse_gone()  # which connection changes while a daemon stands by
+    def _services_of(self, config: Config, connection: Connection, metrics: Metrics) -> Services:
+        serving, worker, follower = self._serving, self._worker, self._follower
+        names, reader = SourceNames(serving, self._removed), RecordReader(config.place)
+        # A server has no file that could be gone, so the first connection can tell for all.
+        freshness = Freshness(serving, worker, follower, connection.refuse_gone)
+        newest = head(connection)
+        return Services(
+            ReadService(serving, freshness, names, reader, self._workers, metrics),
+            StatusService(
+                serving,
+                freshness,
+                names,
+                reader,
+                worker,
+                follower,
+                self._watchers,
+                self._watched,
+                self._unavailable,
+                metrics,
+                self.load,
+            ),
+            WatchService(serving, self._watched),
+            AdminService(
+                serving,
+                freshness,
+                names,
+                reader,
+                worker,
+                self._workers,
+                ReportedVersions(newest.id if newest else 0),
+                self._removed,
+                self.reload,
+                self._reencode,
+            ),
+            DescriptionService(),
+        )
 
-    def _engine_of(self, models: Models) -> Engine:
-        config, follower = self._config, self._worker.follower
+    def _engine_of(self, config: Config, models: Models, rules: AccessRules) -> Engine:
         engine = Engine(
             config.place,
             models.encoder,
@@ -121,38 +164,38 @@ class Daemon:
             models.reranker,
             config.llm.max_calls_per_query or None,
             config.index.edge_budget_factor,
-            follower.copy if follower else None,
+            self._follower.copy if self._follower else None,
             lambda: self._worker.busy,
         )
-        engine.expect(self.access.rules.masks())
+        engine.expect(rules.masks())
         return engine
 
     def start(self) -> None:
         """Watch, then scan, so that no change between the two is missed."""
-        for source in self._config.sources:
-            self._watch(source)
-        self._worker.start()
-        try_readers_soon(self.service.unavailable)
+        config = self._serving.state.config
+        for source in config.sources:
+            self._watchers.watch(source, config)
+        self._worker.start(self._open_path)
+        try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
         """Wait until the stored version is published, or cannot be: no query comes before it."""
-        self._published.wait()
-        self.service.watched.start()
+        self._publisher.stored.wait()
+        self._watched.start()
 
     def stop(self) -> None:
         """Abandon the current batch, keep what it prepared, and end every thread."""
-        self.service.close()
-        for watcher in [*self._watchers.values()]:
-            watcher.stop()
-        if self._endpoint:
-            self._endpoint.close()
+        self._watched.stop()
+        self._workers.close()
+        self._watchers.stop()
+        if endpoint := self._serving.state.models.endpoint:
+            endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last committed version is kept")
         else:
             close_sources(task.source for task in self._tasks.values())
-            if self.service.path:
-                with suppress(ServerLost):
-                    self.service.path.writer.keep_index()
+            with suppress(ServerLost):
+                self._worker.keep_index()
         if self._extraction:
             self._extraction.close()
 
@@ -168,16 +211,17 @@ class Daemon:
             return applying.result(_RELOAD_PATIENCE_S).told(pending=False)
         except TimeoutError:
             applying.add_done_callback(self._note_late)
-            return change(self._config, wanted).told(pending=True)
+            return change(self._serving.state.config, wanted).told(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
 
     def _apply(self, wanted: Config) -> ConfigChange:
         """Runs on the worker's thread. What can fail comes first, and changes nothing."""
-        applied = change(self._config, wanted)
+        state = self._serving.state
+        applied = change(state.config, wanted)
         config, before = applied.config, self._tasks
-        again = self.service.removed & before.keys() & {one.name for one in config.sources}
+        again = self._removed & before.keys() & {one.name for one in config.sources}
         renewed = {*applied.added, *applied.changed, *again}
         tasks = {
             source.name: self._task(
@@ -188,30 +232,31 @@ class Daemon:
         chores = self._chores(config)
         ended = [before[name] for name in {*applied.removed, *applied.changed, *again}]
         rewatched = {*before, *tasks}
-        if config.watch == self._config.watch:
+        if config.watch == state.config.watch:
             rewatched = {*renewed, *applied.removed}
         recorded = access_rules(self._connection)
-        ruled = rules_at_reload(recorded, self._config.sources, config.sources)
+        ruled = rules_at_reload(recorded, state.config.sources, config.sources)
         put_access_rules(self._connection, ruled)
-        access = AccessRules.of(config, {**recorded, **ruled})
-        self._config = self.service.config = config
-        self._decide_by(access)
+        self._serving.change(
+            config=config,
+            access=AccessRules.of(config, {**recorded, **ruled}),
+            reloaded=Reloaded(restart_needed=applied.waiting),
+        )
         self._warn_of_closed()
         self._tasks = tasks
-        self.service.removed.clear()
+        self._removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
-        self._engine.walk_by(WalkSettings.of(config.query))
+        state.engine.walk_by(WalkSettings.of(config.query))
         configure_daemon_logs(config)
         for name in rewatched:
-            self._unwatch(name)
+            self._watchers.unwatch(name)
         for source in config.sources:
             if source.name in rewatched:
-                self._watch(source)
+                self._watchers.watch(source, config)
             # A scan finds what changed before the watch began.
-            if source.name in renewed | (rewatched & self._watchers.keys()):
+            if source.name in renewed | (rewatched & self._watchers.names):
                 self._worker.hint(source.name, None)
-        self.service.reloaded = Reloaded(restart_needed=applied.waiting)
         log.info("configuration applied", **applied.told(pending=False))
         return applied
 
@@ -221,112 +266,100 @@ class Daemon:
 
     def _refuse(self, error: BaseException) -> None:
         log.error("configuration refused; the old one stays in force", why=str(error))
-        self.service.reloaded = replace(self.service.reloaded, refused=str(error))
+        reloaded = replace(self._serving.state.reloaded, refused=str(error))
+        self._serving.change(reloaded=reloaded)
 
     def _chores(self, config: Config) -> Sequence[Chore]:
         if not (when := gc_times(config)):
             return ()
-        return (Chore(GC, when, lambda path: collect(path, self._config, self._engine)),)
+        return (Chore(GC, when, self._collect),)
 
-    def _watch(self, source: SourceConfig) -> None:
-        """Watch a folder, so that changes become hints."""
-        watch = self._config.watch
-        if watch.enabled and isinstance(source, FolderSource):
-            is_noise = folder_of(source, self._config).is_noise
-            watcher = FolderWatcher(watch.debounce_ms / 1000, skip=is_noise)
-            watcher.watch(source.path, partial(self._hint, source.name))
-            self._watchers[source.name] = watcher
+    def _collect(self, path: SourceSync) -> None:
+        state = self._serving.state
+        collect(path, state.config, state.engine)
 
-    def _unwatch(self, name: str) -> None:
-        if watcher := self._watchers.pop(name, None):
-            watcher.stop()
-
-    def _hint(self, source: str, paths: Sequence[str] | None) -> None:
-        wide = None if paths is None else widened(paths)
-        self._worker.hint(source, wide)
-        if wide is None and paths:
-            self._worker.hint(source, paths)
-
-    def _open_path(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+    def _open_path(self, interruptions: Interruptions) -> WritePath:
         """Put the write path together, on the worker's thread; what is stored is served first."""
-        index, follower = self._config.index, self._worker.follower
-        if follower:
-            self._connection = follower.until_elected(self._connection, yield_to_edits)
+        yield_to_edits, publisher = interruptions.yield_to_edits, self._publisher
+        if self._follower:
+            self._connection = self._follower.until_elected(
+                self._connection, publisher, yield_to_edits
+            )
+        state, connection = self._serving.state, self._connection
         try:
-            self._connection.acknowledge()
-            writer = self._writer_of(self._models)
-            if follower:
-                writer.go_on_with(*follower.hand_over())
-            self._publish_stored(writer)
+            connection.acknowledge()
+            writer = self._writer_of(state.models)
+            if self._follower:
+                writer.go_on_with(*self._follower.hand_over())
+            publisher.publish_stored(connection, writer)
         finally:
-            self._published.set()
-        end_waits(self._connection)
+            publisher.stored.set()
+        end_waits(connection)
         close_sources(task.source for task in self._tasks.values())
-        end_quarantine(self._connection, READER)
+        end_quarantine(connection, READER)
+        path = self._sync_by(writer, interruptions)
+        self.services.administration.continue_purges(path)
+        renewed = writer.renew()
+        if renewed:
+            publisher.publish(connection, writer, renewed)
+        config = state.config
+        self._tasks = {source.name: self._task(source, config) for source in config.sources}
+        self._record_access()
+        return WritePath(path, list(self._tasks.values()), self._chores(config))
+
+    def _sync_by(self, writer: VersionWriter, interruptions: Interruptions) -> SourceSync:
+        connection, config = self._connection, self._serving.state.config
         self._extraction = self._extraction or ExtractionProcess(
-            yield_to_edits,
-            quarantined=find_quarantined(self._connection, READER),
+            interruptions.yield_to_edits,
+            quarantined=find_quarantined(connection, READER),
             on_quarantine=lambda content, why: put_quarantined(
                 self._connection, content, READER, why, now_ms()
             ),
-            unavailable=self.service.unavailable,
-            tesseract=tesseract_of(self._config),
+            unavailable=self._unavailable,
+            tesseract=tesseract_of(config),
         )
-        path = SourceSync(
-            connection=self._connection,
+        return SourceSync(
+            connection=connection,
             writer=writer,
-            passage_tokens=index.passage_tokens,
-            batch_documents=index.batch_documents,
+            passage_tokens=config.index.passage_tokens,
+            batch_documents=config.index.batch_documents,
             now_ms=now_ms,
-            on_version=partial(self._publish, writer),
-            yield_to_edits=yield_to_edits,
-            new_usage=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
+            on_version=partial(self._publisher.publish, connection, writer),
+            yield_to_edits=interruptions.yield_to_edits,
+            is_awaited=interruptions.is_awaited,
+            new_usage=self._new_usage,
             extract=self._extraction.extract,
-            removed=self.service.removed,
+            removed=self._removed,
         )
-        self.service.write_by(path)
-        renewed = writer.renew()
-        if renewed:
-            self._publish(writer, renewed)
-        self._tasks = {
-            source.name: self._task(source, self._config) for source in self._config.sources
-        }
-        self._record_access()
-        return path, list(self._tasks.values())
+
+    def _new_usage(self) -> Usage:
+        return Usage(max_tokens=self._serving.state.config.llm.max_tokens_per_sync or None)
 
     def _record_access(self) -> None:
         """Record the access rules of the configuration that this daemon starts to write with."""
-        recorded = access_rules(self._connection)
-        is_shared = bool(self._config.store.url)
-        rules = rules_at_start(recorded, self._config.sources, is_shared=is_shared)
+        config, recorded = self._serving.state.config, access_rules(self._connection)
+        is_shared = bool(config.store.url)
+        rules = rules_at_start(recorded, config.sources, is_shared=is_shared)
         put_access_rules(self._connection, rules)
-        self._learn_access(self._connection)
+        self._publisher.learn_access(self._connection)
         self._warn_of_closed()
 
-    def _learn_access(self, connection: Connection) -> None:
-        """Decide from now on by what the record and the configuration in force say."""
-        self._decide_by(AccessRules.of(self._config, access_rules(connection)))
-
-    def _decide_by(self, rules: AccessRules) -> None:
-        if rules == self.access.rules:
-            return
-        self.access.rules = rules
-        self._engine.expect(rules.masks())
-
     def _warn_of_closed(self) -> None:
-        if closed := self.access.rules.closed_by_record(self._config.sources):
+        state = self._serving.state
+        if closed := state.access.closed_by_record(state.config.sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, as they were before"
-                " (docs/security.md says how to open them)",
+                " (docs/access.md says how to open them)",
                 sources=closed,
             )
 
     def _writer_of(self, models: Models) -> VersionWriter:
-        index = self._config.index
+        config = self._serving.state.config
+        index = config.index
         return VersionWriter(
             self._connection,
             models.maker,
-            rules=rules_of(index.passage_tokens, tesseract_of(self._config)),
+            rules=rules_of(index.passage_tokens, tesseract_of(config)),
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,
@@ -335,45 +368,19 @@ class Daemon:
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
         """Bring the head to the newer encoder, on the writer's thread, and answer by it."""
-        newer = self._models.with_newer_encoder()
+        state = self._serving.state
+        newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
         version, answer = reencoded(path, writer, dry_run)
         if version:
             # A request that has begun keeps the engine that it has.
-            self._models, self._engine = newer, self._engine_of(newer)
-            path.write_by(writer, partial(self._publish, writer))
-            self._publish(writer, version)
-            self.service.answer_by(newer, self._engine)
+            engine = self._engine_of(state.config, newer, state.access)
+            engine.publish(writer.snapshot_of(version))
+            self._serving.change(models=newer, engine=engine)
+            connection = self._connection
+            path.write_by(writer, partial(self._publisher.publish, connection, writer))
+            self._publisher.announce(connection, writer, version)
         return answer
-
-    def _publish_stored(self, writer: VersionWriter) -> None:
-        """Serve the newest version, if its vectors are from the current encoder."""
-        newest = head(self._connection)
-        generation = self._models.maker.generation
-        if (
-            newest
-            and get_generation(self._connection, newest.generation).encoder == generation.encoder
-        ):
-            self._engine.publish(writer.snapshot_of(newest))
-
-    def _serve(self, snapshot: Snapshot | None) -> None:
-        """Serve what another daemon wrote; None while that cannot be told."""
-        if snapshot:
-            self._engine.publish(snapshot)
-        self._published.set()
-
-    def _publish(self, writer: VersionWriter, version: Version) -> None:
-        self._engine.publish(writer.snapshot_of(version))
-        if self._worker.follower:
-            self._worker.follower.keep(self._connection, version.id)
-        self.service.watched.note_version()
-        log.info("version", version=version.id, reason=version.reason, **version.counters)
-        if self._endpoint and "llm_calls" in version.counters:
-            try:
-                self._endpoint.ledger.attribute(version.id, "questions")
-            except StoreError as error:
-                log.warning("the ledger did not book LLM calls to the version", why=str(error))
-        writer.keep_index_if_due()
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
         """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
@@ -430,12 +437,17 @@ def run(
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_checked, config_path(config_file))
         daemon = Daemon(config, connection, load(config, generation_in_use(connection)), read_again)
-        supervisor.status = daemon.service.summary
+        services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()
         daemon.wait_for_stored()
         answer = partial(
-            reload_at_hang_ups, hang_ups, daemon.reload, supervisor, at_terminal=at_terminal
+            reload_at_hang_ups,
+            hang_ups,
+            daemon.reload,
+            supervisor,
+            summary,
+            at_terminal=at_terminal,
         )
         threading.Thread(target=answer, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
@@ -444,9 +456,8 @@ def run(
                 "no source is configured: `hopsyncd init --folder DIR` writes a configuration,"
                 " `hopsyncd add PATH` adds to one"
             )
-        service = daemon.service
-        app = make_app(service, worker_pools(config.limits, service.load))
+        app = make_app(services, worker_pools(config.limits, daemon.load))
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
         whole = stack.enter_context(with_page(Guard(app, daemon.access, audit, tokens), config))
-        serve(whole, listeners, config.limits, service.load, daemon.stop, supervisor)
+        serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

@@ -17,8 +17,8 @@ from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from hopsyncd.answers.changed import Accepted
-from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.api.endpoints import Endpoint
+from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.config import values as strategy
 
 ROOT = Path(__file__).parents[1]

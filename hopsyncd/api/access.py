@@ -52,18 +52,14 @@ class Caller:
 
 
 class Access:
-    """Says who a caller is, by the rules in force.
+    """Says who a caller is. `rules` returns the rules in force, as one frozen object."""
 
-    The rules are one frozen object. Whoever changes them assigns another to `rules`, so that each
-    request is judged by one state of them.
-    """
-
-    def __init__(self, rules: AccessRules) -> None:
-        self.rules = rules
+    def __init__(self, rules: Callable[[], AccessRules]) -> None:
+        self._rules = rules
 
     def caller(self, credentials: Credentials) -> Caller | None:
         """The caller that a process acts for; None if it may do nothing."""
-        rules = self.rules
+        rules = self._rules()
         if credentials.uid == os.geteuid():
             return Caller(credentials.user, "owner", EVERYTHING, credentials)
         if _matches_any(credentials, rules.admins):
@@ -78,7 +74,7 @@ class Access:
         if role in ("owner", "admin"):
             acl = EVERYTHING
         elif role == "read":
-            acl = self.rules.acl(lambda clause: False)
+            acl = self._rules().acl(lambda clause: False)
         else:
             acl = NOTHING
         return Caller(credentials.user, role, acl, credentials)

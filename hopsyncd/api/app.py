@@ -1,9 +1,9 @@
-"""The HTTP application: a route for each endpoint, over a service."""
+"""The HTTP application: a route for each endpoint, over the services."""
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
@@ -16,16 +16,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.api.endpoints import NDJSON, Endpoint
 from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
 from hopsyncd.api.roles import Right
+from hopsyncd.api.services import ENDPOINTS, Services
 from hopsyncd.api.streaming import (
     CLIENT_GONE,
     ClientGone,
-    Json,
     Listener,
     Run,
     Work,
@@ -43,23 +42,15 @@ log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 1 << 20
 
 
-class Service(Protocol):
-    """What the routes need of a service beside the methods of its endpoints."""
-
-    def progress(self) -> Json | None: ...
-
-    def note(self, operation: str, status: int, took_ms: float) -> None: ...
-
-
-def make_app(service: Service, pools: WorkerPools | None = None) -> Starlette:
-    """The ASGI application over a service. It expects the caller in the request's state.
+def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
+    """The ASGI application over the services. It expects the caller in the request's state.
 
     For what an admin changes it adds `action`, `asked` and `outcome` to the state, for the audit
     log. `outcome` is the status that the work ended with; a stream has begun with 200 by then.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
-        routes=[_route(endpoint, service, pools) for endpoint in ENDPOINTS],
+        routes=[_route(endpoint, services, pools) for endpoint in ENDPOINTS],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},
     )
     app.router.redirect_slashes = False  # clients expect JSON, which a redirect lacks
@@ -72,16 +63,16 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def _route(endpoint: Endpoint, service: Service, pools: WorkerPools) -> Route:
+def _route(endpoint: Endpoint, services: Services, pools: WorkerPools) -> Route:
     async def answer(request: Request) -> Response:
         began_s = time.perf_counter()
 
         def note(status: int) -> None:
             request.state.outcome = status
-            service.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
+            services.status.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
 
         try:
-            response = await _answered(request, endpoint, service, pools, note)
+            response = await _answered(request, endpoint, services, pools, note)
         except (ClientGone, ClientDisconnect):
             response = Response(status_code=CLIENT_GONE)
         except REPORTABLE as error:
@@ -115,7 +106,7 @@ register_url_convertor("name", _Name())
 async def _answered(
     request: Request,
     endpoint: Endpoint,
-    service: Service,
+    services: Services,
     pools: WorkerPools,
     note: Callable[[int], None],
 ) -> Response:
@@ -131,7 +122,8 @@ async def _answered(
     parsed = await _parsed(request, endpoint)
     if recorded:
         request.state.asked = parsed.model_dump(mode="json", exclude_unset=True)
-    act: Callable[..., Any] = partial(getattr(service, endpoint.operation), parsed, caller)
+    operation = getattr(getattr(services, endpoint.service), endpoint.operation)
+    act: Callable[..., Any] = partial(operation, parsed, caller)
     if isinstance(parsed, SyncRequest) and not parsed.wait:
         act()
         return JSONResponse({"accepted": True}, 202)
@@ -142,7 +134,7 @@ async def _answered(
         return partial(act, listener) if endpoint.listens else act
 
     if endpoint.streams and NDJSON in request.headers.get("accept", ""):
-        progress = (lambda: None) if endpoint.listens else service.progress
+        progress = (lambda: None) if endpoint.listens else services.status.progress
         return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
     whole = work(listener)

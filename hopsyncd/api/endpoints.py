@@ -7,7 +7,7 @@ clients (client/calls.py) and the reference in docs/reference/http-api.md come f
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -30,7 +30,7 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`operation` names the method of the service that answers.
+    """`operation` names the method that answers, and `service` the object that has it.
 
     request: the body of a POST; otherwise the path and query parameters. listens: the work takes a
     Listener, and ends if its client goes away. streams: the client may ask for NDJSON events.
@@ -48,6 +48,7 @@ class Endpoint:
     streams: bool = False
     may_accept: bool = False
     media_type: str = "application/json"
+    service: str = ""
 
 
 def endpoint(
@@ -83,10 +84,14 @@ def endpoint(
     return declare
 
 
-def endpoints_of(service: type) -> tuple[Endpoint, ...]:
-    """The endpoints that a class declares, after those of the classes it extends."""
-    methods = (method for one in reversed(service.__mro__) for method in vars(one).values())
-    return tuple(getattr(method, _DECLARED) for method in methods if hasattr(method, _DECLARED))
+def endpoints_of(services: type) -> tuple[Endpoint, ...]:
+    """The endpoints of a dataclass of services, in their order."""
+    return tuple(
+        replace(getattr(method, _DECLARED), service=name)
+        for name, service in get_type_hints(services).items()
+        for method in vars(service).values()
+        if hasattr(method, _DECLARED)
+    )
 
 
 @cache

@@ -86,6 +86,8 @@ class Metrics:
     """Histograms of what happened since the start. For any thread."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.questions = 0  # answered, by queries and asks
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "hopsyncd_request_seconds",
@@ -111,6 +113,10 @@ class Metrics:
 
     def note_request(self, operation: str, status: int, took_s: float) -> None:
         self._requests.labels(operation, f"{status // 100}xx").observe(took_s)
+
+    def count_question(self) -> None:
+        with self._lock:
+            self.questions += 1
 
     def note_query(self, strategy: str, took_s: float) -> None:
         self._queries.labels(strategy).observe(took_s)

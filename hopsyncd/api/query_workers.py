@@ -20,6 +20,7 @@ import structlog
 
 import hopsyncd
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 
 log = structlog.get_logger(__name__)
@@ -70,6 +71,16 @@ def handed_over_at(search: Search, at: str, newest: int) -> int | None:
     plain = search.strategy in _STRATEGIES and not search.wants_llm
     number = newest if at == "head" else int(at) if at.isdecimal() else 0
     return number if plain and 0 < number <= newest else None
+
+
+def query_workers(config: Config) -> "QueryWorkers":
+    """The query workers of a daemon; none if its record is on a server."""
+    place = config.place
+    settings = WorkerSettings(
+        place, config.daemon.data_dir / INDEX_NAME, config.index.edge_budget_factor
+    )
+    count = config.limits.worker_count if isinstance(place, Path) else 0
+    return QueryWorkers(settings, count, config.limits.query_s)
 
 
 class QueryWorkers:

@@ -1,11 +1,9 @@
 """The reading half of the API: queries, answers, passages, documents, the graph, versions."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from hopsyncd.answers.changed import DiffAnswer, LogAnswer
@@ -23,6 +21,7 @@ from hopsyncd.answers.found import (
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failed, failure_of
+from hopsyncd.api.freshness import Freshness
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.passages import (
     document_answer,
@@ -31,8 +30,9 @@ from hopsyncd.api.passages import (
     passage_answer,
     paths_answer,
 )
-from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
+from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -45,30 +45,24 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
+from hopsyncd.api.serving import Serving, ServingState, SourceNames
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
-from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.matching import edge_budget
-from hopsyncd.ingest.follower import Follower
-from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.acl import EVERYTHING, Acl
-from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS, Asker
+from hopsyncd.retrieve.acl import Acl
+from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
-from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood, understood
 from hopsyncd.retrieve.results import answer_json
-from store.contract import Connection
-from store.exceptions import DatabaseGone, NoSuchVersion
+from store.exceptions import NoSuchVersion
 from store.history import diff as history_diff
 from store.history import log as history_log
 from store.history import resolve, visible_entry
-from store.open_database import open_reader
 from store.sources import source_names
 from store.transactions import snapshot
 
@@ -88,39 +82,32 @@ def _given(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | N
 
 
 class ReadService:
-    """The endpoints that read a version.
+    """The endpoints that read a version. `workers` are processes that may answer instead."""
 
-    `path` is the write path, set once the store is open. A reload replaces `config`.
-    """
-
-    def __init__(self, config: Config, models: Models, engine: Engine, worker: SyncWorker) -> None:
-        self.path: SourceSync | None = None
-        self.config = config
-        self._database = config.place
-        self.answer_by(models, engine)
-        self.workers = QueryWorkers(
-            WorkerSettings(
-                self._database,
-                config.daemon.data_dir / INDEX_NAME,
-                config.index.edge_budget_factor,
-            ),
-            config.limits.worker_count if isinstance(config.place, Path) else 0,
-            config.limits.query_s,
-        )
-        self._worker = worker
-        self._queries = 0
-        self.measurements = Metrics()
-        self.follower: Follower | None = None  # where the record is on a server
-        self._local = threading.local()
-        self.require_database: Callable[[], None] = lambda: None  # raises DatabaseGone
+    def __init__(
+        self,
+        serving: Serving,
+        freshness: Freshness,
+        names: SourceNames,
+        reader: RecordReader,
+        workers: QueryWorkers,
+        metrics: Metrics,
+    ) -> None:
+        self._serving = serving
+        self._freshness = freshness
+        self._names = names
+        self._reader = reader
+        self._workers = workers
+        self._metrics = metrics
 
     @endpoint("POST", "/v1/query", "read")
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
         """Find the passages that answer a question, best first."""
-        usage = Usage(self.config.llm.max_calls_per_query or None)
+        state = self._serving.state
+        usage = Usage(state.config.llm.max_calls_per_query or None)
         listener.when_gone(usage.abandon)
         search = Search(
-            request.strategy or self.config.query.strategy,
+            request.strategy or state.config.query.strategy,
             request.profile,
             request.reasoner,
             request.top_k,
@@ -131,23 +118,24 @@ class ReadService:
             request.method,
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
-        k = request.k or self.config.query.k
-        engine, acl, began_s = self._engine, caller.acl, time.perf_counter()
+        k = request.k or state.config.query.k
+        acl, began_s = caller.acl, time.perf_counter()
 
         def here() -> QueryAnswer:
-            found = engine.query(
+            found = state.engine.query(
                 meant.question, k, search, request.at, usage, hidden=acl, wanted=meant.wanted
             )
             return answer_json(found, search, meant)
 
-        behind = self._worker.pending
-        answer = self._answered(meant, k, search, request.at, acl, here)
-        self._queries += 1
-        self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
-        return {**answer, "degraded": [*self._degraded(acl, behind), *answer["degraded"]]}
+        behind = self._freshness.is_behind
+        answer = self._answered(state, meant, k, search, request.at, acl, here)
+        self._metrics.count_question()
+        self._metrics.note_query(search.strategy, time.perf_counter() - began_s)
+        return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
 
     def _answered(
         self,
+        state: ServingState,
         meant: Understood,
         k: int,
         search: Search,
@@ -157,7 +145,7 @@ class ReadService:
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
         """What a worker answers to the message, where one could; else what this process does."""
-        engine, models = self._engine, self._models
+        engine, models = state.engine, state.models
         number = handed_over_at(search, at, engine.head.version.id if engine.head else 0)
         if number is None:
             return here()
@@ -165,7 +153,7 @@ class ReadService:
         encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
         query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
         given = partial(_given, models, encoder)
-        return self.workers.answer(number, message(query), given, here)
+        return self._workers.answer(number, message(query), given, here)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -174,7 +162,7 @@ class ReadService:
         for at in dict.fromkeys(one.at for one in request.queries):
             queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
             try:
-                with self._engine.holding(at, caller.acl) as held:
+                with self._serving.state.engine.holding(at, caller.acl) as held:
                     for index, one in queries.items():
                         answers[index] = self._answer_or_failure(one, held, caller, listener)
             except NoSuchVersion as error:
@@ -195,7 +183,9 @@ class ReadService:
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
         """Answer a question, with citations."""
         by_logic = request.method == "logic"
-        usage = Usage(self.config.llm.max_calls_per_query or None if by_logic else MAX_LLM_CALLS)
+        state, acl = self._serving.state, caller.acl
+        max_calls = state.config.llm.max_calls_per_query or None if by_logic else MAX_LLM_CALLS
+        usage = Usage(max_calls)
         listener.when_gone(usage.abandon)
         listener.tell("progress", stage="search")
         draft = AnswerDraft(
@@ -203,8 +193,8 @@ class ReadService:
             tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
-        search = Search(request.strategy or self.config.query.strategy, method=request.method)
-        asker, acl = self._asker, caller.acl
+        search = Search(request.strategy or state.config.query.strategy, method=request.method)
+        asker = state.asker
 
         def here() -> AskAnswer:
             found, reply = asker.ask(
@@ -227,63 +217,66 @@ class ReadService:
             draft.finish(reply)
             return reply_json(found, reply, [], meant, request.passages)
 
-        behind = self._worker.pending
+        behind = self._freshness.is_behind
         if request.llm or listener.wants_events:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
-            answer = self._answered(meant, request.k, search, request.at, acl, here, message)
-        self._queries += 1
-        return {**answer, "degraded": [*self._degraded(acl, behind), *answer["degraded"]]}
+            answer = self._answered(state, meant, request.k, search, request.at, acl, here, message)
+        self._metrics.count_question()
+        return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
         """A passage, and the questions that it answers and raises."""
-        with self._engine.reading(request.at, caller.acl) as (connection, head):
-            return passage_answer(connection, head, request.id, self._degraded(caller.acl))
+        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return passage_answer(connection, head, request.id, self._freshness.reasons(caller.acl))
 
     @endpoint("GET", "/v1/documents", "read")
     def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
         """A page of the documents, by source and path; pass its `next` as `after` for more."""
-        if request.source is not None and request.source not in self._known(caller.acl):
+        if request.source is not None and request.source not in self._names.list_visible(
+            caller.acl
+        ):
             raise NotFound(
                 f"There is no source {request.source!r}",
                 "none of that name is configured or indexed",
                 "`hopsyncd sources` lists the names",
             )
-        with self._engine.reading(request.at, caller.acl) as (connection, head):
-            return documents_answer(connection, head, request, self._degraded(caller.acl))
+        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return documents_answer(connection, head, request, self._freshness.reasons(caller.acl))
 
     @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
         """The passages of a document, in reading order."""
-        with self._engine.reading(request.at, caller.acl) as (connection, head):
-            return document_answer(connection, head, request, self._degraded(caller.acl))
+        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return document_answer(connection, head, request, self._freshness.reasons(caller.acl))
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
         """The passages around one in the graph."""
-        with self._engine.reading(request.at, caller.acl) as (connection, head):
-            return neighbours_answer(connection, head, request, self._degraded(caller.acl))
+        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return neighbours_answer(connection, head, request, self._freshness.reasons(caller.acl))
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
         """The paths from one passage to another, the shortest first."""
-        with self._engine.reading(request.at, caller.acl) as (connection, head):
-            return paths_answer(connection, head, request, self._degraded(caller.acl))
+        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return paths_answer(connection, head, request, self._freshness.reasons(caller.acl))
 
     @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         """Versions, newest first."""
-        with snapshot(connection := self._reader()):
+        with snapshot(connection := self._reader.connection()):
             hidden = caller.acl.hidden_among(source_names(connection).values())
             entries = history_log(connection, request.limit, request.before)
             if hidden:
-                budget = partial(edge_budget, factor=self.config.index.edge_budget_factor)
+                index = self._serving.state.config.index
+                budget = partial(edge_budget, factor=index.edge_budget_factor)
                 entries = [visible_entry(connection, one, hidden, budget) for one in entries]
             return {
-                "version": self._version,
-                "degraded": self._degraded(caller.acl),
+                "version": self._serving.state.version,
+                "degraded": self._freshness.reasons(caller.acl),
                 "versions": [
                     logged_version(one, version_about(connection, one.version.id, hidden))
                     for one in entries
@@ -293,75 +286,14 @@ class ReadService:
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
         """What differs between two versions."""
-        with snapshot(connection := self._reader()):
+        with snapshot(connection := self._reader.connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
             if not caller.acl.hidden_among(source_names(connection).values()):
                 return diff_answer(connection, *ends, found, request.limit, request.graph)
-        with self._engine.reading(str(ends[0].id), caller.acl) as (_, before):
+        with self._serving.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
-        with self._engine.reading(str(ends[1].id), caller.acl) as (connection, after):
+        with self._serving.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both ends have a version
             seen = restricted_diff(found, before, after)
             return diff_answer(connection, *ends, seen, request.limit, request.graph)
-
-    def _known(self, acl: Acl = EVERYTHING) -> set[str]:
-        """The names of all configured or stored sources that may be seen."""
-        with self._engine.reading() as (connection, _):
-            return {name for name in self._source_names(connection) if acl.shows(name)}
-
-    def _source_names(self, connection: Connection) -> set[str]:
-        """The names of all configured or stored sources."""
-        return {one.name for one in self.config.sources} | {*source_names(connection).values()}
-
-    def _degraded(self, acl: Acl = EVERYTHING, behind: bool = False) -> list[str]:
-        """Why an answer may be behind the documents; empty if no reason is known.
-
-        `behind`: what was to be indexed when it was begun may be by now. Hidden sources leave no
-        trace in it.
-        """
-        reasons = []
-        if not self.config.sources:
-            reasons.append("no source is configured: `hopsyncd add` adds one")
-        elif self._engine.head is None:
-            reasons.append("nothing is indexed yet: the first sync is not finished")
-        if self.follower and (lost := self.follower.trouble):
-            why = "" if acl.visible is not None else f": {lost}"
-            reasons.append(f"the database server is away: this is what was known before{why}")
-        elif error := self._error():
-            why = "" if acl.visible is not None else f": {error}"
-            reasons.append(f"the last sync failed{why}")
-        elif (behind or self._worker.pending) and self._engine.head is not None:
-            reasons.append("changes are being indexed")
-        if self.path:
-            reasons += [
-                f"source {name} is paused: {why}"
-                for name, why in dict(self.path.paused).items()
-                if acl.shows(name)
-            ]
-        return reasons
-
-    def _error(self) -> str | None:
-        """Why the last sync failed, or why the next one will."""
-        try:
-            self.require_database()
-        except DatabaseGone as error:
-            return str(error)
-        if self.follower and (self.follower.is_following or self.follower.trouble):
-            return self.follower.trouble
-        return self._worker.error
-
-    def answer_by(self, models: Models, engine: Engine) -> None:
-        """Answer with these from the next request on."""
-        self._models, self._engine = models, engine
-        self._asker = Asker(engine, models.encoder, models.language, models.llm)
-
-    @property
-    def _version(self) -> int:
-        return self._engine.head.version.id if self._engine.head else 0
-
-    def _reader(self) -> Connection:
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = open_reader(self._database)
-        return connection

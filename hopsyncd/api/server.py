@@ -229,14 +229,19 @@ class _Server(uvicorn.Server):
     """Ends the work in hand before uvicorn waits for the requests that depend on it."""
 
     def __init__(
-        self, config: uvicorn.Config, end_work: Callable[[], None], supervisor: Supervisor
+        self,
+        config: uvicorn.Config,
+        end_work: Callable[[], None],
+        supervisor: Supervisor,
+        status: Callable[[], str],
     ) -> None:
         super().__init__(config)
         self._end_work = end_work
         self._supervisor = supervisor
+        self._status = status
 
     async def on_tick(self, counter: int) -> bool:
-        self._supervisor.beat()
+        self._supervisor.beat(self._status)
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -287,13 +292,16 @@ def serve(
     load: Load,
     end_work: Callable[[], None],
     supervisor: Supervisor,
+    status: Callable[[], str],
 ) -> None:
     """Serve until SIGTERM or SIGINT, then call `end_work` once, off the event loop.
+
+    `status` returns one line for the supervisor.
 
     Each request has the credentials of its process in its state.
     """
     shorten_switch_interval()
-    server = _Server(_bounded(app, limits, load), end_work, supervisor)
+    server = _Server(_bounded(app, limits, load), end_work, supervisor, status)
     server.should_exit = supervisor.ended
     end_at_signals(server)
     server.run(sockets=list(listeners))

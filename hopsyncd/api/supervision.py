@@ -30,7 +30,7 @@ _STATUS_EVERY_S = 5.0
 class Supervisor:
     """The supervisor that set NOTIFY_SOCKET, if any.
 
-    `status` returns one line for people. The variables are removed from the environment, so that
+    A `status` returns one line for people. The variables are removed from the environment, so that
     no child process reports in our name.
     """
 
@@ -45,10 +45,9 @@ class Supervisor:
         if self._watched:
             self._every_s = min(_STATUS_EVERY_S, int(watched_us) / 4e6)
         self._beat_s: float | None = None
-        self.status: Callable[[], str] = lambda: "starting"
         self.ended = False
 
-    def beat(self) -> None:
+    def beat(self, status: Callable[[], str]) -> None:
         """Report that the daemon is alive. The event loop calls this several times a second.
 
         A supervisor that waits too long for it restarts the daemon.
@@ -58,15 +57,15 @@ class Supervisor:
             return
         lines = [] if self._beat_s else ["READY=1"]
         lines += ["WATCHDOG=1"] if self._watched else []
-        self._tell(*lines, f"STATUS={self.status()}")
+        self._tell(*lines, f"STATUS={status()}")
         self._beat_s = now_s
 
     def reloading(self) -> None:
         """Report that the configuration is being read, until `reloaded`."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def reloaded(self) -> None:
-        self._tell("READY=1", f"STATUS={self.status()}")
+    def reloaded(self, status: Callable[[], str]) -> None:
+        self._tell("READY=1", f"STATUS={status()}")
 
     def stopping(self) -> None:
         self._tell("STOPPING=1")
@@ -119,6 +118,7 @@ def reload_at_hang_ups(
     hang_ups: "SimpleQueue[None]",
     reload: Callable[[], object],
     supervisor: Supervisor,
+    status: Callable[[], str],
     *,
     at_terminal: bool,
 ) -> None:
@@ -138,7 +138,7 @@ def reload_at_hang_ups(
             pass  # logged, and in the status
         except Exception:
             log.exception("the reload failed")
-        supervisor.reloaded()
+        supervisor.reloaded(status)
 
 
 def is_terminal() -> bool:

@@ -14,15 +14,17 @@ from hopsyncd.api.requests import (
     WatchNumber,
     WatchRequest,
 )
-from hopsyncd.api.status import StateService
+from hopsyncd.api.serving import Serving
 from hopsyncd.api.watched_questions import WatchedQuestions, checked_program
 from hopsyncd.errors import BadRequest, Forbidden
 
 
-class WatchService(StateService):
-    """Watches questions; `watched` compares and tells."""
+class WatchService:
+    """The endpoints of watched questions; `watched` compares and tells."""
 
-    watched: WatchedQuestions
+    def __init__(self, serving: Serving, watched: WatchedQuestions) -> None:
+        self._serving = serving
+        self._watched = watched
 
     @endpoint("POST", "/v1/watches", "admin")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
@@ -37,7 +39,7 @@ class WatchService(StateService):
         if request.exec:
             self._require_own_record(caller)
             program = checked_program(request.exec)
-        number = self.watched.add(request.question.strip(), program, request.webhook, request.mcp)
+        number = self._watched.add(request.question.strip(), program, request.webhook, request.mcp)
         return self._watch(number, 1)
 
     @endpoint("POST", "/v1/watches/allow", "owner")
@@ -46,7 +48,7 @@ class WatchService(StateService):
         if request.exec:
             self._require_own_record(caller)
         wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
-        self.watched.allow(request.id, wanted)
+        self._watched.allow(request.id, wanted)
         return self._watch(request.id, 1)
 
     def _require_own_record(self, caller: Caller) -> None:
@@ -54,7 +56,7 @@ class WatchService(StateService):
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "it names a program, which only the daemon's own user may have run"
-        elif not isinstance(self._database, Path):
+        elif not isinstance(self._serving.state.config.place, Path):
             why = "it names a program, and other machines write to the same record"
         if why:
             raise Forbidden(
@@ -66,7 +68,7 @@ class WatchService(StateService):
     @endpoint("GET", "/v1/watches", "admin")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
         """The watched questions."""
-        return {"version": self._version, "watches": self.watched.listed()}
+        return {"version": self._serving.state.version, "watches": self._watched.listed()}
 
     @endpoint("GET", "/v1/watches/{id}", "admin")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
@@ -76,14 +78,10 @@ class WatchService(StateService):
     @endpoint("DELETE", "/v1/watches/{id}", "admin")
     def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
         """Watch a question no more, and forget its changes."""
-        self.watched.remove(request.id)
+        self._watched.remove(request.id)
         return {"id": request.id}
 
     def _watch(self, number: int, limit: int) -> WatchAnswer:
-        watch, now, changes = self.watched.details(number, limit)
-        return {"version": self._version, "watch": watch, "now": now, "changes": changes}
-
-    def close(self) -> None:
-        """End the threads and processes that work for it."""
-        self.watched.stop()
-        self.workers.close()
+        watch, now, changes = self._watched.details(number, limit)
+        version = self._serving.state.version
+        return {"version": version, "watch": watch, "now": now, "changes": changes}

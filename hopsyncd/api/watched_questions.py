@@ -266,7 +266,7 @@ class WatchedQuestions:
 
         Of several daemons on one record the writer does.
         """
-        if self._follows:
+        if self._worker.is_following:
             return
         steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in self._all()]
         errors = []
@@ -279,11 +279,6 @@ class WatchedQuestions:
                 errors.append(error)
         if errors:
             raise errors[0]
-
-    @property
-    def _follows(self) -> bool:
-        """Whether another daemon writes the record."""
-        return bool(self._worker.follower and self._worker.follower.is_following)
 
     def _take_out_acts(self) -> None:
         """Take programs and addresses out of the record, and keep them here, turned off."""
@@ -338,7 +333,7 @@ class WatchedQuestions:
 
     def _deliveries(self) -> list[Delivery]:
         """The changes that wait for a program or webhook of this machine, the oldest first."""
-        if self._follows:
+        if self._worker.is_following:
             return []
         actions = {
             one.id: (one, action)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -43,24 +44,32 @@ class NotWriter(BadRequest):
     """Another daemon writes the record."""
 
 
-class Follower:
-    """Follows the record at a URL. `serve` is given each snapshot, or None while there is none."""
+class Audience(Protocol):
+    """Serves what a follower reads."""
 
-    def __init__(
-        self,
-        generation: Callable[[], GenerationConfig],
-        url: str,
-        saved: SavedIndex,
-        serve: Callable[[Snapshot | None], None],
-    ) -> None:
+    @property
+    def generation(self) -> GenerationConfig:
+        """How its answers need the questions to have been made."""
+        ...
+
+    def serve(self, snapshot: Snapshot | None) -> None:
+        """Serve this from now on; None while nothing can be served."""
+        ...
+
+    def learn_access(self, connection: Connection) -> None:
+        """Learn from the record who may see what."""
+        ...
+
+
+class Follower:
+    """Follows the record at a URL, and is its writer once it is elected."""
+
+    def __init__(self, url: str, saved: SavedIndex) -> None:
         self._url = url
-        self._generation = generation
-        self.saved = saved
+        self._saved = saved
         self.copy = LocalCopy(saved.folder / SHOWN_NAME)
         self._is_kept = True
-        self._serve = serve
         self._waiting: dict[int, Future[Synced]] = {}
-        self.learn: Callable[[Connection], None] = lambda _: None  # reads who may see what
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
@@ -83,7 +92,9 @@ class Follower:
         """How many versions are newer than the one that is served."""
         return 0 if self.is_writer else self.newest - self.served
 
-    def until_elected(self, connection: Connection, check_stop: Callable[[], None]) -> Connection:
+    def until_elected(
+        self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
+    ) -> Connection:
         """Follow until this daemon is the writer; returns the session that it writes by."""
         self.is_writer, told, lost = False, False, False
         self._accepted.clear()
@@ -93,20 +104,20 @@ class Follower:
                 is_elected = connection.server is not None and connection.server.elect()
                 self.copy.lost = None  # before the copy may be made anew
                 if is_elected:
-                    self._catch_up(connection)
+                    self._catch_up(connection, audience)
                     self.is_writer = True
                     log.info("writing", version=self.served)
                     return connection
                 if not told:
                     log.info("following: another daemon writes")
                     told = True
-                self._follow_a_while(connection, check_stop)
+                self._follow_a_while(connection, audience, check_stop)
                 lost = False
             except ServerLost as error:
                 if not lost:
                     log.error("the database server is lost", why=error.why)
                 self.copy.lost, lost = error, True
-                self._serve(None)
+                audience.serve(None)
                 time.sleep(_ROUND_S)
                 connection = self._connected_again(connection)
 
@@ -207,28 +218,30 @@ class Follower:
         except ServerLost:
             return connection
 
-    def _follow_a_while(self, connection: Connection, check_stop: Callable[[], None]) -> None:
-        self._catch_up(connection)
+    def _follow_a_while(
+        self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
+    ) -> None:
+        self._catch_up(connection, audience)
         end_s = time.monotonic() + _ROUND_S
         while (left_s := end_s - time.monotonic()) > 0:
             check_stop()
             assert connection.server is not None
             if connection.server.wait(min(left_s, _REPLY_S) if self._waiting else left_s):
-                self._catch_up(connection)
+                self._catch_up(connection, audience)
             self._settle(connection)
 
-    def _catch_up(self, connection: Connection) -> None:
+    def _catch_up(self, connection: Connection, audience: Audience) -> None:
         """Bring the index to the newest version, and serve that."""
         with snapshot(connection):
-            self.learn(connection)
+            audience.learn_access(connection)
             newest = head(connection)
             self.newest = newest.id if newest else 0
-            generation = self._generation()
+            generation = audience.generation
             if (
                 newest is None
                 or get_generation(connection, newest.generation).encoder != generation.encoder
             ):
-                self._serve(None)
+                audience.serve(None)
                 return
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
@@ -237,7 +250,7 @@ class Follower:
             self._index, self._made = index, stamp(connection, newest.id)
             self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
-        self._serve(Snapshot(index, newest, self._statistics))
+        audience.serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)
 
     def _followed(
@@ -255,9 +268,9 @@ class Follower:
             else:
                 return index
         if rewritten:
-            self.saved.forget()
+            self._saved.forget()
         self._statistics = None
-        return self.saved.load(connection, generation, until)
+        return self._saved.load(connection, generation, until)
 
     @staticmethod
     def _is_true(connection: Connection, made: Stamp) -> bool:

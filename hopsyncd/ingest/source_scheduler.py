@@ -131,11 +131,12 @@ class SourceScheduler:
         path: SourceSync,
         clock_s: Callable[[], float],
         on_synced: Callable[[float], None],
+        times: Timetable,
     ) -> None:
         self._path = path
         self._clock_s = clock_s
         self._on_synced = on_synced
-        self._times: Timetable | None = None
+        self._times = times
         self._ring: deque[_Due] = deque()
         self._due: dict[str, _Due] = {}
 
@@ -255,7 +256,7 @@ class SourceScheduler:
         return bool(due.underway or due.parts) or self._wants_all(due)
 
     def _wants_all(self, due: _Due) -> bool:
-        is_due = self._planned.is_due
+        is_due = self._times.is_due
         return bool(due.asked or due.requests) or is_due(due.scan) or is_due(due.full_scan)
 
     def _begun(self, due: _Due) -> _Underway:
@@ -266,26 +267,21 @@ class SourceScheduler:
         requests, due.requests = due.requests, []
         due.asked = False  # it may be asked for again meanwhile
         accept_empty = any(request.accept_empty for request in requests)
-        is_full = self._planned.is_due(due.full_scan)
+        is_full = self._times.is_due(due.full_scan)
         turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
         return _Underway(turns, requests, True, is_full, listed_ms)
 
     def _ended(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
         _log(outcome)
         if scan.is_whole:
-            self._planned.note(due.scan, outcome.problem)
+            self._times.note(due.scan, outcome.problem)
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
-            if due.full_scan in self._planned and is_listed:
-                self._planned.note(due.full_scan, outcome.problem)
+            if due.full_scan in self._times and is_listed:
+                self._times.note(due.full_scan, outcome.problem)
         due.underway = None  # what failed until here is told to those who wait for it
         for request in scan.answers:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]
-
-    @property
-    def _planned(self) -> Timetable:
-        assert self._times is not None, "plan() comes first"
-        return self._times
 
     def _listed_ms(self, due: _Due) -> int | None:
         return listing_state(self._path.connection, due.source.id).listed_ms

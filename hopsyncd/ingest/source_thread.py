@@ -13,6 +13,7 @@ of them and in order, so the writer's thread can do other work while it waits.
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -22,6 +23,18 @@ YieldToEdits = Callable[[], None]
 work."""
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Interruptions:
+    """How work on the writer's thread yields to small edits.
+
+    `yield_to_edits` is called at every slow step. A long step ends early once it `is_awaited`.
+    """
+
+    yield_to_edits: YieldToEdits = lambda: None
+    is_awaited: Callable[[], bool] = lambda: False
+
 
 _WAIT_S = 0.05
 

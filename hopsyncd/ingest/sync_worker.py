@@ -1,16 +1,16 @@
 """The one thread that writes: it turns hints, requests and the clock into syncs and jobs."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
 from hopsyncd.ingest.follower import Follower
+from hopsyncd.ingest.pending_batch import Progress
 from hopsyncd.ingest.source_scheduler import (
     Request,
     SourceScheduler,
@@ -20,7 +20,7 @@ from hopsyncd.ingest.source_scheduler import (
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
-from hopsyncd.ingest.source_thread import Stopping, YieldToEdits
+from hopsyncd.ingest.source_thread import Interruptions, Stopping
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.check import as_store_error, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
@@ -45,21 +45,40 @@ class _Job:
     done: "Future[Any]"
 
 
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """The write path of an open store, with the work that is planned."""
+
+    sync: SourceSync
+    tasks: Sequence[Task]
+    chores: Sequence[Chore] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A write path with its scheduler and timetable."""
+
+    sync: SourceSync
+    scheduler: SourceScheduler
+    timetable: Timetable
+    chores: Sequence[Chore]
+
+
 class SyncWorker:
     """Runs syncs on its own thread, a batch of each source in turn.
 
-    `open_path` is called on that thread, with the function to call at every slow step; it returns
-    the write path and the tasks.
+    `follower` is there if the record is on a server. `on_synced` receives the seconds of each sync.
     """
 
     def __init__(
         self,
-        open_path: Callable[[YieldToEdits], tuple[SourceSync, Sequence[Task]]],
-        chores: Sequence[Chore] = (),
+        follower: Follower | None = None,
+        on_synced: Callable[[float], None] = lambda _: None,
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
-        self._open_path = open_path
-        self._chores, self._clocks = chores, clocks
+        self._follower = follower
+        self._on_synced = on_synced
+        self._clocks = clocks
         self._wake = threading.Condition()
         self._hints: dict[str, dict[str, None]] = {}  # paths by source, the newest last
         self._unsure: set[str] = set()  # sources of which anything may have changed
@@ -67,16 +86,19 @@ class SyncWorker:
         self._jobs: list[_Job] = []
         self._stopping = self._ended = self._in_hints = self.busy = False
         self._next_hints_s, self._retry_s = 0.0, _RETRY_S
-        self._path: SourceSync | None = None
-        self._timetable: Timetable | None = None
-        self._rota: SourceScheduler | None = None
-        self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
+        self._opened: _Opened | None = None
+        self._latest: SourceSync | None = None  # also while it is opened once more
         self.error: str | None = None
-        self.follower: Follower | None = None  # where the record is on a server
-        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Open the store, then scan every source."""
+    def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
+        """Open the store, then scan every source.
+
+        `open_path` is called on the worker's thread, and again after a failure.
+        """
+        self._thread = threading.Thread(
+            target=self._run, args=(open_path,), name="sync", daemon=True
+        )
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -84,13 +106,14 @@ class SyncWorker:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        with suppress(RuntimeError):  # it was not started
-            self._thread.join(timeout_s)
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
         """Something below these paths, the newest last, may have changed. None: also elsewhere."""
-        if self.follower and self.follower.is_following:  # the writer has hints of its own
+        if self.is_following:  # the writer has hints of its own
             return
         with self._wake:
             if paths is None:
@@ -108,13 +131,13 @@ class SyncWorker:
         """Ask for a whole scan of these sources, applied; none named: of all."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
-            if self.follower is None or not self.follower.is_following:
+            if self._follower is None or not self._follower.is_following:
                 if self._ended:
                     request.done.set_exception(_reportable(Stopping()))
                 self._requests.append(request)
                 self._wake.notify_all()
                 return request.done
-        return self.follower.request(sources, accept_empty)
+        return self._follower.request(sources, accept_empty)
 
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
@@ -131,7 +154,7 @@ class SyncWorker:
                 result = job(path)
                 refuse_overwritten(path.connection)
                 if counts_as:
-                    self._times.note(counts_as, None)
+                    self._at_work.timetable.note(counts_as, None)
             except BaseException as error:
                 done.set_exception(_reportable(as_store_error(error, path.connection)))
                 if not isinstance(error, REPORTABLE):
@@ -142,8 +165,8 @@ class SyncWorker:
         with self._wake:
             if self._ended:
                 done.set_exception(_reportable(Stopping()))
-            elif self.follower and self.follower.is_following:
-                done.set_exception(self.follower.refusal())
+            elif self._follower and self.is_following:
+                done.set_exception(self._follower.refusal())
             else:
                 self._jobs.append(_Job(run, done))
                 self._wake.notify_all()
@@ -151,26 +174,44 @@ class SyncWorker:
 
     def planned(self) -> list[Planned]:
         """When each job runs next; nothing before the store is open."""
-        path, timetable = self._path, self._timetable
-        if path is None or timetable is None:
+        opened = self._opened
+        if opened is None:
             return []
-        in_s = max(0.0, path.upgrades.due_s - self._clocks.steady_s())
+        in_s = max(0.0, opened.sync.upgrades.due_s - self._clocks.steady_s())
         upgrade_ms = self._clocks.wall_ms() + round(in_s * 1000)
         upgrade = Planned(UPGRADE, "while passages wait for an LLM's questions", upgrade_ms)
-        return [*timetable.planned(), upgrade]
+        return [*opened.timetable.planned(), upgrade]
+
+    @property
+    def is_following(self) -> bool:
+        """Whether another daemon writes the record, or none does."""
+        return self._follower is not None and self._follower.is_following
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the work in hand is; None if there is none."""
+        return self._latest.progress if self._latest and self.busy else None
+
+    @property
+    def paused(self) -> Mapping[str, str]:
+        """Why each paused source is."""
+        return dict(self._latest.paused) if self._latest else {}
+
+    def keep_index(self) -> None:
+        """Keep the index for the next start, once the worker has stopped. Raises ServerLost."""
+        if self._latest:
+            self._latest.writer.keep_index()
 
     @property
     def pending(self) -> bool:
         """Whether the served version may be behind what is known to have happened."""
-        opens = self._path is None and not (
-            self.error or (self.follower and self.follower.is_following)
-        )
+        opens = self._opened is None and not (self.error or self.is_following)
         return bool(self.busy or opens or self._hints or self._unsure or self._requests)
 
-    def _run(self) -> None:
+    def _run(self, open_path: Callable[[Interruptions], WritePath]) -> None:
         while not self._stopping:
             try:
-                self._open()
+                self._open(open_path)
                 self._turns()
             except Stopping:
                 break
@@ -184,30 +225,32 @@ class SyncWorker:
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Give the error to everyone who waits."""
-        if self.follower and ended:
-            self.follower.abandon(_reportable(error))
+        if self._follower and ended:
+            self._follower.abandon(_reportable(error))
         with self._wake:
             self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
             waiting += [job.done for job in self._jobs]
             self._requests, self._jobs = [], []
-        if self._rota:
-            waiting += [request.done for request in self._rota.abandon()]
+        if self._opened:
+            waiting += [request.done for request in self._opened.scheduler.abandon()]
         for done in waiting:
             done.set_exception(_reportable(error))
 
-    def _open(self) -> None:
-        if self._path is not None:
+    def _open(self, open_path: Callable[[Interruptions], WritePath]) -> None:
+        if self._opened is not None:
             return
         try:
-            path, tasks = self._open_path(self._yield_to_edits)
-            self.busy, self._path = True, path
-            path.is_awaited = self._is_awaited
-            self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
-            self.plan(tasks, self._chores)
-            self.busy = self._syncs.is_wanted
+            made = open_path(Interruptions(self._yield_to_edits, self._is_awaited))
+            self.busy, self._latest = True, made.sync
+            timetable = self._timetable_of(made.sync, made.tasks, made.chores)
+            scheduler = SourceScheduler(
+                made.sync, self._clocks.steady_s, self._on_synced, timetable
+            )
+            scheduler.plan(made.tasks, timetable)
+            self._opened = _Opened(made.sync, scheduler, timetable, made.chores)
+            self.busy = scheduler.is_wanted
         except Exception as error:
-            self._path = None
             self._tell_all(error)
             raise
 
@@ -216,27 +259,32 @@ class SyncWorker:
 
         On the worker's own thread only.
         """
-        self._chores = chores
+        timetable = self._timetable_of(self._at_work.sync, tasks, chores)
+        self._opened = replace(self._at_work, timetable=timetable, chores=chores)
+        for request in self._at_work.scheduler.plan(tasks, timetable):
+            request.answer()
+
+    def _timetable_of(
+        self, sync: SourceSync, tasks: Sequence[Task], chores: Sequence[Chore]
+    ) -> Timetable:
         jobs = {chore.name: chore.when for chore in chores}
         for task in tasks:
             jobs[scan_job(task.source.name)] = task.when
             if task.full_when:
                 jobs[full_scan_job(task.source.name)] = task.full_when
-        self._timetable = Timetable(self._write_path.connection, jobs, self._clocks)
-        for request in self._syncs.plan(tasks, self._timetable):
-            request.answer()
+        return Timetable(sync.connection, jobs, self._clocks)
 
     def _turns(self) -> None:
         while True:
             with self._wake:
                 self._wake.wait_for(self._has_work, self._sleep_s())
             self._check_stop()
-            if self.follower:
-                self.follower.hear(self._write_path.connection, self.request)
+            if self._follower:
+                self._follower.hear(self._at_work.sync.connection, self.request)
             self.busy = True
-            self._write_path.connection.refuse_gone()
+            self._at_work.sync.connection.refuse_gone()
             answered = self._turn()
-            self.busy = self._syncs.is_wanted
+            self.busy = self._at_work.scheduler.is_wanted
             self.error, self._retry_s = None, _RETRY_S
             self._answer(answered)
             if not self.busy:
@@ -253,7 +301,7 @@ class SyncWorker:
         if not requests:
             return
         try:
-            refuse_overwritten(self._write_path.connection)
+            refuse_overwritten(self._at_work.sync.connection)
         except DatabaseGone as error:
             for request in requests:
                 request.done.set_exception(error)
@@ -262,80 +310,70 @@ class SyncWorker:
             request.answer()
 
     def _sleep_s(self) -> float:
-        if self._syncs.is_wanted:
+        if self._at_work.scheduler.is_wanted:
             return 0.0
-        upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
-        longest_s = _HEAR_S if self.follower else _LONGEST_SLEEP_S
-        return max(0.0, min(self._times.soonest_s(), upgrades_s, longest_s))
+        upgrades_s = self._at_work.sync.upgrades.due_s - self._clocks.steady_s()
+        longest_s = _HEAR_S if self._follower else _LONGEST_SLEEP_S
+        return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
 
     def _turn(self) -> list[Request]:
         """Do all jobs and one batch of one source; returns the requests that are answered."""
         with self._wake:
             requests, self._requests = self._requests, []
         for request in requests:
-            self._syncs.accept(request)
+            self._at_work.scheduler.accept(request)
             if request.is_answered:  # none of its sources is there any more
                 request.answer()
         while job := self._next_job():
-            job.run(self._write_path)
+            job.run(self._at_work.sync)
         self._take_hints()
-        return self._syncs.turn()
+        return self._at_work.scheduler.turn()
 
     def _take_hints(self) -> None:
         """Give the hints their turn; while a sync is under way, paths preempt it instead."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             hints: dict[str, dict[str, None]] = {}
-            if not self._syncs.is_underway:
+            if not self._at_work.scheduler.is_underway:
                 hints, self._hints = self._hints, {}
         for name in unsure:
-            self._syncs.hint(name, None)
+            self._at_work.scheduler.hint(name, None)
         for name, paths in hints.items():
-            self._syncs.hint(name, paths)
+            self._at_work.scheduler.hint(name, paths)
 
     def _when_nobody_waits(self) -> None:
-        answered = self._write_path.upgrades.run(lambda: not self._has_work())
+        answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
         if answered is not None:
-            self._times.note(UPGRADE, None if answered else "the LLM gave no questions")
-        for chore in self._chores:
-            if not self._has_work() and self._times.is_due(chore.name):
+            self._at_work.timetable.note(UPGRADE, None if answered else "the LLM gave no questions")
+        for chore in self._at_work.chores:
+            if not self._has_work() and self._at_work.timetable.is_due(chore.name):
                 self._do(chore)
         with self._wake:
-            if self._wake.wait_for(self._has_work, 0.0 if self.follower else _QUIET_S):
+            if self._wake.wait_for(self._has_work, 0.0 if self._follower else _QUIET_S):
                 return
-        self._write_path.writer.release_memory()
+        self._at_work.sync.writer.release_memory()
 
     def _do(self, chore: Chore) -> None:
         try:
-            chore.run(self._write_path)
+            chore.run(self._at_work.sync)
         except Stopping:
             raise
         except Exception as error:
-            self._times.note(chore.name, str(error) or type(error).__name__)
+            self._at_work.timetable.note(chore.name, str(error) or type(error).__name__)
             if not isinstance(error, REPORTABLE):
                 raise
             log.error("job failed", job=chore.name, why=str(error))
         else:
-            self._times.note(chore.name, None)
+            self._at_work.timetable.note(chore.name, None)
 
     def _next_job(self) -> _Job | None:
         with self._wake:
             return self._jobs.pop(0) if self._jobs else None
 
     @property
-    def _write_path(self) -> SourceSync:
-        assert self._path is not None, "_open() comes first"
-        return self._path
-
-    @property
-    def _syncs(self) -> SourceScheduler:
-        assert self._rota is not None, "_open() comes first"
-        return self._rota
-
-    @property
-    def _times(self) -> Timetable:
-        assert self._timetable is not None, "_open() comes first"
-        return self._timetable
+    def _at_work(self) -> _Opened:
+        assert self._opened is not None, "_open() comes first"
+        return self._opened
 
     def _yield_to_edits(self) -> None:
         """At every slow step of a sync: stop if asked to, else let small edits preempt it.
@@ -362,7 +400,7 @@ class SyncWorker:
         for name in [*self._hints]:
             with self._wake:
                 paths = self._hints.pop(name)
-            left = self._syncs.preempt(name, [*reversed(paths)])
+            left = self._at_work.scheduler.preempt(name, [*reversed(paths)])
             if left:
                 with self._wake:
                     newer = self._hints.get(name, ())
@@ -373,15 +411,16 @@ class SyncWorker:
             raise Stopping
 
     def _fail(self, error: Exception) -> None:
-        told = as_store_error(error, self._path.connection) if self._path else error
+        opened = self._opened
+        told = as_store_error(error, opened.sync.connection) if opened else error
         self.error = str(told) or type(told).__name__
         self.busy = False  # after the error: nobody is told that all is well in between
-        if self.follower and self.follower.is_deposed_by(error):
+        if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):
-            self._path = None  # begin as after a start: the served head may be another now
+            self._opened = None  # begin as after a start: the served head may be another now
         log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
-        for request in self._rota.abandon() if self._rota else ():
+        for request in opened.scheduler.abandon() if opened else ():
             request.done.set_exception(_reportable(told))
 
 

@@ -8,7 +8,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import partial
@@ -20,8 +20,8 @@ import pytest
 from hopsyncd.config.schedule import every
 from hopsyncd.errors import SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
-from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.sync_worker import SyncWorker
+from hopsyncd.ingest.source_thread import Interruptions
+from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from store.contract import Connection
 from store.engines.sqlite.database import FileConnection
 from store.exceptions import DatabaseGone, DiskFailure
@@ -216,11 +216,11 @@ class Opening:
         self.errors = list(errors)
         self.times = 0
 
-    def __call__(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+    def __call__(self, _: Interruptions) -> WritePath:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
-        return self.stack.path, [Task(self.stack.source, every(3600))]
+        return WritePath(self.stack.path, [Task(self.stack.source, every(3600))])
 
 
 @pytest.fixture
@@ -232,9 +232,9 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 @contextmanager
 def working(opening: Opening) -> Iterator[tuple[SyncWorker, "Future[Any]"]]:
     """A worker, and the request that waited for it when it began."""
-    worker = SyncWorker(opening)
+    worker = SyncWorker()
     first = worker.request((), accept_empty=False)
-    worker.start()
+    worker.start(opening)
     yield worker, first
     assert worker.stop(WAIT_S)
 

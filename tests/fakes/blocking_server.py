@@ -47,4 +47,4 @@ if __name__ == "__main__":
         listener.bind(sys.argv[1])
         listener.listen()
         listeners = _Stopped([listener]) if sys.argv[2:] == ["stop"] else [listener]
-        serve(app, listeners, LimitsConfig(), Load(), lambda: None, supervisor)
+        serve(app, listeners, LimitsConfig(), Load(), lambda: None, supervisor, lambda: "blocking")

@@ -1,10 +1,12 @@
 """A service that remembers what the API asked of it, and how its errors look."""
 
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.requests import AskRequest, QueryRequest, SyncRequest
+from hopsyncd.api.services import Services
 from hopsyncd.api.streaming import Listener
 
 WRITES = {"release", "restore", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume"}
@@ -56,6 +58,11 @@ class FakeService:
     def _fail(self) -> None:
         if self.error:
             raise self.error
+
+
+def services_of(service: FakeService) -> Services:
+    """Services of which each is the fake."""
+    return Services(*cast(Any, [service] * len(fields(Services))))
 
 
 def refused(response: Any, status: int, code: str) -> str:

@@ -36,7 +36,7 @@ def fact(drawn: random.Random) -> bytes:
 class Inline:
     """Does what is submitted at once, on the caller's thread."""
 
-    follower = None
+    is_following = False
 
     def __init__(self, stack: Stack) -> None:
         self._path = SimpleNamespace(connection=stack.connection)

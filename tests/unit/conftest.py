@@ -5,7 +5,7 @@ from starlette.testclient import TestClient
 
 from hopsyncd.api.app import make_app
 from tests.fakes.owner import as_owner
-from tests.fakes.service import FakeService
+from tests.fakes.service import FakeService, services_of
 
 
 @pytest.fixture
@@ -15,4 +15,4 @@ def service() -> FakeService:
 
 @pytest.fixture
 def client(service: FakeService) -> TestClient:
-    return TestClient(as_owner(make_app(service)), raise_server_exceptions=False)
+    return TestClient(as_owner(make_app(services_of(service))), raise_server_exceptions=False)

@@ -11,17 +11,17 @@ from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import make_app
-from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
+from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.worker_pools import FairQueue, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.acl import EVERYTHING
 from tests.fakes.owner import as_owner
-from tests.fakes.service import FakeService, refused
+from tests.fakes.service import FakeService, refused, services_of
 
 
 def lines(answer: Any) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ class Reporting(FakeService):
 
 
 def test_a_streamed_sync_tells_its_progress() -> None:
-    client = TestClient(as_owner(make_app(Reporting())))
+    client = TestClient(as_owner(make_app(services_of(Reporting()))))
     told = lines(client.post("/v1/sync", headers={"accept": NDJSON}))
     assert told == [
         {"event": "progress", "source": "notes", "share": 0.5},
@@ -85,7 +85,7 @@ def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
         scope.setdefault("state", {})["caller"] = Caller("guest", "read", EVERYTHING)
         await app(scope, receive, send)
 
-    app = make_app(service)
+    app = make_app(services_of(service))
     client = TestClient(read_only)
     for endpoint in ENDPOINTS:
         if endpoint.right in ("metrics", "admin", "owner"):
@@ -96,7 +96,7 @@ def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
 
 
 def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
-    client = TestClient(make_app(service), raise_server_exceptions=False)
+    client = TestClient(make_app(services_of(service)), raise_server_exceptions=False)
     refused(client.post("/v1/query", json={"question": "who?"}), 500, "internal")
     assert service.queries == []
 
@@ -112,7 +112,7 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
 
     service = Asking()
     pools = worker_pools(LimitsConfig(parallel=1, queue=0), Load())
-    app = as_owner(make_app(service, pools))
+    app = as_owner(make_app(services_of(service), pools))
 
     async def scenario() -> list[int]:
         transport = httpx2.ASGITransport(app)
@@ -137,7 +137,7 @@ def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None
             return {}
 
     service, turns = Slow(), FairQueue(1, 0, 0.1, Load())
-    app = as_owner(make_app(service, WorkerPools(turns, turns)))
+    app = as_owner(make_app(services_of(service), WorkerPools(turns, turns)))
     answer = TestClient(app).post("/v1/query", json={"question": "Who?"})
     refused(answer, 503, "timeout")
     assert service.told.is_set()

@@ -77,7 +77,9 @@ def client(folder: Path, credentials: Credentials, **access: Any) -> TestClient:
     file.write_text(TOKEN)
     file.chmod(0o600)
     rules = AccessRules.of(wanted, RECORDED)
-    guard = Guard(APP, Access(rules), AuditLog(folder / "audit.log"), Tokens({"admin": file}))
+    guard = Guard(
+        APP, Access(lambda: rules), AuditLog(folder / "audit.log"), Tokens({"admin": file})
+    )
     return TestClient(_from(credentials, guard), base_url="http://localhost")
 
 
@@ -158,7 +160,7 @@ def test_a_token_sees_what_its_role_may(tmp_path: Path) -> None:
     files: dict[Role, Path] = {role: tmp_path / role for role in get_args(Role)}
     rules = AccessRules.of(config(), {"closed": OPEN, "open": OPEN, "old": OPEN})
     rules = replace(rules, rules={**rules.rules, "open": OPEN})
-    guard = Guard(APP, Access(rules), AuditLog(tmp_path / "audit.log"), Tokens(files))
+    guard = Guard(APP, Access(lambda: rules), AuditLog(tmp_path / "audit.log"), Tokens(files))
     tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost")
     seen = {"owner": [], "admin": [], "read": ["closed", "old"], "metrics": ["closed", "old"]}
     for role, file in files.items():

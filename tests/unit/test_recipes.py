@@ -56,7 +56,7 @@ assert found("agreement") == [one for one in words if one in vectors] != [], (wo
 """
 USE_ENDPOINT = """
 import subprocess, sys
-from hopsyncd.api.daemon_service import ENDPOINTS
+from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.endpoints import openapi_document
 
 (made,) = [one for one in ENDPOINTS if one.path == "/v1/count"]
@@ -139,7 +139,7 @@ def test_each_recipe_has_steps_that_are_applied() -> None:
     assert {edit.file for edit in EDITS} >= {
         "hopsyncd/formats/readers.py",
         "hopsyncd/retrieve/strategies/agreement.py",
-        "hopsyncd/api/status.py",
+        "hopsyncd/api/status_service.py",
     }
     blocks = PAGE[PAGE.index("### A format") :].count("```") // 2
     assert len(EDITS) == blocks + len(_REPLACED.findall(PAGE))

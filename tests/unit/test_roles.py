@@ -9,13 +9,13 @@ from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import make_app
-from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.api.endpoints import Endpoint
 from hopsyncd.api.roles import Role
+from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.tokens import Tokens, revoke_token, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.retrieve.acl import EVERYTHING
-from tests.fakes.service import FakeService
+from tests.fakes.service import FakeService, services_of
 
 ROLES: tuple[Role, ...] = get_args(Role)
 # Written out once more, so that a new endpoint is for admins until somebody decides otherwise here.
@@ -41,7 +41,7 @@ def test_a_role_reaches_what_it_may_and_nothing_else(endpoint: Endpoint, role: R
         scope.setdefault("state", {})["caller"] = Caller("somebody", role, EVERYTHING)
         await made(scope, receive, send)
 
-    made = make_app(service)
+    made = make_app(services_of(service))
     path = endpoint.path.replace("{id}", "1").replace("{name}", "x")
     answer = TestClient(app).request(endpoint.method, path)
     allowed = role in MAY.get(endpoint.operation, {"owner", "admin"})

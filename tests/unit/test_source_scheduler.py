@@ -34,8 +34,12 @@ class Sources:
         self.notes = self.stack.source
         row = register_source(self.stack.connection, "more", "memory", "")
         self.more = Source(row, "more", self.more_files)
-        self.rota = SourceScheduler(self.stack.path, lambda: 0.0, lambda _: None)
+        self.rota = self.scheduler()
         assert self.plan(self.notes, self.more) == []
+
+    def scheduler(self) -> SourceScheduler:
+        times = Timetable(self.stack.connection, {}, Clocks())
+        return SourceScheduler(self.stack.path, lambda: 0.0, lambda _: None, times)
 
     def plan(self, *sources: Source, at_start: bool = True) -> list[Request]:
         times = Timetable(self.stack.connection, {}, Clocks())
@@ -120,7 +124,7 @@ def test_a_source_that_other_rules_read_is_scanned_whole_whatever_is_hinted_at(
     two.work()
     two.stack.close()
     two.stack = Stack(tmp_path / "s.db", two.files, passage_tokens=50)
-    two.rota = SourceScheduler(two.stack.path, lambda: 0.0, lambda _: None)
+    two.rota = two.scheduler()
     two.files.fetched.clear()
     assert two.plan(two.notes, at_start=False) == []
     two.rota.preempt("notes", ["Ada.md"])

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,13 +16,15 @@ from hopsyncd.ingest.follower import Follower, NotWriter
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.sync_worker import SyncWorker
+from hopsyncd.ingest.source_thread import Interruptions
+from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from hopsyncd.ingest.timetable import Chore, Clocks
+from store.contract import Connection
 from store.operational import all_jobs
 from store.reads import live_documents
 from store.records import Version, content_hash
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.stack import Stack, fake_maker
+from tests.fakes.stack import Stack
 
 WAIT_S = 60.0
 
@@ -32,47 +36,62 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.close()
 
 
+def opened(stack: Stack, interruptions: Interruptions) -> WritePath:
+    stack.path.yield_to_edits = interruptions.yield_to_edits
+    stack.path.is_awaited = interruptions.is_awaited
+    return WritePath(stack.path, [Task(stack.source, every(3600))])
+
+
 @pytest.fixture
 def worker(stack: Stack) -> Iterator[SyncWorker]:
-    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.yield_to_edits = yield_to_edits
-        return stack.path, [Task(stack.source, every(3600))]
-
-    made = SyncWorker(open_path)
+    """Stops before the stack is closed."""
+    made = SyncWorker()
     yield made
     made.stop(WAIT_S)
 
 
-def test_a_request_is_answered_when_all_is_served(worker: SyncWorker, stack: Stack) -> None:
-    worker.start()
+@pytest.fixture
+def start(worker: SyncWorker, stack: Stack) -> Callable[[], None]:
+    """Starts the worker over the stack."""
+    return lambda: worker.start(partial(opened, stack))
+
+
+def test_a_request_is_answered_when_all_is_served(
+    worker: SyncWorker, start: Callable[[], None], stack: Stack
+) -> None:
+    start()
     (outcome,) = worker.request((), accept_empty=False).result(WAIT_S)
     assert (outcome.source, outcome.problem) == ("notes", None)
     assert stack.head.documents == 1
 
 
-def test_a_job_runs_between_two_syncs_and_its_result_comes_back(worker: SyncWorker) -> None:
-    worker.start()
+def test_a_job_runs_between_two_syncs_and_its_result_comes_back(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
+    start()
     assert worker.submit(lambda path: path.passage_tokens).result(WAIT_S) == 12
 
 
 def test_what_is_there_is_taken_for_behind_until_it_was_scanned(stack: Stack) -> None:
-    opened = Event()
+    is_opened = Event()
 
-    def open_path(_: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        assert opened.wait(WAIT_S)
-        return stack.path, [Task(stack.source, every(3600))]
+    def open_path(interruptions: Interruptions) -> WritePath:
+        assert is_opened.wait(WAIT_S)
+        return opened(stack, interruptions)
 
-    worker = SyncWorker(open_path)
-    worker.start()
+    worker = SyncWorker()
+    worker.start(open_path)
     assert worker.pending
-    opened.set()
+    is_opened.set()
     while worker.pending:
         time.sleep(0.001)
     assert stack.head.documents == 1
     worker.stop(WAIT_S)
 
 
-def test_a_failure_is_told_before_nothing_is_pending(worker: SyncWorker) -> None:
+def test_a_failure_is_told_before_nothing_is_pending(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     seen: list[bool] = []
 
     class Failure(Exception):
@@ -83,7 +102,7 @@ def test_a_failure_is_told_before_nothing_is_pending(worker: SyncWorker) -> None
     def fail(_: SourceSync) -> None:
         raise Failure
 
-    worker.start()
+    start()
     with pytest.raises(SyncFailed):
         worker.submit(fail).result(WAIT_S)
     while worker.pending:
@@ -96,45 +115,54 @@ def test_one_that_was_never_started_stops_at_once(worker: SyncWorker) -> None:
     assert worker.stop(WAIT_S)
 
 
-def test_a_refused_job_is_told_so_and_the_work_goes_on(worker: SyncWorker) -> None:
+def test_a_refused_job_is_told_so_and_the_work_goes_on(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     def refuse(_: SourceSync) -> None:
         raise BadRequest("No", "never", "Do not ask")
 
     refused, request = worker.submit(refuse), worker.request((), accept_empty=False)
-    worker.start()
+    start()
     with pytest.raises(BadRequest, match="never"):
         refused.result(WAIT_S)
     assert request.result(WAIT_S)
     assert worker.error is None
 
 
+class Elected(Follower):
+    def hear(self, connection: Connection, request: object) -> None:
+        """Nobody asks."""
+
+
 def test_a_job_that_only_the_writer_does_is_refused_elsewhere_and_never_runs(
-    worker: SyncWorker, tmp_path: Path
+    stack: Stack, tmp_path: Path
 ) -> None:
     ran: list[SourceSync] = []
-    generation = fake_maker().generation
-    saved = SavedIndex(tmp_path / "index")
-    worker.follower = Follower(lambda: generation, "postgresql://", saved, lambda _: None)
+    follower = Elected("postgresql://", SavedIndex(tmp_path / "index"))
+    worker = SyncWorker(follower)
     with pytest.raises(NotWriter):
         worker.submit(ran.append).result(WAIT_S)
-    worker.follower = None  # elected
-    worker.start()
+    follower.is_writer = True
+    worker.start(partial(opened, stack))
     worker.submit(lambda _: None).result(WAIT_S)
+    worker.stop(WAIT_S)
     assert ran == []
 
 
-def test_a_job_that_breaks_leaves_nobody_waiting(worker: SyncWorker) -> None:
+def test_a_job_that_breaks_leaves_nobody_waiting(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     def break_down(_: SourceSync) -> None:
         raise RuntimeError("out of memory")
 
     broken, request = worker.submit(break_down), worker.request((), accept_empty=False)
-    worker.start()
+    start()
     for future in (broken, request):
         with pytest.raises(SyncFailed, match="out of memory"):
             future.result(WAIT_S)
 
 
-def test_who_waits_at_the_stop_is_told(worker: SyncWorker) -> None:
+def test_who_waits_at_the_stop_is_told(worker: SyncWorker, start: Callable[[], None]) -> None:
     def stop(path: SourceSync) -> None:
         stopper = Thread(target=worker.stop, args=(0,))
         stopper.start()
@@ -144,34 +172,36 @@ def test_who_waits_at_the_stop_is_told(worker: SyncWorker) -> None:
     first = worker.submit(stop)
     second = worker.submit(lambda _: None)
     request = worker.request((), accept_empty=False)
-    worker.start()
+    start()
     for future in (first, second, request):
         with pytest.raises(SyncFailed, match="the daemon stops"):
             future.result(WAIT_S)
 
 
-def test_who_comes_after_the_stop_is_told(worker: SyncWorker) -> None:
-    worker.start()
+def test_who_comes_after_the_stop_is_told(worker: SyncWorker, start: Callable[[], None]) -> None:
+    start()
     assert worker.stop(WAIT_S)
     for future in (worker.submit(lambda _: None), worker.request((), accept_empty=False)):
         with pytest.raises(SyncFailed, match="the daemon stops"):
             future.result(WAIT_S)
 
 
-def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(worker: SyncWorker) -> None:
+def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(
+    worker: SyncWorker, start: Callable[[], None]
+) -> None:
     planned = worker.submit(lambda _: worker.plan([], ()))
     request = worker.request((), accept_empty=False)
-    worker.start()
+    start()
     planned.result(WAIT_S)
     assert request.result(WAIT_S) == ()
     assert worker.submit(lambda _: "next").result(WAIT_S) == "next"
     assert worker.error is None
 
 
-def test_who_waits_cannot_cancel_the_work(worker: SyncWorker) -> None:
+def test_who_waits_cannot_cancel_the_work(worker: SyncWorker, start: Callable[[], None]) -> None:
     request = worker.request((), accept_empty=False)
     assert not request.cancel()
-    worker.start()
+    start()
     assert request.result(WAIT_S)
 
 
@@ -206,14 +236,13 @@ def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
         while made:
             made.pop().stop(WAIT_S)
 
-        def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-            stack.path.yield_to_edits = yield_to_edits
+        def open_path(interruptions: Interruptions) -> WritePath:
             stack.path.upgrades.due_s = 1e9  # by the real clock
             task = Task(stack.source, every(300), every(86400), at_start)
-            return stack.path, [task]
+            return replace(opened(stack, interruptions), tasks=[task], chores=chores)
 
-        made.append(SyncWorker(open_path, chores, hand.clocks()))
-        made[0].start()
+        made.append(SyncWorker(clocks=hand.clocks()))
+        made[0].start(open_path)
         settle(made[0])
         return made[0]
 
@@ -340,13 +369,9 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     connector = LateNews()
     stack = Stack(tmp_path / "a.db", connector)
 
-    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.yield_to_edits = yield_to_edits
-        return stack.path, [Task(stack.source, every(3600))]
-
-    worker = SyncWorker(open_path)
+    worker = SyncWorker()
     connector.tell = lambda: worker.hint("notes", None)
-    worker.start()
+    worker.start(partial(opened, stack))
     settle(worker)
     worker.stop(WAIT_S)
     stack.close()
@@ -356,25 +381,21 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
 def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
     connector = MemoryConnector({f"{number:02}.md": b"Rome is in Italy." for number in range(20)})
     stack = Stack(tmp_path / "a.db", connector, batch_documents=5)
-    worker_of: list[SyncWorker] = []
     seen: list[bytes] = []
 
-    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.yield_to_edits = yield_to_edits
-        return stack.path, [Task(stack.source, every(3600))]
+    worker = SyncWorker()
 
     def told(version: Version) -> None:
         if len(seen) == 0:
             connector.put("00.md", b"Rome is in Gaul.")
             for paths in (None, ["00.md"], None):
-                worker_of[0].hint("notes", paths)
+                worker.hint("notes", paths)
         live = live_documents(stack.connection, stack.source.id)
         seen.append(live["00.md"])
 
     stack.path.on_version = told
-    worker_of.append(SyncWorker(open_path))
-    worker_of[0].start()
-    settle(worker_of[0])
-    worker_of[0].stop(WAIT_S)
+    worker.start(partial(opened, stack))
+    settle(worker)
+    worker.stop(WAIT_S)
     stack.close()
     assert seen[1] == content_hash(b"Rome is in Gaul."), "it waits for what came before it"

@@ -317,4 +317,4 @@ def guarded(server: MCPServer[object], config: Config) -> ASGIApp:
     file = config.daemon.data_dir / TOKEN_NAME
     token_in(file)
     audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-    return Guard(app, Access(AccessRules({})), audit, Tokens({"admin": file}))
+    return Guard(app, Access(lambda: AccessRules({})), audit, Tokens({"admin": file}))

@@ -1,10 +1,10 @@
-"""The API of a daemon: one method for each endpoint; writes run on the writer's thread."""
+"""The endpoints that change something. All writing happens on the writer's thread."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -26,12 +26,14 @@ from hopsyncd.answers.changed import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.backup_folder import backup_below
-from hopsyncd.api.endpoints import endpoint, endpoints_of, openapi_document
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.freshness import Freshness
+from hopsyncd.api.query_workers import QueryWorkers
+from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import (
     BackupRequest,
     CheckRequest,
     GcRequest,
-    NoParameters,
     PauseRequest,
     PreviewRequest,
     PurgeRequest,
@@ -44,11 +46,9 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.status import MAX_PROBLEMS, now_ms
+from hopsyncd.api.serving import Serving, SourceNames
+from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
 from hopsyncd.api.streaming import Listener
-from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
-from hopsyncd.api.watch_service import WatchService
-from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
@@ -70,8 +70,6 @@ from hopsyncd.ingest.upkeep import (
     tagged,
     untagged,
 )
-from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from store.contract import Connection
 from store.gc import Retention
@@ -122,55 +120,62 @@ class ReportedVersions:
     itself since then is news to them.
     """
 
-    def __init__(self) -> None:
-        self.at_start = 0
+    def __init__(self, at_start: int) -> None:
+        self._at_start = at_start
         self._versions: dict[tuple[str, str], int] = {}
 
     def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
         """The version of each source that the caller knows."""
-        return {name: self._versions.get((caller, name), self.at_start) for name in sources}
+        return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
         """The caller now knows these sources up to that version."""
         self._versions |= {(caller, name): version for name in sources}
 
 
-class DaemonService(WatchService):
-    """All endpoints: those that change something, and those that it inherits."""
+class AdminService:
+    """The endpoints of administration.
+
+    `removed` is where the names go of sources that are removed while they are configured. `reload`
+    and `reencode` are the daemon's; `reported` has what the callers of `sync` know.
+    """
 
     def __init__(
         self,
-        config: Config,
-        models: Models,
-        engine: Engine,
+        serving: Serving,
+        freshness: Freshness,
+        names: SourceNames,
+        reader: RecordReader,
         worker: SyncWorker,
-        watchers: Mapping[str, FolderWatcher],
+        workers: QueryWorkers,
+        reported: ReportedVersions,
+        removed: set[str],
         reload: Callable[[], ReloadAnswer],
         reencode: Callable[[SourceSync, bool], RebuildAnswer],
     ) -> None:
-        super().__init__(config, models, engine, worker, watchers)
-        self.watched = WatchedQuestions(
-            self._database,
-            lambda: (self._engine, self._asker),
-            worker,
-            now_ms,
-            WatchActions(config.daemon.data_dir / ACTIONS_NAME),
-        )
-        self.watch_problems = self.watched.problems
+        self._serving = serving
+        self._freshness = freshness
+        self._names = names
+        self._reader = reader
+        self._worker = worker
+        self._workers = workers
+        self._reported = reported
+        self._removed = removed
         self._reload = reload
         self._reencode = reencode
-        self.reported = ReportedVersions()
 
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         """Scan sources, and bring the graph up to date with what is on disk now."""
-        since = self.reported.known_to(caller.name, self._wanted(request.sources))
-        self.require_database()
+        since = self._reported.known_to(caller.name, self._wanted(request.sources))
+        self._freshness.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
-            changes = _sync_answer(self._reader(), outcomes, since, self._version)
-            self.reported.note(caller.name, [one.source for one in outcomes], changes["version"])
-            changes["degraded"] = self._degraded()
+            changes = _sync_answer(
+                self._reader.connection(), outcomes, since, self._serving.state.version
+            )
+            self._reported.note(caller.name, [one.source for one in outcomes], changes["version"])
+            changes["degraded"] = self._freshness.reasons()
             return changes
 
         return _then(self._worker.request(request.sources, request.accept_empty), answer)
@@ -178,15 +183,16 @@ class DaemonService(WatchService):
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
         """What a sync would do and cost; only reads."""
-        self.require_database()
+        self._freshness.require_database()
         wanted = self._wanted(request.sources)
-        found = preview_json(self._reader(), self.config, wanted, request.limit)
-        found["degraded"] = self._degraded()
+        config = self._serving.state.config
+        found = preview_json(self._reader.connection(), config, wanted, request.limit)
+        found["degraded"] = self._freshness.reasons()
         return found
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is named. Raises BadRequest for an unknown name."""
-        names = self._names()
+        names = self._names.configured
         for name in named:
             if name not in names:
                 raise BadRequest(
@@ -234,7 +240,7 @@ class DaemonService(WatchService):
         """Remove a source's documents from the newest version, or from all."""
 
         def job(path: SourceSync) -> RemoveAnswer:
-            self.removed.add(request.name)
+            self._removed.add(request.name)
             path.paused.pop(request.name, None)
             try:
                 done = removed(
@@ -247,11 +253,11 @@ class DaemonService(WatchService):
             finally:
                 if request.purge:
                     self._rewritten(path)
-            drop_mirror(self.config, request.name)
+            drop_mirror(self._serving.state.config, request.name)
             return done
 
-        self.require_database()
-        if request.name not in self._known():
+        self._freshness.require_database()
+        if request.name not in self._names.list_visible():
             raise NotFound(
                 f"Cannot remove {request.name!r}",
                 "there is no source of that name",
@@ -274,21 +280,21 @@ class DaemonService(WatchService):
     @endpoint("POST", "/v1/check", "admin", streams=True)
     def check(self, request: CheckRequest, caller: Caller, listener: Listener) -> CheckAnswer:
         """Verify the database."""
-        self.require_database()
+        self._freshness.require_database()
 
         def tell(name: str, done: int, total: int) -> None:
             listener.tell("progress", checking=name, checks_done=done, checks_total=total)
 
-        return checked(self._reader(), request.deep, tell)
+        return checked(self._reader.connection(), request.deep, tell)
 
     @endpoint("POST", "/v1/backup", "admin")
     def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
         """Copy the database to an absolute path that does not exist; for admins, below a folder."""
-        self.require_database()
+        self._freshness.require_database()
         file = Path(request.file)
         if not caller.may("owner"):
-            file = backup_below(self.config.access.backup_dir, file)
-        return backed_up(self._reader(), file)
+            file = backup_below(self._serving.state.config.access.backup_dir, file)
+        return backed_up(self._reader.connection(), file)
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
@@ -306,7 +312,8 @@ class DaemonService(WatchService):
     @endpoint("POST", "/v1/gc", "admin")
     def gc(self, request: GcRequest, caller: Caller) -> Future[GcAnswer]:
         """Collect the versions that the configuration does not keep."""
-        job = partial(collect, config=self.config, engine=self._engine, dry_run=request.dry_run)
+        state = self._serving.state
+        job = partial(collect, config=state.config, engine=state.engine, dry_run=request.dry_run)
         return self._worker.submit(job, None if request.dry_run else GC)
 
     @endpoint("POST", "/v1/purge", "admin")
@@ -323,9 +330,8 @@ class DaemonService(WatchService):
 
         return self._worker.submit(job)
 
-    def write_by(self, path: SourceSync) -> None:
-        """Go on from a write path that was opened: with purges that were cut short first."""
-        self.path = path
+    def continue_purges(self, path: SourceSync) -> None:
+        """Go on with purges that were cut short, once the store is open."""
         if asked := len(pending_purges(path.connection)):
             log.info("purging goes on", purges=asked)
             self._worker.submit(self._finish_purges).add_done_callback(_tell_failure)
@@ -336,23 +342,18 @@ class DaemonService(WatchService):
         finally:
             self._rewritten(path)
         log.info("purged")
-        for name in emptied.intersection(self._names()):
+        for name in emptied.intersection(self._names.configured):
             self._worker.hint(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
         """Nothing that answers keeps what a purge took out of every version."""
-        reload_index(path, self._engine)
-        self.workers.renew(self._version)
+        reload_index(path, self._serving.state.engine)
+        self._workers.renew(self._serving.state.version)
 
     @endpoint("POST", "/v1/reload", "admin")
     def reload(self, request: ReloadRequest, caller: Caller) -> ReloadAnswer:
         """Apply the changed configuration."""
         return self._reload()
-
-    @endpoint("GET", "/v1/openapi.json", "read")
-    def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
-        """The OpenAPI 3.1 document."""
-        return openapi_document(ENDPOINTS)
 
 
 def _sync_answer(
@@ -405,6 +406,3 @@ def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Se
 
     first.add_done_callback(pass_on)
     return result
-
-
-ENDPOINTS = endpoints_of(DaemonService)

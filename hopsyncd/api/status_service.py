@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import Literal
 
@@ -24,19 +24,21 @@ from hopsyncd.answers.daemon_state import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
-from hopsyncd.api.read_service import ReadService
+from hopsyncd.api.freshness import Freshness
+from hopsyncd.api.metrics import METRICS_TYPE, Load, Metrics, Requests
+from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import NoParameters
+from hopsyncd.api.serving import Serving, SourceNames
 from hopsyncd.api.version_log import moment_text, time_text
-from hopsyncd.config.configuration import Config
+from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
+from hopsyncd.ingest.source_watchers import SourceWatchers
 from hopsyncd.ingest.sync_worker import UPGRADE, SyncWorker
-from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.acl import EVERYTHING, Acl
-from hopsyncd.retrieve.engine import Engine
 from store.content import counters
 from store.contract import Connection
 from store.exceptions import StoreError
@@ -59,27 +61,39 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class StateService(ReadService):
-    """`reloaded` has the result of the last reload."""
+class StatusService:
+    """The endpoints that tell the state of the daemon, and the counts of its requests.
+
+    `unavailable` has the media types whose readers do not run here.
+    """
 
     def __init__(
         self,
-        config: Config,
-        models: Models,
-        engine: Engine,
+        serving: Serving,
+        freshness: Freshness,
+        names: SourceNames,
+        reader: RecordReader,
         worker: SyncWorker,
-        watchers: Mapping[str, FolderWatcher],
+        follower: Follower | None,
+        watchers: SourceWatchers,
+        watched: WatchedQuestions,
+        unavailable: Mapping[str, ReaderUnavailable],
+        metrics: Metrics,
+        load: Load,
     ) -> None:
-        super().__init__(config, models, engine, worker)
-        self.reloaded = Reloaded()
-        self.load = Load()
-        self._endpoint = models.endpoint
+        self._serving = serving
+        self._freshness = freshness
+        self._names = names
+        self._reader = reader
+        self._worker = worker
+        self._follower = follower
         self._watchers = watchers
+        self._watched = watched
+        self._unavailable = unavailable
+        self._metrics = metrics
+        self._load = load
         self._started_ms = now_ms()
         self._requests = Requests()
-        self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
-        self.watch_problems: Callable[[], list[str]] = list  # programs and webhooks that are off
-        self.removed: set[str] = set()  # removed, though the configuration still has them
         self._skipped_at: dict[frozenset[str], tuple[int, list[SkippedParts]]] = {}
 
     @endpoint("GET", "/v1/status", "read")
@@ -89,7 +103,7 @@ class StateService(ReadService):
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
         try:
-            with snapshot(connection := self._reader()):
+            with snapshot(connection := self._reader.connection()):
                 return self._status(connection, acl)
         except (StoreError, SqliteError) as error:
             # The database cannot be read. The rest of the status can still say so.
@@ -103,15 +117,16 @@ class StateService(ReadService):
         would tell of hidden sources.
         """
         syncing, pending = self._worker.busy, self._worker.pending  # before the version is read
-        head, names = self._engine.head, self._names()
-        hidden = acl.hidden_among(self._source_names(connection))
+        state = self._serving.state
+        head, names, config = state.engine.head, self._names.configured, state.config
+        hidden = acl.hidden_among(self._names.list_known(connection))
         whole = not hidden
         if hidden:
-            with self._engine.reading(hidden=acl) as (_, head):
+            with state.engine.reading(hidden=acl) as (_, head):
                 pass
         version = head.version if head else None
-        llm = self._endpoint.status() if self._endpoint else None
-        error = self._error() or trouble
+        endpoint = state.models.endpoint
+        error = self._freshness.error() or trouble
         next_ms = {one.job: one.next_ms for one in self._worker.planned()}
         return {
             "version": version.id if version else 0,
@@ -121,7 +136,7 @@ class StateService(ReadService):
             "edges": min(version.edge_budget, version.matches) if version else 0,
             "edge_budget": version.edge_budget if version else 0,
             "matches": version.matches if version else 0,
-            "degraded": self._degraded(acl, pending),
+            "degraded": self._freshness.reasons(acl, pending),
             "syncing": syncing,
             "pending": pending,
             "progress": self._progress(acl),
@@ -138,44 +153,31 @@ class StateService(ReadService):
             "skipped": self._skipped(connection, hidden),
             "unavailable_readers": [
                 {"media_type": kind, "why": one.why, "hint": one.hint}
-                for kind, one in sorted(dict(self.unavailable).items())
+                for kind, one in sorted(dict(self._unavailable).items())
             ],
-            "watch_problems": self.watch_problems() if whole else [],
+            "watch_problems": self._watched.problems() if whole else [],
             "purging": len(pending_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
-            "counters": {**counters(connection), "queries": self._queries} if whole else {},
+            "counters": self._counters(connection) if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-            "models": self._models_status(),
-            "llm": llm if whole else None,
-            "configuration": self._configuration_status(whole),
+            "models": _models_status(state.models),
+            "llm": endpoint.status() if endpoint and whole else None,
+            "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
-            "database": displayed_url(self._database),
-            "database_bytes": stored_bytes(self._database, connection) if whole else None,
-            "socket": str(self.config.daemon.socket),
+            "database": displayed_url(config.place),
+            "database_bytes": stored_bytes(config.place, connection) if whole else None,
+            "socket": str(config.daemon.socket),
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
         }
 
-    def _configuration_status(self, whole: bool) -> ConfigurationStatus:
-        return {
-            "refused": self.reloaded.refused if whole else None,
-            "restart_needed": list(self.reloaded.restart_needed) if whole else [],
-        }
+    def _counters(self, connection: Connection) -> dict[str, int]:
+        return {**counters(connection), "queries": self._metrics.questions}
 
     def _store_status(self) -> StoreStatus:
-        if self.follower and self.follower.is_following:
-            return {"role": "reader", "behind": self.follower.behind}
+        if self._follower and self._follower.is_following:
+            return {"role": "reader", "behind": self._follower.behind}
         return {"role": "writer", "behind": 0}
-
-    def _models_status(self) -> StatusModels:
-        models = self._models
-        return {
-            "recipe": models.maker.generation.name,
-            "encoder_due": models.newer.encoder.name if models.newer else None,
-            "preparing": models.preparing,
-            "cluster": models.cluster,
-            "llm_endpoint": self._endpoint.status()["endpoint"] if self._endpoint else None,
-        }
 
     def _skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
         """What readers left out. Counting looks at each document, so counts are kept a while."""
@@ -192,8 +194,7 @@ class StateService(ReadService):
         return counts
 
     def _source(self, row: SourceRow, configured: bool, next_ms: int | None) -> SourceStatus:
-        watcher = self._watchers.get(row.name)
-        watch = watcher.status() if watcher else None
+        watch = self._watchers.status(row.name)
         state: Literal["new", "ok", "paused", "unconfigured"] = "ok" if row.scanned_ms else "new"
         if not configured:
             state = "unconfigured"
@@ -216,9 +217,6 @@ class StateService(ReadService):
             "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
         }
 
-    def _names(self) -> list[str]:
-        return [one.name for one in self.config.sources if one.name not in self.removed]
-
     @endpoint("GET", "/v1/sources", "read")
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
         """The state of the sources."""
@@ -232,18 +230,19 @@ class StateService(ReadService):
     @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
         """Whether the daemon serves; cheap to ask."""
-        self.require_database()
-        return {"status": "ok", "version": self._version}
+        self._freshness.require_database()
+        return {"status": "ok", "version": self._serving.state.version}
 
     @endpoint("GET", "/v1/schedule", "read")
     def schedule(self, request: NoParameters, caller: Caller) -> ScheduleAnswer:
         """The scheduled jobs, with their last runs."""
-        rows = all_jobs(self._reader())
-        asks_llm = self._endpoint and self.config.llm.questions != "off"
+        rows = all_jobs(self._reader.connection())
+        state, removed = self._serving.state, {*self._names.removed}
+        asks_llm = state.models.endpoint and state.config.llm.questions != "off"
         hidden = {
             job(name)
-            for name in {one.name for one in self.config.sources} | self.removed
-            if name in self.removed or not caller.acl.shows(name)
+            for name in {one.name for one in state.config.sources} | removed
+            if name in removed or not caller.acl.shows(name)
             for job in (scan_job, full_scan_job)
         }
         return {
@@ -275,31 +274,32 @@ class StateService(ReadService):
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
         """Requests since the start, by endpoint."""
         behind = self._worker.pending
-        with self._engine.reading(hidden=caller.acl) as (_, head):
+        with self._serving.state.engine.reading(hidden=caller.acl) as (_, head):
             version = head.version if head else None
         return {
             "version": version.id if version else 0,
-            "degraded": self._degraded(caller.acl, behind),
+            "degraded": self._freshness.reasons(caller.acl, behind),
             "passages": version.passages if version else 0,
-            "queries": self._queries,
+            "queries": self._metrics.questions,
             "requests": self._requests.by_operation(),
-            "connections": self.load.connections,
-            "refused": self.load.refused,
-            "queue": self.load.queue,
+            "connections": self._load.connections,
+            "refused": self._load.refused,
+            "queue": self._load.queue,
         }
 
     @endpoint("GET", "/v1/metrics", "metrics", media_type=METRICS_TYPE)
     def metrics(self, request: NoParameters, caller: Caller) -> str:
         """Metrics in Prometheus's text format."""
-        spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
-        return self.measurements.text(self._status_for(EVERYTHING), self.load, spent)
+        endpoint = self._serving.state.models.endpoint
+        spent = endpoint.ledger.spent(0) if endpoint else ()
+        return self._metrics.text(self._status_for(EVERYTHING), self._load, spent)
 
     def progress(self) -> SyncProgress | None:
         """How far the current sync is; None if none runs."""
         return self._progress(EVERYTHING)
 
     def _progress(self, acl: Acl) -> SyncProgress | None:
-        progress = self.path.progress if self.path and self._worker.busy else None
+        progress = self._worker.progress
         if progress is None or not acl.shows(progress.source):
             return None
         return {
@@ -314,18 +314,36 @@ class StateService(ReadService):
     def note(self, operation: str, status: int, took_ms: float) -> None:
         """Count an answered request."""
         self._requests.note(operation, status, took_ms)
-        self.measurements.note_request(operation, status, took_ms / 1000)
+        self._metrics.note_request(operation, status, took_ms / 1000)
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
     def summary(self) -> str:
         """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
-        head = self._engine.head
+        state = self._serving.state
+        head = state.engine.head
         if head is None:
             return "nothing is indexed yet"
         version = head.version
         doing = "indexing" if self._worker.pending else "up to date"
-        if self._error():
+        if self._freshness.error():
             doing = "the last sync failed"
-        if self.reloaded.refused:
+        if state.reloaded.refused:
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
+
+
+def _configuration_status(reloaded: Reloaded, whole: bool) -> ConfigurationStatus:
+    return {
+        "refused": reloaded.refused if whole else None,
+        "restart_needed": list(reloaded.restart_needed) if whole else [],
+    }
+
+
+def _models_status(models: Models) -> StatusModels:
+    return {
+        "recipe": models.maker.generation.name,
+        "encoder_due": models.newer.encoder.name if models.newer else None,
+        "preparing": models.preparing,
+        "cluster": models.cluster,
+        "llm_endpoint": models.endpoint.status()["endpoint"] if models.endpoint else None,
+    }
