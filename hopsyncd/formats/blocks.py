@@ -144,8 +144,12 @@ def _storable(block: Block) -> Block:
     return block if text == block.text else replace(block, text=text)
 
 
-def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
+def with_title(
+    blocks: tuple[Block, ...], title: str, line: int, *, is_certain: bool = False
+) -> tuple[Block, ...]:
     """Put `title` first as the level-1 heading, unless the document has one of its own.
+
+    If the title `is_certain`, as in a book, only a heading that has all of its words is its own.
 
     Its own is the only level-1 heading, if nothing precedes it, or a first heading of any level
     that equals the title: that comes first, also where text precedes it. All other level-1
@@ -163,7 +167,7 @@ def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
         return (Block("heading", title, line, line, level=1), *blocks)
     first = tops[0]
     is_told = _words(blocks[first].text) <= _words(title)
-    if len(tops) == 1 and (is_told or _is_empty(blocks[:first])):
+    if len(tops) == 1 and (is_told or (not is_certain and _is_empty(blocks[:first]))):
         return blocks
     if is_told and _is_empty(blocks[:first]):
         return (*blocks[: first + 1], *_lowered(blocks[first + 1 :]))

@@ -1,5 +1,6 @@
 """Books: their chapters in reading order, below the title, with what the book says about itself."""
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.office_text import said_of_itself, with_metadata
 
 _CONTAINER = "META-INF/container.xml"
+# Most programs write the same title into each file, and readers do not show it.
+_TITLE = re.compile(r"<title\b[^<>]*>[^<]*</title\s*>", re.IGNORECASE)
 _DAMAGES = (BadZipFile, zlib.error, DocumentUnreadable, ValueError, NotImplementedError, EOFError)
 _CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
@@ -43,7 +46,8 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             skipped[_CONTENTS] += 1
             continue
         try:
-            chapter = html_blocks(decode(archive.read(name), kind="text/html"))
+            page = decode(archive.read(name), kind="text/html")
+            chapter = html_blocks(_TITLE.sub("", page))
         except _DAMAGES:
             skipped[_DAMAGED] += 1
             continue
@@ -88,7 +92,7 @@ def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Bl
 def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
     """The book below its title, which is followed by its authors."""
     titles, properties = said_of_itself(metadata)
-    below = with_title(tuple(blocks), titles[0] if titles else "", 1)
+    below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)
     authors = [value for name, value in properties if name == "author"]
     if below and authors and titles:
         at = 1 if below[0].text else 0

@@ -8,7 +8,15 @@ from hopsyncd.formats.blocks import Block, Kind, Links, skipped_block, with_titl
 from hopsyncd.formats.html_leads import Leads
 from hopsyncd.formats.html_table import table_of
 from hopsyncd.formats.html_text import BLOCKS, HEADINGS, LISTS, InlineText
-from hopsyncd.formats.html_tree import Element, Event, Page, events_of, page_of, parse
+from hopsyncd.formats.html_tree import (
+    Element,
+    Event,
+    Page,
+    apply_dialects,
+    events_of,
+    page_of,
+    parse,
+)
 from hopsyncd.formats.tables import table_blocks
 
 _BESIDE_ENDS = ("-sidebar",)
@@ -37,6 +45,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     root = parse(text)
     if root is None:
         return ()
+    apply_dialects(root, text)
     builder = _Builder(page_of(root, first_line))
     builder.read()
     if builder.is_poor:

@@ -33,7 +33,7 @@ _FRAME_ROLES = frozenset(("banner", "contentinfo", "complementary"))
 _NAVIGATION_NAMES = """
     nav navbar navigation menu mainmenu submenu toc breadcrumb breadcrumbs footer navheader
     navfooter docnav pagination pager site-header site-footer nosearch noindex noprint related
-    sidebar share sharing social
+    sidebar sphinxsidebar share sharing social
 """
 _NAVIGATION = frozenset(_NAVIGATION_NAMES.split())
 _NAVIGATION_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
@@ -104,6 +104,27 @@ def _is_cut_off(root: Element) -> bool:
     while len(element):
         depth, element = depth + 1, element[-1]
     return depth >= _TREE_DEPTH
+
+
+def apply_dialects(root: Element, text: str) -> None:
+    """Write what some programs show by style alone in HTML's own words: ticked boxes and tags of
+    Notion's exports, titles of Word."""
+    if "checkbox-on" in text or "checkbox-off" in text:
+        for box in root.iter("div"):
+            states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
+            marks = [mark for name, mark in states if name in (box.get("class") or "").split()]
+            if marks and not len(box):
+                box.tag, box.text = "span", f"{marks[0]} "
+    if "selected-value" in text:
+        for tag in root.iter("span"):
+            after = tag.getnext()
+            is_listed = after is not None and after.get("class") == tag.get("class")
+            if is_listed and "selected-value" in (tag.get("class") or "") and not tag.tail:
+                tag.tail = ", "
+    if "MsoTitle" in text:
+        for title in root.iter("p"):
+            if title.get("class") == "MsoTitle":
+                title.tag = "h1"
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:

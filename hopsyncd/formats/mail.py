@@ -219,9 +219,7 @@ class _MailReader:
 
     def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
         if kind == "text/html":
-            own, quotes = own_html(_TITLE.sub("", text), forwards=forwards)
-            self._skipped["quotes"] += quotes
-            yield from _with_forwarded_heads(_lowered(self._read(own, kind), 1))
+            yield from _with_forwarded_heads(_lowered(self._page(text, forwards=forwards), 1))
             return
         text, attachments = _without_uuencoded(text)
         written = written_in(text, self._known, forwards=forwards)
@@ -234,6 +232,23 @@ class _MailReader:
             yield from _lowered(self._read(part.text, kind), 2 if part.fields else 1)
         for attachment in attachments:
             yield from self._attachment(attachment)
+
+    def _page(self, text: str, *, forwards: bool) -> list[Block]:
+        """The blocks of a message in HTML, without what it quotes."""
+        whole = _TITLE.sub("", text)
+        own, quotes = own_html(whole, forwards=forwards)
+        if self._known is None or not quotes:
+            self._skipped["quotes"] += quotes
+            blocks = [*self._read(own, "text/html")]
+        else:  # only what was read before is left out
+            blocks, before = [*self._read(whole, "text/html")], [*self._read(own, "text/html")]
+            quoted = [line for b in blocks[len(before) :] for line in b.text.split("\n")]
+            if self._known.knows(quoted):
+                self._skipped["quotes"] += quotes
+                blocks = before
+        if self._known is not None:
+            self._known.add("\n".join(block.text for block in blocks))
+        return blocks
 
     def _attachment(self, attachment: _Attachment) -> Iterator[Block]:
         kind, data = attachment.kind, attachment.data

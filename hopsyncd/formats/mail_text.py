@@ -36,6 +36,8 @@ _FIELD = re.compile(
     rf"[ \t*]*({'|'.join(sorted(_ROLES, key=len, reverse=True))})[ \t]*:[ \t*]*(.*)\Z",
     re.IGNORECASE,
 )
+_FIELD_BEGINS = re.compile(rf" (?=(?:{'|'.join(_ROLES)}): )", re.IGNORECASE)
+_MAX_HEAD_CHARACTERS = 2_000
 _MAX_FORWARDED = 50
 _MOST_COMPARED = 100  # lines that tell whether what follows is known
 
@@ -202,6 +204,8 @@ def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
 
 def forwarded_fields(text: str) -> dict[str, str]:
     """The fields of a forwarded message, if a text is the lines that head one; else empty."""
+    if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
+        text = _FIELD_BEGINS.sub("\n", text)  # line breaks of HTML are spaces
     lines = text.split("\n")
     first = 1 if _FORWARD_BEGINS.match(lines[0].strip()) else 0
     fields, end = _fields_below(lines, first)

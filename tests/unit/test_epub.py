@@ -81,3 +81,11 @@ def test_a_chapter_without_heading_has_its_title_from_the_table_of_contents() ->
     blocks = extract(data, EPUB)
     assert [text for level, text in told(blocks) if level] == ["Tides", "Low water", "Flow"]
     assert skipped_of(blocks) == {"tables of contents": 1}
+
+
+def test_the_title_of_a_book_stands_above_its_only_chapter_and_no_file_title_does() -> None:
+    head = "<head><title>Unknown</title></head>"
+    blocks = extract(book(f"{head}<h1>Images</h1><p>One.</p>", f"{head}<p>Two.</p>"), EPUB)
+    assert told(blocks) == [
+        (1, "Tides"), (0, "Author: Ada Lund, Bo Ek"), (2, "Images"), (0, "One."), (0, "Two."),
+    ]  # fmt: skip

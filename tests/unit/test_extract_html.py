@@ -310,3 +310,18 @@ def test_text_after_the_end_of_a_page_is_read(after: str) -> None:
     assert [" ".join(block.text.split()) for block in read] == ["Rows", "Sent by the list."]
     two = "<html><body><p>One.</body></html><html><head><title>T</title></head><body><p>Two."
     assert [block.text for block in blocks(two)][-2:] == ["One.", "Two."]
+
+
+def test_ticks_and_tags_of_notion_and_titles_of_word_are_read() -> None:
+    text = (
+        "<p class=MsoTitle>Boat jobs</p><table><tr><th>Tags<td><span class=selected-value>hull"
+        "</span><span class=selected-value>spring</span></table><ul class=to-do-list><li><div"
+        ' class="checkbox checkbox-on"></div> <span>Scrape</span></ul><ul><li><div'
+        ' class="checkbox checkbox-off"></div> <span>Paint</span></ul>'
+    )
+    assert [(block.kind, block.text) for block in blocks(text)] == [
+        ("heading", "Boat jobs"),
+        ("table", "Tags | hull, spring"),
+        ("list_item", "[x] Scrape"),
+        ("list_item", "[ ] Paint"),
+    ]

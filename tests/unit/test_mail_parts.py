@@ -282,3 +282,36 @@ def test_two_texts_that_say_the_same_are_compared_without_parsing_the_html(
     assert not parsed
     assert is_stub("See the HTML.", f"{head}<body><p>{said}</p></body></html>")
     assert len(parsed) == 1
+
+
+def test_the_lines_of_outlook_above_an_answered_message_name_its_own_sender() -> None:
+    html = (
+        "<div class=WordSection1><p>The invoice follows.</p><div><p><b>From:</b> Ole Vik"
+        " &lt;ole@harbour.example&gt;<br><b>Sent:</b> Friday, 31 May 2024 08:00<br><b>To:</b> Kari"
+        "<br><b>Subject:</b> Delivery</p></div><p>When do you send the invoice?</p></div>"
+    )
+    message = MIMEText(html, "html")
+    message["Subject"], message["From"] = "RE: Delivery", "kari@winch.example"
+    found = [(block.kind, block.text) for block in extract(message.as_bytes(), MAIL)]
+    assert found[-3:] == [
+        ("heading", "Delivery"),
+        ("paragraph", "From Ole Vik <ole@harbour.example> to Kari, date Friday, 31 May 2024 08:00"),
+        ("paragraph", "When do you send the invoice?"),
+    ]
+
+
+@pytest.mark.parametrize("first", ["the question of old", "something else"])
+def test_an_mbox_file_keeps_quotations_in_html_that_it_does_not_have(first: str) -> None:
+    answer = (
+        "<p>Here is the answer.</p><div class=gmail_quote>On Monday Ann wrote:<blockquote>"
+        "<p>the question of old</p></blockquote></div>"
+    )
+    data = b""
+    for html in (f"<p>{first}</p>", answer):
+        message = MIMEText(html, "html")
+        message["From"] = "ann@fjord.example"
+        data += b"From ann@fjord.example Mon Jun  1 09:00:00 2026\n" + message.as_bytes() + b"\n\n"
+    blocks = extract(data, MBOX)
+    said = " ".join(block.text for block in blocks)
+    assert said.count("the question of old") == 1
+    assert skipped_of(blocks).get("quotes", 0) == (first == "the question of old")
