@@ -24,15 +24,15 @@ from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, top
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import Gold, QuestionOutcome, rank_of, scores_of
+from hopsyncd.evaluation.measures import Gold, QuestionOutcome, compute_scores, rank_of
 from hopsyncd.evaluation.real_folder import (
+    find_gold_passages,
     index_folder,
     index_place,
-    marked,
     read_quoted,
     source_of,
 )
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
@@ -105,17 +105,17 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
     head = index_folder(place, source, Config(), models.maker)
     connection = open_reader(place / DATABASE_NAME)
     quoted = [one for one in read_quoted(folder / "questions.jsonl") if one.evidence]
-    gold = marked(connection, head.version.id, quoted)
+    gold = find_gold_passages(connection, head.version.id, quoted)
     return Asked(connection, head, gold, [one.gold for one in quoted])
 
 
 def shares(some: Sequence[QuestionOutcome], data: str) -> list[str]:
     """One row's figures for a collection."""
     if data != "realdocs":
-        scores = scores_of(some)
+        scores = compute_scores(some)
         return [f"{share:.1f}" for share in (scores.recall[5], scores.whole[5])]
     single, multi = (
-        scores_of([one for one in some if one.question.kind == kind]).whole
+        compute_scores([one for one in some if one.question.kind == kind]).whole
         for kind in ("single", "multi")
     )
     found = (single[5], single[10], multi[5], multi[10], multi[20])
@@ -242,7 +242,7 @@ def main() -> None:
         ("--asides", {"action": "store_true", "help": "What of a question is left out alone"}),
     )
     models = load_models(Config())
-    vectors = KeptVectors(models.encoder, given.keep)
+    vectors = VectorCache(models.encoder, given.keep)
     models = replace(models, maker=BuiltinMaker(models.language, vectors))
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     compared = by_limits if given.limits else by_forms if given.forms else trials

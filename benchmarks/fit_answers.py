@@ -25,13 +25,13 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import Gold, is_right
 from hopsyncd.evaluation.real_folder import (
+    find_gold_passages,
     index_folder,
     index_place,
-    marked,
     read_quoted,
     source_of,
 )
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, gold_of, kept_folder
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
@@ -91,7 +91,7 @@ def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
     place = index_place(keep, source, models.maker)
     served = index_folder(place, source, config, models.maker)
     connection = open_reader(place / DATABASE_NAME)
-    gold = marked(connection, served.version.id, quoted)
+    gold = find_gold_passages(connection, served.version.id, quoted)
     connection.close()
     yield Collection(REAL, place / DATABASE_NAME, served, [one.gold for one in quoted], gold)
     for name in SAMPLES:
@@ -310,7 +310,7 @@ def main() -> None:
     )
     real_documents(given.data)
     models = load_models(Config())
-    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, given.keep))
+    maker = BuiltinMaker(models.language, VectorCache(models.encoder, given.keep))
     models = replace(models, maker=maker)
     every = list(cases(list(collections(given.data, given.keep, models)), models))
     told = list(left_out(every))

@@ -24,7 +24,7 @@ from common import arguments, dataset, table
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import scores_of
+from hopsyncd.evaluation.measures import compute_scores
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.formats.readers import extract
 from hopsyncd.index.documents import NewDocument, change_documents
@@ -150,7 +150,7 @@ def rows(
     gold = gold_of(corpus)
     for name, settings in variants().items():
         engine = Ranking(reader, head, vector_of, partial(hop, settings=settings))
-        scores = scores_of(outcomes(engine, Search(), gold, questions))  # type: ignore[arg-type]
+        scores = compute_scores(outcomes(engine, Search(), gold, questions))  # type: ignore[arg-type]
         shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.whole[5])
         yield name, [f"{share:.1f}" for share in shown]
 

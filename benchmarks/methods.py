@@ -21,8 +21,8 @@ from real import KEEP
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import STRATEGIES, Rerank, Search, Strategy
-from hopsyncd.evaluation.measures import DEPTHS, scores_of
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.measures import DEPTHS, compute_scores
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.run import outcomes
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models, load_models
@@ -82,7 +82,7 @@ def main() -> None:
         ("--logic", {"action": "store_true", "help": "LogicRAG on MuSiQue."}),
     )
     models = load_models(Config())
-    vectors = KeptVectors(models.encoder, given.keep)
+    vectors = VectorCache(models.encoder, given.keep)
     models = replace(models, encoder=vectors, maker=BuiltinMaker(models.language, vectors))
     for data in ("musique",) if given.logic else given.only or DATA:
         folder = given.data / data
@@ -123,12 +123,12 @@ def print_table(
         began_s = time.process_time()
         found = outcomes(engine, search, asked.gold, asked.questions)
         cpu_ms = 1000 * (time.process_time() - began_s) / len(asked.questions)
-        scores = scores_of(found)
+        scores = compute_scores(found)
         singles = [one for one in found if one.question.kind == "single"]
         several = [one for one in found if one.question.kind == "multi"]
         shares = [scores.recall[depth] for depth in DEPTHS] + [scores.whole[5]]
         if singles:
-            shares += [scores_of(singles).whole[5], scores_of(several).whole[5]]
+            shares += [compute_scores(singles).whole[5], compute_scores(several).whole[5]]
         rows.append([name, *shares, cpu_ms, scores.llm_calls, f"{scores.llm_tokens:,.0f}"])
     kinds = ["single @5", "multi @5"] if data == "realdocs" else []
     columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", *kinds]

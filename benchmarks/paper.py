@@ -19,8 +19,8 @@ from common import arguments, dataset, table
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import scores_of
-from hopsyncd.evaluation.recorded import recorded_maker
+from hopsyncd.evaluation.measures import compute_scores
+from hopsyncd.evaluation.recordings import recorded_maker
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.models.llm_maker import Mode
 from hopsyncd.models.loading import Models, load_models
@@ -128,7 +128,7 @@ class Bench:
         for name, search in searches.items():
             began_s = time.process_time()
             found = outcomes(engine, search, gold_of(self._corpus), self._questions)
-            scores = scores_of(found)
+            scores = compute_scores(found)
             cpu_ms = 1000 * (time.process_time() - began_s) / len(self._questions)
             recalls = (scores.recall[depth] for depth in (2, 5, 10))
             yield [

@@ -25,7 +25,7 @@ from real import KEEP
 from variants import DEFAULT
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.chunking import Chunk, chunks
 from hopsyncd.models.encoder import Encoder
@@ -120,7 +120,7 @@ def spent_s() -> float:
 
 
 def indexed(
-    data: Path, models: Models, index: Index, timed: TimedEncoder, vectors: KeptVectors
+    data: Path, models: Models, index: Index, timed: TimedEncoder, vectors: VectorCache
 ) -> Iterator[object]:
     """The costs, then the figures of each collection; samples have no documents to be cut."""
     models = replace(models, maker=BuiltinMaker(index.language(models.language), vectors))
@@ -160,7 +160,7 @@ def main() -> None:
     models = load_models(Config())
     models.language.mentions(["Ada Lovelace"])  # starts its process
     timed = TimedEncoder(models.encoder)
-    vectors = KeptVectors(timed, given.keep)
+    vectors = VectorCache(timed, given.keep)
     rows = []
     for name in given.only or INDEXES:
         print(f"indexing: {name}", file=sys.stderr)

@@ -20,14 +20,14 @@ from common import JSON, arguments, real_documents, scripted_llm, table, write_r
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
-from hopsyncd.evaluation.measures import QuestionOutcome, Scores, scores_of
+from hopsyncd.evaluation.measures import QuestionOutcome, Scores, compute_scores
 from hopsyncd.evaluation.real_folder import (
     QuotedQuestion,
     measured_folder,
     read_quoted,
     source_of,
 )
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.report import question_lines
 from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
 from hopsyncd.models.loading import load_models
@@ -146,7 +146,7 @@ def recalls_of(result: Evaluation) -> tuple[list[str], list[list[object]]]:
 
 
 def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
-    return scores_of([one for one in some if one.question.kind == kind])
+    return compute_scores([one for one in some if one.question.kind == kind])
 
 
 def by_folder(result: Evaluation) -> None:
@@ -154,7 +154,7 @@ def by_folder(result: Evaluation) -> None:
     found: dict[str, list[object]] = defaultdict(list)
     for some in result.outcomes.values():
         for folder, asked in _by_folder(some):
-            scores = scores_of(asked)
+            scores = compute_scores(asked)
             found[f"{folder} ({len(asked)})"] += [scores.whole[5], scores.whole[10]]
     columns = [f"{name} @{depth}" for name in result.outcomes for depth in (5, 10)]
     table(["folder (questions)", *columns], [[folder, *row] for folder, row in found.items()])
@@ -188,7 +188,7 @@ def on_sample(folder: Path, keep: Path, experiment: Experiment) -> None:
     corpus = read_corpus(folder / "corpus.jsonl")
     questions = read_questions(folder / "questions.jsonl", corpus)
     models = experiment.models
-    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
+    maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
     experiment = replace(experiment, models=replace(models, maker=maker), answers="none")
     place = kept_folder(keep, corpus, maker, experiment.budget_factor)
     result = evaluate(place, corpus, questions, experiment)

@@ -24,13 +24,13 @@ from hopsyncd.config.values import Search, Strategy
 from hopsyncd.evaluation.measures import rank_of
 from hopsyncd.evaluation.real_folder import (
     QuotedQuestion,
+    find_gold_passages,
     index_folder,
     index_place,
-    marked,
     read_quoted,
     source_of,
 )
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import load_models
@@ -67,14 +67,14 @@ def main() -> None:
     config = Config()
     models = load_models(config)
     source = source_of(folder, IGNORED)
-    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, given.keep))
+    maker = BuiltinMaker(models.language, VectorCache(models.encoder, given.keep))
     place = index_place(given.keep, source, maker)
     served = index_folder(place, source, config, maker)
     engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings(hops=config.query.hops))
     engine.publish(served)
     questions = read_quoted(folder / "questions.jsonl")
     with closing(open_reader(place / DATABASE_NAME)) as connection, snapshot(connection):
-        gold = marked(connection, served.version.id, questions)
+        gold = find_gold_passages(connection, served.version.id, questions)
     asked = [
         Asked(one, [gold[quotes[0].name] for quotes in one.evidence])
         for one in [one for one in questions if one.evidence][::_EACH][:_COUNT]

@@ -41,7 +41,7 @@ from hopsyncd.config.configuration import (
     config_path,
     load_config,
 )
-from hopsyncd.config.edit import ConfigChange, Reloaded, change
+from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs
 from hopsyncd.config.privacy import check_config_file, own_folder, secrets_of, use_own_temporary
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
@@ -109,7 +109,7 @@ class Daemon:
         self.access = Access(lambda: self._serving.state.access)
         self._workers = query_workers(config)
         self._watched = WatchedQuestions(
-            config.place,
+            config.database,
             lambda: self._serving.state.answering,
             self._worker,
             now_ms,
@@ -120,7 +120,7 @@ class Daemon:
 
     def _services_of(self, config: Config, connection: Connection, metrics: Metrics) -> Services:
         serving, worker, follower = self._serving, self._worker, self._follower
-        names, reader = SourceNames(serving, self._removed), RecordReader(config.place)
+        names, reader = SourceNames(serving, self._removed), RecordReader(config.database)
         # A server has no file that could be gone, so the first connection can tell for all.
         freshness = Freshness(serving, worker, follower, connection.refuse_gone)
         newest = head(connection)
@@ -157,7 +157,7 @@ class Daemon:
 
     def _engine_of(self, config: Config, models: Models, rules: AccessRules) -> Engine:
         engine = Engine(
-            config.place,
+            config.database,
             models.encoder,
             WalkSettings.of(config.query),
             models.llm,
@@ -208,10 +208,10 @@ class Daemon:
         try:
             wanted = self._read_config()
             applying = self._worker.submit(lambda _: self._apply(wanted))
-            return applying.result(_RELOAD_PATIENCE_S).told(pending=False)
+            return applying.result(_RELOAD_PATIENCE_S).to_json(pending=False)
         except TimeoutError:
             applying.add_done_callback(self._note_late)
-            return change(self._serving.state.config, wanted).told(pending=True)
+            return compare_configs(self._serving.state.config, wanted).to_json(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
@@ -219,7 +219,7 @@ class Daemon:
     def _apply(self, wanted: Config) -> ConfigChange:
         """Runs on the worker's thread. What can fail comes first, and changes nothing."""
         state = self._serving.state
-        applied = change(state.config, wanted)
+        applied = compare_configs(state.config, wanted)
         config, before = applied.config, self._tasks
         again = self._removed & before.keys() & {one.name for one in config.sources}
         renewed = {*applied.added, *applied.changed, *again}
@@ -257,7 +257,7 @@ class Daemon:
             # A scan finds what changed before the watch began.
             if source.name in renewed | (rewatched & self._watchers.names):
                 self._worker.hint(source.name, None)
-        log.info("configuration applied", **applied.told(pending=False))
+        log.info("configuration applied", **applied.to_json(pending=False))
         return applied
 
     def _note_late(self, applying: "Future[ConfigChange]") -> None:
@@ -428,9 +428,9 @@ def run(
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, tokens = bound_listeners(stack, config)
-        stack.enter_context(hold_writer_lock(config.place))
+        stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
-        connection = open_serving(config.place)
+        connection = open_serving(config.database)
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")

@@ -75,7 +75,7 @@ def handed_over_at(search: Search, at: str, newest: int) -> int | None:
 
 def query_workers(config: Config) -> "QueryWorkers":
     """The query workers of a daemon; none if its record is on a server."""
-    place = config.place
+    place = config.database
     settings = WorkerSettings(
         place, config.daemon.data_dir / INDEX_NAME, config.index.edge_budget_factor
     )

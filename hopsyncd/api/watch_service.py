@@ -56,7 +56,7 @@ class WatchService:
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "it names a program, which only the daemon's own user may have run"
-        elif not isinstance(self._serving.state.config.place, Path):
+        elif not isinstance(self._serving.state.config.database, Path):
             why = "it names a program, and other machines write to the same record"
         if why:
             raise Forbidden(

@@ -98,9 +98,9 @@ def add(
     Example: hopsyncd add https://example.org/project.git --name project --every 30m
     """
     from hopsyncd.config.edit import add_source
-    from hopsyncd.config.places import recognised
+    from hopsyncd.config.source_detection import detect_source
 
-    found = recognised(
+    found = detect_source(
         place, kind, {key: value for key, value in database_options.items() if value}
     )
     patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
@@ -173,7 +173,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
         if error.code != "not_found":  # the daemon may not know the source
             raise
     except DaemonUnavailable:
-        if exists(config.place):
+        if exists(config.database):
             return removed_alone(config, name, purge)
     return {"name": name, "version": 0, "documents": 0, "purged": purge, "held_by": [],
             "erased": True}  # fmt: skip

@@ -167,7 +167,7 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     if given["corpus"] is None or given["questions"] is None:
         raise click.UsageError("--questions is needed with --corpus or --folder, or --self alone")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
-    from hopsyncd.evaluation.recorded import recorded_maker
+    from hopsyncd.evaluation.recordings import recorded_maker
     from hopsyncd.evaluation.report import Measured
     from hopsyncd.evaluation.run import evaluate as run
     from hopsyncd.evaluation.run import kept_folder
@@ -220,13 +220,13 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     wanted = given["questions"] or "50"
     if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
         raise click.UsageError("with --self, --questions is a number from 1 to 1000")
-    from hopsyncd.evaluation.own_questions import NOTES, measured_own
+    from hopsyncd.evaluation.index_questions import NOTES, evaluate_index
     from hopsyncd.evaluation.report import Measured
 
     experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
-    database, by_llm = config.place, given["by_llm"]
+    database, by_llm = config.database, given["by_llm"]
     with _progress(experiment, 0, 0) as shown:
-        result = measured_own(database, int(wanted), given["seed"], shown, by_llm=by_llm)
+        result = evaluate_index(database, int(wanted), given["seed"], shown, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
 

@@ -72,7 +72,7 @@ class Installation:
 def service_unit(installed: Installation, *, socket_activated: bool) -> str:
     lines = [
         "[Unit]",
-        "Description=hopsyncd, a knowledge graph of documents that keeps itself true",
+        "Description=hopsyncd, search and answers across your documents",
         *(["Requires=hopsyncd.socket", "After=hopsyncd.socket"] if socket_activated else []),
         "",
         "[Service]",

@@ -46,7 +46,7 @@ def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.upkeep import checked
     from store.open_database import exists, open_reader
 
-    database = load_config(context.obj).place
+    database = load_config(context.obj).database
     if not exists(database):
         raise BadRequest(
             "There is nothing to check",
@@ -128,7 +128,7 @@ def copy(context: click.Context, to: str) -> None:
             "Use a URL of PostgreSQL without a password: PGPASSWORD, a service or passfile has it"
         )
         raise BadRequest("Cannot copy the record there", str(error), hint) from None
-    source = load_config(context.obj).place
+    source = load_config(context.obj).database
     with (
         hold_writer_lock(source),
         closing(open_reader(source)) as connection,

@@ -18,7 +18,7 @@ from hopsyncd.config.mistakes import (
     KeyPath,
     Mistake,
     config_error,
-    mistake_of,
+    explain_error,
     syntax_error,
     toml_value,
 )
@@ -47,8 +47,8 @@ from hopsyncd.config.values import (
 from hopsyncd.errors import ConfigError
 
 FILE_NAME = "config.toml"
-DATABASE_NAME = "hopsyncd.db"  # in the data_dir
-INDEX_NAME = "index"  # a folder there, of what is derived from the database
+DATABASE_NAME = "hopsyncd.db"  # in the data_dir.
+INDEX_NAME = "index"  # a folder in the data_dir; its content is derived from the database.
 TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
@@ -60,7 +60,7 @@ def home() -> Path | None:
 
 
 def config_path(explicit: Path | None = None) -> Path:
-    """Where the configuration is, or would be."""
+    """The path of the configuration file, which may not exist."""
     if explicit is not None:
         return explicit.expanduser().absolute()
     return (home() or _xdg("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
@@ -113,7 +113,7 @@ def _is_endpoint(value: str) -> str:
     return value
 
 
-def _is_of_endpoint(model: str, info: ValidationInfo) -> str:
+def _require_endpoint(model: str, info: ValidationInfo) -> str:
     """Model and base_url come together. A refused base_url is not in `info`."""
     base_url = info.data.get("base_url")
     if base_url and not model:
@@ -160,7 +160,7 @@ class WatchConfig(Section):
 
 
 class ScheduleConfig(Section):
-    """When jobs run by themselves. With an empty `gc_at`, gc never does."""
+    """When jobs run. With an empty `gc_at`, gc only runs on request."""
 
     time_zone: ZoneName = Field(
         default="", description='Write a name like "Europe/Berlin", or nothing.'
@@ -179,12 +179,12 @@ _ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LL
 
 
 class LlmConfig(Section):
-    """Nothing leaves the machine while `base_url` is empty. A limit of 0 means no limit."""
+    """While `base_url` is empty, no data leaves the machine. A limit of 0 means no limit."""
 
     base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'
     )
-    model: Annotated[str, AfterValidator(_is_of_endpoint)] = Field(
+    model: Annotated[str, AfterValidator(_require_endpoint)] = Field(
         default="", validate_default=True, description=_ENDPOINT
     )
     api_key_env: str = Field(
@@ -224,8 +224,8 @@ class Config(Section):
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 
     @property
-    def place(self) -> Path | str:
-        """Where the record is: a file, or the URL of a database."""
+    def database(self) -> Path | str:
+        """The database: the path of a file, or a URL."""
         return self.store.url or self.daemon.data_dir / DATABASE_NAME
 
 
@@ -263,9 +263,9 @@ def load_config(path: Path | None = None) -> Config:
 
 
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
-    """Where the daemon listens, and the error in the rest of the configuration, if there is one.
+    """The daemon's socket, and the error in the rest of the configuration, if there is one.
 
-    Raises ConfigError if the file does not tell where the daemon listens.
+    Raises ConfigError if the socket cannot be read from the file.
     """
     try:
         return load_config(path).daemon.socket, None
@@ -349,20 +349,20 @@ def check_config(file: Path, text: str) -> Config:
         raise syntax_error(file, text, error) from error
     mistakes: list[Mistake] = []
     expanded = _expand(raw, (), mistakes)
-    mistakes.extend(_double_names(raw))
+    mistakes.extend(_duplicate_names(raw))
     try:
         config = Config.model_validate(expanded, context={"base": file.parent})
     except ValidationError as error:
         found = error.errors(include_url=False)
         known = {mistake.at for mistake in mistakes}
-        mistakes.extend(m for e in found if (m := mistake_of(e, _MODELS)).at not in known)
+        mistakes.extend(m for e in found if (m := explain_error(e, _MODELS)).at not in known)
     if mistakes:
         raise config_error(file, text, mistakes, _MODELS)
     return config
 
 
 def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
-    """A copy with `${NAME}` and `$$` replaced in every string."""
+    """Copy the value with `${NAME}` and `$$` replaced in every string."""
     if isinstance(value, dict):
         return {key: _expand(below, (*at, key), mistakes) for key, below in value.items()}
     if isinstance(value, list):
@@ -370,7 +370,7 @@ def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
     if not isinstance(value, str):
         return value
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace_variable(match: re.Match[str]) -> str:
         name, closed = match.groups()
         if name is None:
             return "$"
@@ -380,10 +380,10 @@ def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
         mistakes.append(Mistake(at, why, "Set it, or write $$ for a plain $."))
         return match.group()
 
-    return _VARIABLE.sub(replaced, value)
+    return _VARIABLE.sub(replace_variable, value)
 
 
-def _double_names(raw: dict[str, Any]) -> Iterator[Mistake]:
+def _duplicate_names(raw: dict[str, Any]) -> Iterator[Mistake]:
     sources = raw.get("source")
     seen: set[str] = set()
     for index, source in enumerate(sources if isinstance(sources, list) else []):

@@ -1,6 +1,6 @@
-"""Changes of the configuration: sources added to the file or removed, and what a reload takes.
+"""Adds sources to the configuration file or removes them, and compares configurations on reload.
 
-Edits keep comments and all else.
+Edits keep comments and all other text.
 """
 
 import os
@@ -29,14 +29,14 @@ def add_source(
 ) -> tuple[str, str]:
     """Append a `[[source]]` with these keys to the file; returns its name and the block.
 
-    Without a name, one is made from its place, which must not be a source yet. A dry run writes
-    nothing. Raises ConfigError and then writes nothing either.
+    Without a name, one is derived from the path or address, which must not be a source yet. Raises
+    ConfigError. After an error or in a dry run, the file is unchanged.
     """
-    text = _read(file)
+    text = _read_valid(file)
     taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
     chosen = name or free_name(_stem(keys), taken - {""})
     block = "[[source]]\n" + "".join(
-        f"{key} = {toml_value(_escaped(value))}\n"
+        f"{key} = {toml_value(_escape_dollars(value))}\n"
         for key, value in {"name": chosen, **keys}.items()
     )
     new = f"{text.rstrip()}\n\n{block}"
@@ -58,7 +58,7 @@ def _place(source: SourceConfig) -> dict[str, Any]:
 
 
 def _stem(keys: Mapping[str, Any]) -> str:
-    """A name for a source: the last part of its place, the host, or the user."""
+    """A name for a source: the last part of its path, the host, or the user."""
     if keys["kind"] == "imap":
         return str(keys["user"]).replace("@", " at ")
     if keys["kind"] == "web":
@@ -69,16 +69,16 @@ def _stem(keys: Mapping[str, Any]) -> str:
     return re.split(r"[/:]", place.rstrip("/"))[-1].removesuffix(".git")
 
 
-def _escaped(value: Any) -> Any:
-    """The value with `$` escaped, so that it is not taken for a variable."""
+def _escape_dollars(value: Any) -> Any:
+    """Write `$` as `$$` in all strings, so that it does not start a variable."""
     if isinstance(value, str):
         return value.replace("$", "$$")
-    return [_escaped(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_escape_dollars(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def remove_source(file: Path, name: str) -> None:
     """Remove the `[[source]]` of that name from the file. Raises ConfigError and writes nothing."""
-    text = _read(file)
+    text = _read_valid(file)
     sources = tomllib.loads(text).get("source", [])
     names = [source.get("name") for source in sources]
     if name not in names:
@@ -90,7 +90,7 @@ def remove_source(file: Path, name: str) -> None:
     if new is None:
         raise ConfigError(
             f"Cannot remove {name}",
-            f"the lines of that source in {file} cannot be told apart from others",
+            f"the lines of that source in {file} are mixed with other keys",
             "Edit it by hand",
         )
     check_config(file, new)
@@ -98,32 +98,34 @@ def remove_source(file: Path, name: str) -> None:
 
 
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
-    """The text without the lines of that source; None if they cannot be told apart.
+    """Remove the lines of that source; None if they are mixed with other keys.
 
     Comments below its last key stay, as they belong to the next table.
     """
     own: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
-    places = key_lines(text)
-    if own not in places:
+    source_detection = key_lines(text)
+    if own not in source_detection:
         return None
-    first = places[own] - 1
-    others = [line for path, line in places.items() if path[:2] != own and line > first + 1]
+    first = source_detection[own] - 1
+    others = [
+        line for path, line in source_detection.items() if path[:2] != own and line > first + 1
+    ]
     for end in range(first + 1, min(others, default=len(lines) + 1)):
-        if _parsed("".join(lines[first:end])) == {"source": [source]}:
+        if _parse("".join(lines[first:end])) == {"source": [source]}:
             kept = "".join([*lines[:first], *lines[end:]])
             return re.sub(r"\n{3,}", "\n\n", kept).rstrip() + "\n"
     return None
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def _parse(text: str) -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _read(file: Path) -> str:
+def _read_valid(file: Path) -> str:
     """The text of a valid configuration file. Raises ConfigError."""
     try:
         text = file.read_bytes().decode()
@@ -168,10 +170,10 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """What separates the configuration in force from the wanted one.
+    """The difference between the configuration in force and the wanted one.
 
-    `config` is the wanted one as far as it can take effect at once. Keys are named like "query.k",
-    sources by their names.
+    config: the wanted configuration without changes that need a restart. Keys are named like
+    "query.k", sources by their names.
     """
 
     config: Config
@@ -181,7 +183,7 @@ class ConfigChange:
     changed: tuple[str, ...]
     removed: tuple[str, ...]
 
-    def told(self, *, pending: bool) -> ReloadAnswer:
+    def to_json(self, *, pending: bool) -> ReloadAnswer:
         return {
             "changed": list(self.taken),
             "restart_needed": list(self.waiting),
@@ -194,19 +196,19 @@ class ConfigChange:
         }
 
 
-def change(held: Config, wanted: Config) -> ConfigChange:
-    """Compare two configurations. A source that is equal in both counts as unchanged."""
+def compare_configs(in_force: Config, wanted: Config) -> ConfigChange:
+    """Compare two configurations."""
     taken = {section: getattr(wanted, section) for section in (*_AT_ONCE, "sources")}
     for section, keys in _KEYS_AT_ONCE.items():
         values = {key: getattr(getattr(wanted, section), key) for key in keys}
-        taken[section] = getattr(held, section).model_copy(update=values)
-    config = held.model_copy(update=taken)
-    before, after = _by_name(held), _by_name(wanted)
+        taken[section] = getattr(in_force, section).model_copy(update=values)
+    config = in_force.model_copy(update=taken)
+    before, after = _by_name(in_force), _by_name(wanted)
     both = before.keys() & after.keys()
     return ConfigChange(
         config,
-        _differing(held, config),
-        _differing(config, wanted),
+        _changed_keys(in_force, config),
+        _changed_keys(config, wanted),
         tuple(name for name in after if name not in both),
         tuple(name for name in after if name in both and after[name] != before[name]),
         tuple(name for name in before if name not in both),
@@ -217,8 +219,8 @@ def _by_name(config: Config) -> dict[str, SourceConfig]:
     return {source.name: source for source in config.sources}
 
 
-def _differing(one: Config, other: Config) -> tuple[str, ...]:
-    """The keys that differ, without those of sources."""
+def _changed_keys(one: Config, other: Config) -> tuple[str, ...]:
+    """The keys that differ, except keys of sources."""
     return tuple(
         f"{section}.{key}"
         for section in type(one).model_fields

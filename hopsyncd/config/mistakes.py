@@ -134,8 +134,8 @@ class Mistake:
     hint: str
 
 
-def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
-    """One of pydantic's errors, in our words."""
+def explain_error(error: ErrorDetails, models: Models) -> Mistake:
+    """Turn an error of pydantic into a Mistake."""
     at, section = _place_of(error["loc"])
     kind = error["type"]
     if kind == "unknown_kind":
@@ -160,7 +160,7 @@ def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
 
 
 def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
-    """The place in the file and the name of its model; pydantic puts a source's kind in between."""
+    """The key path in the file and the name of its model. pydantic inserts a source's kind."""
     if loc[0] == "source" and len(loc) > 2:
         return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
     return loc, str(loc[0])

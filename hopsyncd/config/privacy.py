@@ -1,4 +1,4 @@
-"""Keeping secrets: those in the configuration, and folders that nobody else can write to."""
+"""Protects secrets in the configuration, and the folders that only the owner may write to."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 
 def secrets_of(config: Config) -> frozenset[str]:
-    """Every key, token and password that the daemon can know, so that no log shows them."""
+    """Every key, token and password that the daemon can know; logs hide them."""
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
     return frozenset(found for found in (*_secrets(config), of_server) if found)
 
@@ -41,7 +41,7 @@ def _secrets(model: BaseModel) -> Iterator[str]:
 
 
 def _below(key: str, value: Any) -> Iterator[str]:
-    """Secrets in the settings of drivers and packages, recognised by their names alone."""
+    """Secrets in the settings of drivers and packages, recognised by the names of their keys."""
     if isinstance(value, BaseModel):
         yield from _secrets(value)
     elif isinstance(value, dict):
@@ -55,7 +55,7 @@ def _below(key: str, value: Any) -> Iterator[str]:
 
 
 def writers_besides_owner(path: Path) -> str | None:
-    """Who else may write to a file or folder: "others" or "its group"; None if nobody may.
+    """Who else may write to a file or folder: "others", "its group", or None.
 
     Raises OSError.
     """
@@ -66,15 +66,15 @@ def writers_besides_owner(path: Path) -> str | None:
 
 
 def check_config_file(file: Path) -> None:
-    """Refuse a configuration that anyone may write, as it names programs and what they read.
+    """Refuse a world-writable configuration, because it names programs to run and files to read.
 
-    If its group may write to it, which some systems make the default, that is logged. Raises
+    If its group may write to it, which is the default on some systems, a warning is logged. Raises
     ConfigError.
     """
     try:
         writers = writers_besides_owner(file)
     except OSError:
-        return  # there is none, or whoever reads it next says why not
+        return  # missing or unreadable: the next read reports it
     if writers == "others":
         raise ConfigError(
             f"Cannot use the configuration {file}",
@@ -97,7 +97,7 @@ def _mode(path: Path) -> str:
 def own_folder(folder: Path) -> None:
     """Create the data folder, accessible to its owner only. Raises ConfigError.
 
-    One that others can write to is refused: they could have replaced anything in it.
+    A folder that others can write to is refused, because they may have replaced files in it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """When jobs run: a pure function of the schedule, the last run and two clocks.
 
 The wall clock shows the time of day and may jump. The steady clock never jumps, but may stop while
-the machine sleeps. APScheduler's triggers say which times a schedule names. Its scheduler is not
-used: the thread that does the work also watches the clock, so a job never overlaps with itself, and
-all runs missed while the machine slept or was busy become one.
+the machine sleeps. APScheduler's triggers compute the times of a schedule. Its scheduler is not
+used: the thread that does the work also watches the clock. So a job never overlaps with itself, and
+runs missed while the machine slept or was busy become one run.
 """
 
 import re
@@ -19,7 +19,7 @@ _CORRECTION_MS = 3 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One instant by both clocks: Unix time, and the steady clock, whose zero is arbitrary."""
+    """An instant on both clocks: Unix time, and the steady clock, whose zero is arbitrary."""
 
     wall_ms: int
     steady_s: float
@@ -113,11 +113,11 @@ def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
     steady_ms = round((now.steady_s - last.ended.steady_s) * 1000)
     since_ms = min(wall_ms, now.wall_ms - steady_ms)
     repeated = when.names_hours and wall_ms - since_ms <= _CORRECTION_MS
-    due_ms = _named_ms(job, when, wall_ms if repeated else since_ms)
+    due_ms = _next_scheduled_ms(job, when, wall_ms if repeated else since_ms)
     return min(due_ms, since_ms + RETRY_MS) if last.failed else due_ms
 
 
-def _named_ms(job: str, when: When, since_ms: int) -> int:
+def _next_scheduled_ms(job: str, when: When, since_ms: int) -> int:
     """The first time after `since_ms` that the schedule names, plus its jitter.
 
     The jitter is derived from the job and the time, so it is always the same.

@@ -43,7 +43,7 @@ _PLUGIN = "another"  # stands for all kinds that installed packages provide
 class SourceBase(Section):
     """The keys of every `[[source]]`.
 
-    `scan_at` overrides `scan_every_s`; without either, that of `[watch]` applies.
+    `scan_at` overrides `scan_every_s`. Without both, `[watch]` applies.
     """
 
     name: str = Field(
@@ -52,14 +52,14 @@ class SourceBase(Section):
     )
     kind: str
     scan_every_s: Seconds | None = Field(
-        default=None, description="Leave the line out for that of [watch]."
+        default=None, description="Leave the line out to use the value in [watch]."
     )
     scan_at: CronText = Field(default="", description=CRON_HINT)
     visible_to: ViewerList = Field(default=(), description=VIEWERS_HINT)
 
     @property
     def location(self) -> str:
-        """Its path or address, for people, without secrets."""
+        """The path or address for display, without secrets."""
         raise NotImplementedError
 
 
@@ -196,7 +196,7 @@ _FOLDERS = Field(
 
 
 class MaildirSource(SourceBase):
-    """The messages of a Maildir and of those below it."""
+    """The messages of a Maildir and of the Maildirs below it."""
 
     kind: Literal["maildir"]
     path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] = Field(

@@ -24,7 +24,7 @@ Rerank = Literal["none", "mean", "cosine", "cross-encoder"]
 Unit = Literal["passage", "statement"]
 
 ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-# Those that need no configuration: `rerank` is refused without models.reranker.
+# Strategies that need no configuration: `rerank` is refused without models.reranker.
 STRATEGIES: tuple[Strategy, ...] = tuple(name for name in ALL_STRATEGIES if name != "rerank")
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
@@ -41,18 +41,17 @@ DEFAULT_BEAM = 4
 class Search:
     """How to search.
 
-    Of `hop`: profile: "paper" is HopRAG's method to the letter, "default" ours. reasoner: what
-    chooses the edges to follow; None means the profile's own ("walk", or "similarity" for the
-    paper); an LLM reasoner is also for `decompose`. top_k: the number of seeds for a reasoner that
-    follows single edges. n_hop: the number of rounds; None means the configured number, or the
-    paper's.
+    For `hop`: profile: "paper" follows HopRAG exactly, "default" is ours. reasoner: chooses the
+    edges to follow; None means "walk", or "similarity" for the paper; an LLM reasoner also works
+    with `decompose`. top_k: the number of seeds for a reasoner that follows single edges. n_hop:
+    the number of rounds; None means the configured number, or the paper's.
 
-    Of `statement` and `topic`: top_k: the number of statements of each kind to begin with. n_hop:
-    by how many statements a path grows. beam: how many paths from each of them grow on. rerank:
-    what orders the statements in the end. unit: what is found, each once. Other strategies are
-    refused with a beam, rerank or unit that is not the default.
+    For `statement` and `topic`: top_k: the number of start statements of each kind. n_hop: the
+    number of statements that a path grows by. beam: the number of paths that continue from each
+    statement. rerank: the final order of statements. unit: what is returned. Other strategies
+    refuse a beam, rerank or unit that is not the default.
 
-    method: "logic" has an LLM split the question, and searches so for each part of it.
+    method: "logic" lets an LLM split the question, and searches for each part.
     """
 
     strategy: Strategy = "hop"
@@ -131,14 +130,14 @@ def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
-    """Accept an empty text, and every other one that `check` does not refuse."""
+    """Accept an empty text, or a text that `check` accepts."""
 
-    def checked(text: str) -> str:
+    def check_unless_empty(text: str) -> str:
         if text:
             check(text)
         return text
 
-    return AfterValidator(checked)
+    return AfterValidator(check_unless_empty)
 
 
 def _is_cron(expression: str) -> None:
@@ -163,7 +162,7 @@ def user_id(name: str) -> int:
 
 
 def _is_viewer(who: str) -> str:
-    """As `_is_who`, or the word for all members of the group."""
+    """Like `_is_who`, or "members" for all members of the group."""
     return who if who == MEMBERS else _is_who(who)
 
 
@@ -214,7 +213,7 @@ def is_database(value: str) -> str:
 
 
 class QueryConfig(Section):
-    """How to search unless a query says otherwise, and what bounds the walk of `hop`."""
+    """The defaults of a query, and the limits of the walk of `hop`."""
 
     strategy: Strategy = "hop"
     k: int = Field(default=5, ge=1, le=1000)
@@ -225,7 +224,7 @@ class QueryConfig(Section):
 
 
 class StoreConfig(Section):
-    """Where the record is: with an empty `url`, a file in the data_dir."""
+    """The database. An empty `url` means a file in the data_dir."""
 
     url: Annotated[str, AfterValidator(is_database)] = Field(
         default="", description='Write it like "postgresql://hopsyncd@db.example.org/notes".'
@@ -233,7 +232,7 @@ class StoreConfig(Section):
 
 
 class WorkersConfig(Section):
-    """Who makes question sets besides this machine: nobody, or a Ray cluster."""
+    """The Ray cluster that helps to make question sets, if any."""
 
     ray: str = Field(
         default="",
@@ -243,7 +242,7 @@ class WorkersConfig(Section):
 
 
 class AccessConfig(Section):
-    """Who may ask, apart from the daemon's own user, who may do everything."""
+    """Who may use the daemon besides its own user, who may do everything."""
 
     group: GroupName = Field(
         default="", description="Write the name of a group of this machine, or nothing."
@@ -260,11 +259,11 @@ class AccessConfig(Section):
     )
 
 
-_MOST_WORKERS = 4  # unless more are asked for: each takes memory
+_MOST_WORKERS = 4  # the limit for "auto": each takes memory.
 
 
 class McpConfig(Section):
-    """What agents may do beside asking."""
+    """The rights of agents besides reading."""
 
     inbox: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
@@ -272,7 +271,7 @@ class McpConfig(Section):
 
 
 class WebConfig(Section):
-    """Where the daemon keeps the page up; empty: only `hopsyncd web` shows it."""
+    """Where the daemon serves the web page. Empty: only `hopsyncd web` serves it."""
 
     listen: LoopbackAddress = Field(
         default="", description='Write it like "127.0.0.1:7718", or nothing.'
@@ -280,13 +279,13 @@ class WebConfig(Section):
 
 
 class OpenConfig(Section):
-    """What `hopsyncd open` opens text with; empty: $VISUAL, $EDITOR or the system's program."""
+    """The editor of `hopsyncd open`. Empty: $VISUAL, $EDITOR or the system's program."""
 
     editor: str = ""
 
 
 class FormatsConfig(Section):
-    """Whether the text of pictures is read, and in which of tesseract's languages."""
+    """Whether text in pictures is read, and the languages for tesseract."""
 
     ocr: Literal["auto", "off"] = "auto"
     ocr_languages: str = Field(
@@ -296,15 +295,15 @@ class FormatsConfig(Section):
     )
 
 
-def _processors() -> int:
-    """Those that this process may use."""
+def _usable_processors() -> int:
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class LimitsConfig(Section):
-    """How much work one daemon accepts; the rest is answered 503, to be tried again."""
+    """How much work a daemon accepts. Further requests get status 503."""
 
     connections: int = Field(default=256, ge=1, le=10_000)
     parallel: int = Field(default=4, ge=1, le=256)
@@ -316,7 +315,7 @@ class LimitsConfig(Section):
 
     @property
     def worker_count(self) -> int:
-        """How many processes answer beside the daemon's own."""
+        """The number of query workers besides the daemon's own process."""
         if self.workers != "auto":
             return self.workers
-        return min(_processors(), _MOST_WORKERS) if _processors() > 1 else 0
+        return min(_usable_processors(), _MOST_WORKERS) if _usable_processors() > 1 else 0

@@ -1,4 +1,4 @@
-"""Whether hopsyncd can work on this machine: one check after another, each with its remedy."""
+"""Checks whether hopsyncd can work on this machine; each problem comes with a remedy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,9 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a check found; `remedy` is empty if all is well.
+    """The result of a check. `remedy` is empty for "ok".
 
-    A `fail` keeps the daemon or a part of it from working; a `warn` does not, or not yet.
+    A `fail` stops the daemon or a part of it from working. A `warn` does not, or not yet.
     """
 
     check: str

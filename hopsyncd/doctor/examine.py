@@ -1,4 +1,4 @@
-"""All checks, in reading order, and those of what must be reached: sources, endpoint, daemon."""
+"""Runs all checks in reading order. Has the checks of sources, LLM endpoint and daemon."""
 
 import asyncio
 import os
@@ -28,13 +28,13 @@ _MAX_PATH_BYTES = 107  # of a Unix socket
 
 
 def sources(config: Config) -> Iterator[Diagnosis]:
-    """What each source needs on this machine. Sends nothing over a network."""
+    """Check the requirements of each source on this machine. Sends nothing over a network."""
     for source in config.sources:
         yield _source(source, config) or well(f"source {source.name}", source.location)
 
 
 def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
-    """What keeps the source from being read; None if nothing is known to."""
+    """The reason why the source cannot be read; None if none is known."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
@@ -68,7 +68,7 @@ def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
 
 
 def endpoint(config: Config) -> Iterator[Diagnosis]:
-    """One GET of the list of models. Sends none of the user's text."""
+    """Get the list of models, in one request. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
         yield well("llm", "none is configured: nothing leaves this machine")
@@ -103,12 +103,12 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
 
 
-def served(config: Config) -> Iterator[Diagnosis]:
-    """Whether a daemon could serve; if one does, its state."""
+def check_daemon(config: Config) -> Iterator[Diagnosis]:
+    """Check whether a daemon can serve; if one runs, check its state."""
     yield from _place(config)
-    match _reached(config):
+    match _why_unreachable(config):
         case "":
-            yield from _answered(config)
+            yield from _check_answer(config)
         case "nobody":
             yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts one")
         case "stale":
@@ -131,8 +131,8 @@ def _place(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
 
 
-def _reached(config: Config) -> str:
-    """Empty if a daemon accepts the connection; otherwise why not."""
+def _why_unreachable(config: Config) -> str:
+    """Why no daemon accepts a connection; "" if one does."""
     path = config.daemon.socket
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:
@@ -147,7 +147,7 @@ def _reached(config: Config) -> str:
     return ""
 
 
-def _answered(config: Config) -> Iterator[Diagnosis]:
+def _check_answer(config: Config) -> Iterator[Diagnosis]:
     try:
         status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
     except RequestFailed as error:
@@ -165,7 +165,7 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "daemon", "fail", status["error"], "It tries again; its log has the details"
         )
-    yield from _configured(status["configuration"])
+    yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
         yield Diagnosis("watched questions", "warn", problem, "See docs/watches.md")
     if found := len(status["problems"]):
@@ -182,7 +182,7 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
             yield Diagnosis(name, "warn", source["watch_problem"], remedy)
 
 
-def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
+def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if configuration["refused"]:
         remedy = "Correct it, then run `hopsyncd reload`"
         yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
@@ -192,7 +192,7 @@ def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
 
 
 def watch_actions(config: Config) -> Iterator[Diagnosis]:
-    """Whether the daemon may use the programs and webhooks of watched questions."""
+    """Check whether the daemon may use the programs and webhooks of watched questions."""
     if problem := WatchActions(config.daemon.data_dir / ACTIONS_NAME).problem:
         yield Diagnosis("watched questions", "fail", problem, "See docs/watches.md")
 
@@ -202,31 +202,31 @@ Check = Callable[[], Iterator[Diagnosis]]
 
 def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     """Check everything, whether or not a daemon runs. Changes nothing."""
-    yield from _guarded("python", machine.python)
-    yield from _guarded("descriptors", machine.descriptors)
-    yield from _guarded("clock", machine.clock)
-    yield from _guarded("sqlite", machine.libraries)
-    yield from _guarded("readers", machine.readers)
+    yield from _run_guarded("python", machine.python)
+    yield from _run_guarded("descriptors", machine.descriptors)
+    yield from _run_guarded("clock", machine.clock)
+    yield from _run_guarded("sqlite", machine.libraries)
+    yield from _run_guarded("readers", machine.readers)
     try:
         config = load_config(config_file)
     except ConfigError as error:
         yield Diagnosis("configuration", "fail", f"{error.what}: {error.why}", error.hint)
         return
     file = config_path(config_file)
-    yield from _guarded("configuration", partial(machine.configuration, file, config))
-    yield from _guarded("ocr", partial(machine.text_recognition, config))
-    yield from _guarded("data folder", partial(machine.data_folder, config))
-    yield from _guarded("disk", partial(machine.disk, config))
-    yield from _guarded("database", partial(machine.database, config))
-    yield from _guarded("models", partial(machine.models, config))
-    yield from _guarded("daemon", partial(served, config))
-    yield from _guarded("sources", partial(sources, config))
-    yield from _guarded("watches", partial(machine.watches, config))
-    yield from _guarded("watched questions", partial(watch_actions, config))
-    yield from _guarded("llm", partial(endpoint, config))
+    yield from _run_guarded("configuration", partial(machine.configuration, file, config))
+    yield from _run_guarded("ocr", partial(machine.text_recognition, config))
+    yield from _run_guarded("data folder", partial(machine.data_folder, config))
+    yield from _run_guarded("disk", partial(machine.disk, config))
+    yield from _run_guarded("database", partial(machine.database, config))
+    yield from _run_guarded("models", partial(machine.models, config))
+    yield from _run_guarded("daemon", partial(check_daemon, config))
+    yield from _run_guarded("sources", partial(sources, config))
+    yield from _run_guarded("watches", partial(machine.watches, config))
+    yield from _run_guarded("watched questions", partial(watch_actions, config))
+    yield from _run_guarded("llm", partial(endpoint, config))
 
 
-def _guarded(name: str, check: Check) -> Iterator[Diagnosis]:
+def _run_guarded(name: str, check: Check) -> Iterator[Diagnosis]:
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - reported as a finding; the other checks go on

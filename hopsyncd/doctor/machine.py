@@ -35,7 +35,7 @@ from store.versions import head
 _LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1 << 30, 100 << 20
-_LEAST_YEAR = 2026  # when this program was written: an earlier clock was never set
+_LEAST_YEAR = 2026  # the program was written then; an earlier clock was never set.
 _CLOCK_SLACK_MS = 60_000
 _COUNT_S = 5.0  # how long to count folders
 _INOTIFY = Path("/proc/sys/fs/inotify")
@@ -90,7 +90,7 @@ def libraries() -> Iterator[Diagnosis]:
 
 
 def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
-    """Whether a worker like the daemon's can read a sample of each type of document."""
+    """Check that a worker process can read a sample of each type of document."""
     unavailable: dict[str, ReaderUnavailable] = {}
     try_readers(unavailable, command)
     failed: dict[tuple[str, str], list[str]] = {}
@@ -103,7 +103,7 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
 
 
 def text_recognition(config: Config) -> Iterator[Diagnosis]:
-    """Whether the text of pictures can be read: tries it on an empty one."""
+    """Check that text in pictures can be read, with an empty picture."""
     tesseract = tesseract_of(config)
     if config.formats.ocr == "off":
         yield well("ocr", "off: the text of pictures is not read")
@@ -121,7 +121,7 @@ def text_recognition(config: Config) -> Iterator[Diagnosis]:
 
 
 def disk(config: Config) -> Iterator[Diagnosis]:
-    """Free space where the data is, or will be."""
+    """Check the free space on the disk of the data folder."""
     place = config.daemon.data_dir
     while not place.exists():
         place = place.parent
@@ -132,7 +132,7 @@ def disk(config: Config) -> Iterator[Diagnosis]:
 
 
 def watches(config: Config) -> Iterator[Diagnosis]:
-    """Whether the kernel allows as many watches as there are folders."""
+    """Check that the kernel allows enough watches for all folders."""
     roots = [source.path for source in config.sources if isinstance(source, FolderSource)]
     limits = {name: _limit(name) for name in ("max_user_watches", "max_user_instances")}
     if not (config.watch.enabled and roots and None not in limits.values()):
@@ -163,7 +163,7 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """How many folders there are, and whether time allowed counting them all."""
+    """The number of folders, and whether all were counted in time."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         stack = [os.fsencode(root)]
@@ -176,7 +176,7 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
 
 
 def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
-    """The configuration file, which is either valid or absent."""
+    """Check the configuration file, which is valid or missing."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes one"
         yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
@@ -218,8 +218,8 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 
 
 def database(config: Config) -> Iterator[Diagnosis]:
-    """The database opens, its schema and structure are sound, no version is from the future."""
-    place, path = config.place, displayed_url(config.place)
+    """Check that the database opens, is sound, and has no version from the future."""
+    place, path = config.database, displayed_url(config.database)
     if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
         yield well("database", f"{path} is created at the first start")
         return
@@ -246,7 +246,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
 
 
 def models(config: Config) -> Iterator[Diagnosis]:
-    """The models are installed, and are the ones named."""
+    """Check that the configured models are installed."""
     named = config.models
     try:
         encoder = load_encoder(config)

@@ -1,4 +1,4 @@
-"""The files of an evaluation: a corpus, one passage a line, and questions with their gold ids."""
+"""Reads the files of an evaluation: a corpus, and questions with the ids of gold passages."""
 
 import json
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from store.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question and the names of what supports its answer: ids of corpus lines, or quotes.
+    """A question with its gold: ids of corpus lines or quotes that support the answer.
 
-    `kind` is `none` where nothing does.
+    `kind` is `none` if no document answers it.
     """
 
     id: str

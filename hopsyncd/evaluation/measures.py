@@ -1,4 +1,4 @@
-"""The measures of an evaluation: of each question, their means in a table, and what was missed."""
+"""The measures of an evaluation: per question, means over questions, and missed passages."""
 
 import re
 import string
@@ -23,7 +23,7 @@ from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-# As in HotpotQA: if one side is one of these, words in common do not count.
+# As in HotpotQA: with one of these answers, shared words do not count.
 _WHOLE = frozenset({"yes", "no", "noanswer"})
 _WORD = re.compile(r"\w+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
@@ -39,20 +39,20 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How much of the gold is among the first passages: shares between 0 and 1."""
+    """How well the first passages cover the gold, between 0 and 1."""
 
     recall: float
     precision: float
     f1: float
 
 
-def retrieved(ranks: Collection[int | None], depth: int) -> Retrieved:
+def judge_retrieval(ranks: Collection[int | None], depth: int) -> Retrieved:
     """Judge the first `depth` passages by the ranks of the gold ones, from 1; None: not found.
 
-    Precision is over `depth` places even if fewer passages were found, so that a strategy does not
-    gain by finding little.
+    Precision divides by `depth` even if fewer passages were found, so that finding little does not
+    pay.
 
-    >>> retrieved([1, 4], depth=2)
+    >>> judge_retrieval([1, 4], depth=2)
     Retrieved(recall=0.5, precision=0.5, f1=0.5)
     """
     hits = sum(rank is not None and rank <= depth for rank in ranks)
@@ -64,10 +64,10 @@ def _harmonic(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def normalised(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """An answer as SQuAD's and HotpotQA's scripts compare it: no case, punctuation or articles.
 
-    >>> normalised("The  Beatles'  (U.K.) ")
+    >>> normalise_answer("The  Beatles'  (U.K.) ")
     'beatles uk'
     """
     return " ".join(_ARTICLE.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
@@ -75,16 +75,18 @@ def normalised(answer: str) -> str:
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
     """1 if the normalised answer is one of the gold ones, otherwise 0."""
-    return float(any(normalised(answer) == normalised(gold) for gold in golds))
+    return float(any(normalise_answer(answer) == normalise_answer(gold) for gold in golds))
 
 
 def answer_f1(answer: str, golds: Sequence[str]) -> float:
-    """The best F1 of the answer's words with those of a gold answer.
+    """The best F1 between the words of the answer and of a gold answer.
 
     >>> answer_f1("in Upper Wick", ["Upper Wick", "Wick"])
     0.8
     """
-    return max((_words_f1(normalised(answer), normalised(gold)) for gold in golds), default=0.0)
+    return max(
+        (_words_f1(normalise_answer(answer), normalise_answer(gold)) for gold in golds), default=0.0
+    )
 
 
 def _words_f1(answer: str, gold: str) -> float:
@@ -107,14 +109,14 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
     """
     said = _words(short)
     return any(
-        said == _words(gold) if normalised(gold) in _WHOLE else _holds(said, _words(gold))
+        said == _words(gold) if normalise_answer(gold) in _WHOLE else _holds(said, _words(gold))
         for gold in golds
     )
 
 
 def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
-    """Whether one of the texts has the words of a gold answer, yes and no aside."""
-    wanted = [_words(gold) for gold in golds if normalised(gold) not in _WHOLE]
+    """Whether a text has the words of a gold answer other than yes and no."""
+    wanted = [_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
     return any(_holds(_words(text), gold) for text in texts for gold in wanted)
 
 
@@ -146,7 +148,7 @@ class QuestionOutcome:
     """The result of one question.
 
     ranks: by gold name, from 1; None if it is not among the first 20. reply: None if no answer was
-    made. Calls and tokens are those of the search and the answer together.
+    requested. Calls and tokens cover search and answer.
     """
 
     question: GoldQuestion
@@ -168,12 +170,11 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerScores:
-    """How good the answers were, in percent; None if no question can tell.
+    """The quality of the answers, in percent; None if no question applies.
 
-    em, f1: of the short answer, or the first sentence, over the questions that have an answer.
-    shown: how many of these were given a short answer. right: how many of all that were shown are
-    right. held: for how many the sentences hold an answer. refused_wrongly: how many were answered
-    with "not found"; refused_rightly: how many of the questions that have no answer.
+    Over questions that have an answer: em and f1 of the short answer or first sentence; shown: got
+    a short answer; held: the sentences contain an answer; refused_wrongly: got "not found". Over
+    questions without an answer: refused_rightly. Over all short answers: right.
     """
 
     em: float | None
@@ -187,11 +188,11 @@ class AnswerScores:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Means over the questions, in percent; milliseconds, calls and tokens a question.
+    """Means over the questions, in percent; milliseconds, calls and tokens per question.
 
-    `recall`, `precision`, `f1` and `whole` are by depth; `whole` is the share of questions with all
-    their gold passages so far up. `recall_interval` is the 95 % bootstrap interval of recall@5.
-    `reciprocal_rank` is of the first gold passage.
+    `recall`, `precision`, `f1` and `whole` are by depth. `whole` is the share of questions whose
+    gold passages are all found. `recall_interval` is the 95 % bootstrap interval of recall@5.
+    `reciprocal_rank` is for the first gold passage.
     """
 
     recall: Mapping[int, float]
@@ -206,9 +207,11 @@ class Scores:
     llm_tokens: float
 
 
-def scores_of(measured: Sequence[QuestionOutcome]) -> Scores:
-    """The means, over at least one question; each must have gold."""
-    at = {depth: [retrieved(one.ranks.values(), depth) for one in measured] for depth in DEPTHS}
+def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
+    """Compute the means over the questions, which must not be empty; each must have gold."""
+    at = {
+        depth: [judge_retrieval(one.ranks.values(), depth) for one in measured] for depth in DEPTHS
+    }
     took_ms = [one.ms for one in measured]
     low, high = interval([one.recall for one in at[5]])
     return Scores(
@@ -231,8 +234,8 @@ def scores_of(measured: Sequence[QuestionOutcome]) -> Scores:
     )
 
 
-def answer_scores_of(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
-    """The means; None if no answers were made."""
+def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
+    """Compute the means; None if no answers were requested."""
     if any(one.reply is None for one in measured):
         return None
     answerable = [one for one in measured if one.question.kind != "none"]
@@ -303,18 +306,18 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What is missing, and what stands in its place: the first five passages."""
+    """The missed gold passages of a question, and the first five passages found instead."""
 
     missing: tuple[Miss, ...]
     behind: tuple[str, ...]
 
 
 def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """The rank of the first passage that is wanted, from 1; None if none was found."""
+    """The rank of the first wanted passage, from 1; None if none was found."""
     return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
 
 
-def missing_of(
+def find_missing(
     database: Database,
     served: Snapshot,
     gold: Gold,
@@ -322,7 +325,7 @@ def missing_of(
     encoder: Encoder,
     settings: WalkSettings,
 ) -> Mapping[str, Missing]:
-    """What the default search misses, by the ids of the questions that miss something."""
+    """Find the gold passages that the default search misses, by question id."""
     seeds, walk = (
         Engine(database, encoder, walking) for walking in (replace(settings, hops=0), settings)
     )
@@ -335,7 +338,7 @@ def missing_of(
         assert first is not None and last is not None
         misses = tuple(_misses(question, gold, _passages(first), _passages(last)))
         if misses:
-            found[question.id] = Missing(misses, _shown(last))
+            found[question.id] = Missing(misses, _describe_passages(last))
     return found
 
 
@@ -366,8 +369,8 @@ def _is_near(rank: int | None) -> bool:
     return rank is not None and rank <= _NEAR
 
 
-def _shown(answer: Answer) -> tuple[str, ...]:
-    """Each as its document with the headings above it."""
+def _describe_passages(answer: Answer) -> tuple[str, ...]:
+    """The document and headings of each of the first passages."""
     shown = []
     for one in answer.ranked[:_SHOWN]:
         places, heading = answer.places.get(one.passage), answer.passages[one.passage].heading

@@ -1,4 +1,4 @@
-"""Real documents as a user has them: a folder, and questions with quotes as evidence."""
+"""Evaluation on a folder of real documents, with quotes as evidence."""
 
 import hashlib
 import re
@@ -14,8 +14,8 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_lines
-from hopsyncd.evaluation.measures import missing_of
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.measures import find_missing
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.run import (
     DATABASE_NAME,
     Evaluation,
@@ -54,7 +54,7 @@ class Quote:
 
     @property
     def name(self) -> str:
-        """For people: the document and how the quote begins."""
+        """The document and the beginning of the quote, for display."""
         text = " ".join(self.text.split())
         cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS].rstrip()}..."
         return f"{self.document}: {cut}"
@@ -62,7 +62,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuotedQuestion:
-    """A question, and for each passage it needs the quotes that mark it: any one will do."""
+    """A question; for each passage that it needs, a list of quotes that identify the passage."""
 
     id: str
     kind: str
@@ -72,7 +72,7 @@ class QuotedQuestion:
 
     @property
     def gold(self) -> GoldQuestion:
-        """The same, its passages named by their first quotes."""
+        """The question with its passages named by their first quotes."""
         names = frozenset(quotes[0].name for quotes in self.evidence)
         return GoldQuestion(self.id, self.question, self.answers, names, self.kind)
 
@@ -104,10 +104,10 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
     return questions
 
 
-def marked(
+def find_gold_passages(
     connection: Connection, version: int, questions: Sequence[QuotedQuestion]
 ) -> dict[str, frozenset[PassageId]]:
-    """The passages that the quotes mark, by the names of the gold; empty if none contains them."""
+    """The passages that contain the quotes, by gold name; empty if there is none."""
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
@@ -144,7 +144,7 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     for first, second in pairwise(page):
         left, right = _words(first.text), _words(second.text)
         if wanted in left.rstrip() + right:
-            yield (first if _shared(left, wanted) >= len(wanted) / 2 else second).id
+            yield (first if _find_shared(left, wanted) >= len(wanted) / 2 else second).id
 
 
 def _words(text: str) -> str:
@@ -152,8 +152,8 @@ def _words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text))} "
 
 
-def _shared(left: str, wanted: str) -> int:
-    """How many characters of what is wanted end the text on the left."""
+def _find_shared(left: str, wanted: str) -> int:
+    """The number of leading characters of `wanted` that `left` ends with."""
     return next((n for n in range(len(wanted), 0, -1) if left.endswith(wanted[:n])), 0)
 
 
@@ -173,7 +173,7 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """The place in `keep` for the store of the folder, by generation settings and installation."""
+    """The path in `keep` of the store for this folder, generation settings and installation."""
     told = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
@@ -185,9 +185,9 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Bring the store in `place` up to date with the folder, reading every document afresh.
+    """Bring the store in `place` up to date with the folder, reading every document again.
 
-    Nothing is computed again for passages that the store knows. Raises BadRequest.
+    Question sets and vectors of known passages are reused. Raises BadRequest.
     """
     place.mkdir(parents=True, exist_ok=True)
     read = as_read(source, config)
@@ -225,7 +225,7 @@ def index_folder(
         if outcome.problem or newest is None:
             raise BadRequest(
                 f"Cannot index {source.path}",
-                outcome.problem or "there is no document in it",
+                outcome.problem or "it has no documents",
                 "Name a folder of documents with --folder",
             )
         return writer.snapshot_of(newest)
@@ -244,14 +244,14 @@ def measured_folder(
     """Index the folder below `keep`, where vectors are kept too, and ask. Raises BadRequest."""
     began_s = time.perf_counter()
     models = experiment.models
-    # Never the configured LLM: indexing with it is expensive, and nobody asked for that.
-    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
+    # Never uses the configured LLM: indexing with it is expensive.
+    maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
     place = index_place(keep, source, maker)
     served = index_folder(place, source, config, maker, experiment.on_passages)
     index_s = time.perf_counter() - began_s
     database = place / DATABASE_NAME
     with closing(open_reader(database)) as connection, snapshot(connection):
-        gold = marked(connection, served.version.id, questions)
+        gold = find_gold_passages(connection, served.version.id, questions)
     asked = [one.gold for one in questions]
     return Evaluation(
         ask_all_ways(database, served, gold, asked, experiment),
@@ -259,5 +259,5 @@ def measured_folder(
         served.version.passages,
         len(served.list_edges()),
         tuple(name for name, passages in gold.items() if not passages),
-        missing_of(database, served, gold, asked, models.encoder, experiment.walk),
+        find_missing(database, served, gold, asked, models.encoder, experiment.walk),
     )

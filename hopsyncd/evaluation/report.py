@@ -9,7 +9,13 @@ from typing import Any
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import HopsyncdError
-from hopsyncd.evaluation.measures import DEPTHS, AnswerScores, QuestionOutcome, Scores, scores_of
+from hopsyncd.evaluation.measures import (
+    DEPTHS,
+    AnswerScores,
+    QuestionOutcome,
+    Scores,
+    compute_scores,
+)
 from hopsyncd.evaluation.run import Evaluation
 from hopsyncd.retrieve.answering.reply import parts_of
 
@@ -19,9 +25,9 @@ _INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded re
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An evaluation, with its title and the notes that a reader needs to judge the figures.
+    """An evaluation, with its title and notes that help to judge the figures.
 
-    `searches` have the names that they have in the evaluation.
+    `searches` use the names of the evaluation.
     """
 
     title: str
@@ -31,7 +37,7 @@ class Measured:
 
 
 def scores_json(scores: Scores) -> dict[str, Any]:
-    """Percentages, milliseconds and means a question."""
+    """Percentages, milliseconds, and means per question."""
     by_depth = {
         f"{name}@{depth}": round(values[depth], 2)
         for name, values in (
@@ -54,7 +60,7 @@ def scores_json(scores: Scores) -> dict[str, Any]:
 
 
 def answers_json(scores: AnswerScores | None) -> dict[str, float]:
-    """Percentages, without those that no question could tell."""
+    """Percentages, without measures that no question applies to."""
     if scores is None:
         return {}
     return {
@@ -79,7 +85,9 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         },
         "kinds": {
             kind: {
-                name: scores_json(scores_of([one for one in some if one.question.kind == kind]))
+                name: scores_json(
+                    compute_scores([one for one in some if one.question.kind == kind])
+                )
                 for name, some in result.outcomes.items()
             }
             for kind in kinds
@@ -94,8 +102,9 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 
 
 def question_lines(evaluation: Evaluation) -> str:
-    """JSON lines, one for each search and question, with the rank of each gold passage, and why
-    the default search has not found some of them where that was looked at."""
+    """JSON lines, one per search and question, with the rank of each gold passage.
+
+    If misses were analysed, lines of the default search have the reasons."""
     lines = [
         {
             "search": name,
@@ -229,7 +238,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
 
 
 def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
-    """Recall@5 by the values of a parameter, for each search that was made with several."""
+    """Recall@5 by value of a parameter, for each search made with several values."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)

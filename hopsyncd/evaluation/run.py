@@ -1,4 +1,4 @@
-"""One evaluation: index the corpus in its own store, and ask every question in every way."""
+"""Runs an evaluation: indexes the corpus in its own store, and asks every question."""
 
 import hashlib
 import json
@@ -19,9 +19,9 @@ from hopsyncd.evaluation.measures import (
     Missing,
     QuestionOutcome,
     Scores,
-    answer_scores_of,
+    compute_answer_scores,
+    compute_scores,
     rank_of,
-    scores_of,
 )
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.pending_batch import Batch
@@ -51,10 +51,10 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What one run measured, by the name of each search.
+    """The results of a run, by name of search.
 
-    unread: gold that no passage contains. missing: why the default search did not find some of the
-    gold, by question.
+    unread: gold that no passage contains. missing: gold that the default search did not find, with
+    reasons, by question.
     """
 
     outcomes: Mapping[str, Sequence[QuestionOutcome]]
@@ -66,23 +66,23 @@ class Evaluation:
 
     @property
     def scores(self) -> dict[str, Scores]:
-        """Over the questions whose answer is there."""
+        """The scores over questions that have an answer."""
         return {
-            name: scores_of([one for one in some if one.question.gold])
+            name: compute_scores([one for one in some if one.question.gold])
             for name, some in self.outcomes.items()
         }
 
     @property
     def answers(self) -> dict[str, AnswerScores | None]:
-        return {name: answer_scores_of(some) for name, some in self.outcomes.items()}
+        return {name: compute_answer_scores(some) for name, some in self.outcomes.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """The searches to compare, by name, and all that is the same for each.
+    """The searches to compare, by name, and their common settings.
 
-    `max_llm_calls` is a query's limit; None means no limit. `on_passages` gets how many passages
-    have questions, and of how many; `on_question` is called after each question.
+    max_llm_calls: per query; None means no limit. on_passages: called with (done, total) while
+    questions are made. on_question: called after each question.
     """
 
     searches: Mapping[str, Search]
@@ -120,7 +120,7 @@ def ask_all_ways(
     questions: Sequence[GoldQuestion],
     experiment: Experiment,
 ) -> dict[str, list[QuestionOutcome]]:
-    """The outcomes of all questions for each search, at one version of a database."""
+    """Ask all questions with each search, at one version of a database."""
     models, answers = experiment.models, experiment.answers
     engine = Engine(
         database,
@@ -140,14 +140,14 @@ def ask_all_ways(
 
 
 def gold_of(corpus: Mapping[str, Passage]) -> Gold:
-    """Each line of a corpus is a gold passage by its id."""
+    """Map the id of each line to its passage."""
     return {line: frozenset({passage.id}) for line, passage in corpus.items()}
 
 
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """The place in `keep` for the store of this corpus, generation settings and budget."""
+    """The path in `keep` of the store for this corpus, generation settings and budget."""
     name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
@@ -165,8 +165,9 @@ def build(
     budget_factor: float,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """The head of a database in `folder` with the corpus: the one that is there if it is of the
-    same corpus and generation settings, otherwise a new one."""
+    """Open the database in `folder` and return its head; build it if it does not match.
+
+    It matches if corpus and generation settings are equal."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
@@ -214,7 +215,7 @@ def outcomes(
 ) -> list[QuestionOutcome]:
     """Ask every question of an engine that serves the corpus, after one to warm up.
 
-    Times are those of the search. With `reply_to`, each is answered too.
+    Times cover only the search. With `reply_to`, answers are made too.
     """
     if not search.wants_llm:
         engine.query(questions[0].question, max(DEPTHS), search)
@@ -290,7 +291,9 @@ def searches_of(
         reranks or (_PLAIN.rerank,),
         methods or (_PLAIN.method,),
     ):
-        heeded = _heeded(Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank))
+        heeded = _without_ignored_parameters(
+            Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank)
+        )
         if method == "logic" and heeded.wants_llm:
             continue
         search = replace(heeded, method=method)
@@ -300,8 +303,8 @@ def searches_of(
     return made
 
 
-def _heeded(search: Search) -> Search:
-    """The search without the parameters that it ignores."""
+def _without_ignored_parameters(search: Search) -> Search:
+    """Reset the parameters that the search ignores."""
     if search.strategy == "decompose":
         return Search("decompose", reasoner=search.reasoner if search.wants_llm else None)
     if search.strategy in ("statement", "topic"):

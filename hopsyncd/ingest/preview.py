@@ -122,7 +122,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
     """As preview_json, for a database that no daemon serves and that may not exist yet."""
-    connection = open_reader(config.place) if exists(config.place) else fresh_database()
+    connection = open_reader(config.database) if exists(config.database) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)
 

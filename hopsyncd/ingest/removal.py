@@ -101,7 +101,7 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
 
     Raises WriterBusy.
     """
-    with hold_writer_lock(config.place), closing(open_writer(config.place)) as connection:
+    with hold_writer_lock(config.database), closing(open_writer(config.database)) as connection:
         opening_check(connection)
 
         def apply(batch: Batch) -> None:
@@ -118,9 +118,9 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
 
 def stored_sources(config: Config) -> set[str]:
     """The names of all sources that the database knows."""
-    if not exists(config.place):
+    if not exists(config.database):
         return set()
-    with closing(open_reader(config.place)) as connection:
+    with closing(open_reader(config.database)) as connection:
         return set(source_names(connection).values())
 
 

@@ -17,7 +17,7 @@ from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
-from hopsyncd.doctor.examine import served
+from hopsyncd.doctor.examine import check_daemon
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import Asked, answers, as_user
 from tests.fakes.port import free_port
@@ -143,7 +143,7 @@ def test_the_doctor_tells_a_stranger_who_can_let_them_in(place: Place) -> None:
     place.socket.parent.chmod(0o755)
     place.socket.chmod(0o666)
     config = Config.model_validate({"daemon": {"socket": str(place.socket)}})
-    last = as_user(STRANGER.pw_uid, [], lambda: asdict([*served(config)][-1]))
+    last = as_user(STRANGER.pw_uid, [], lambda: asdict([*check_daemon(config)][-1]))
     assert (last["check"], last["level"]) == ("daemon", "fail")
     assert "may not ask this daemon" in last["detail"]
     assert "docs/security.md" in last["remedy"]

@@ -118,5 +118,5 @@ def test_a_wrong_file_is_told_and_left(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="whole number"):
         remove_source(file, "notes")
     file.write_text('source = [{ name = "notes", path = "." }]\n')
-    with pytest.raises(ConfigError, match=r"cannot be told apart from others.*by hand"):
+    with pytest.raises(ConfigError, match=r"are mixed with other keys.*by hand"):
         remove_source(file, "notes")

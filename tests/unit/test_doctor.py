@@ -72,7 +72,7 @@ def test_programs_of_watches_that_others_can_write_fail(tmp_path: Path) -> None:
     file.write_text('{"actions": []}')
     file.chmod(0o620)
     (found,) = reachable.watch_actions(config)
-    assert found.level == "fail" and str(file) in found.detail and "mode 600" in found.detail
+    assert found.level == "fail" and str(file) in found.detail and "chmod 600" in found.detail
 
 
 def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
@@ -143,17 +143,17 @@ def test_a_model_that_is_not_the_one_named_fails(tmp_path: Path) -> None:
 def test_a_socket_is_absent_stale_or_in_the_way(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     path = config.daemon.socket
-    assert levels(serving.served(config)) == [("daemon", "warn")]
+    assert levels(serving.check_daemon(config)) == [("daemon", "warn")]
     path.parent.mkdir(mode=0o755)
     path.touch()
-    assert levels(serving.served(config)) == [
+    assert levels(serving.check_daemon(config)) == [
         ("socket", "fail"), ("socket", "fail"), ("daemon", "warn"),
     ]  # fmt: skip
     path.unlink()
     path.parent.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
-    (found,) = serving.served(config)
+    (found,) = serving.check_daemon(config)
     assert "crashed" in found.detail
 
 

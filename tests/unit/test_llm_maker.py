@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import BadRequest
-from hopsyncd.evaluation.recorded import recorded_maker
+from hopsyncd.evaluation.recordings import recorded_maker
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm_maker import LlmQuestionMaker, Mode
 from hopsyncd.models.questions import BuiltinMaker

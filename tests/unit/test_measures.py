@@ -2,7 +2,13 @@
 
 import pytest
 
-from hopsyncd.evaluation.measures import answer_f1, exact_match, interval, normalised, retrieved
+from hopsyncd.evaluation.measures import (
+    answer_f1,
+    exact_match,
+    interval,
+    judge_retrieval,
+    normalise_answer,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +24,7 @@ from hopsyncd.evaluation.measures import answer_f1, exact_match, interval, norma
     ],
 )
 def test_answers_are_normalised_as_the_scripts_do(answer: str, same_as: str) -> None:
-    assert normalised(answer) == same_as
+    assert normalise_answer(answer) == same_as
 
 
 def test_an_exact_match_is_with_any_gold_answer() -> None:
@@ -48,11 +54,11 @@ def test_f1_is_that_of_the_words_with_the_best_gold_answer(
 
 
 def test_precision_is_over_the_places_even_where_fewer_were_found() -> None:
-    measured = retrieved([2, None], depth=5)
+    measured = judge_retrieval([2, None], depth=5)
     assert (measured.recall, measured.precision) == (0.5, 0.2)
     assert measured.f1 == pytest.approx(2 * 0.5 * 0.2 / 0.7)
-    assert retrieved([None], depth=5).f1 == 0
-    assert retrieved([2], depth=1).recall == 0
+    assert judge_retrieval([None], depth=5).f1 == 0
+    assert judge_retrieval([2], depth=1).recall == 0
 
 
 def test_the_interval_holds_the_mean_and_is_the_same_each_time() -> None:

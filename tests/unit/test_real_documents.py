@@ -12,7 +12,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.measures import is_held, is_right
 from hopsyncd.evaluation.real_folder import QuotedQuestion, measured_folder, read_quoted, source_of
-from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines
 from hopsyncd.evaluation.run import Answers, Evaluation, Experiment
 from hopsyncd.models.loading import Models
@@ -143,22 +143,22 @@ def test_only_what_changed_is_encoded_again(folder: Path) -> None:
 
 def test_kept_vectors_are_the_encoders_own_and_outlive_the_process(tmp_path: Path) -> None:
     encoder, texts = FakeEncoder(), ["one two", "three", "one two"]
-    first = KeptVectors(encoder, tmp_path).encode(texts)
+    first = VectorCache(encoder, tmp_path).encode(texts)
     assert np.array_equal(first, FakeEncoder().encode(texts))
     encoder.encoded = 0
-    assert np.array_equal(KeptVectors(encoder, tmp_path).encode(texts), first)
+    assert np.array_equal(VectorCache(encoder, tmp_path).encode(texts), first)
     assert encoder.encoded == 0
 
 
 def test_half_a_record_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
     encoder = FakeEncoder()
-    KeptVectors(encoder, tmp_path).encode(["one", "two"])
+    VectorCache(encoder, tmp_path).encode(["one", "two"])
     (file,) = tmp_path.glob("*.vectors")
     file.write_bytes(file.read_bytes()[:-5])
-    again = KeptVectors(encoder, tmp_path)
+    again = VectorCache(encoder, tmp_path)
     assert np.array_equal(again.encode(["two", "three"]), encoder.encode(["two", "three"]))
     encoder.encoded = 0
-    KeptVectors(encoder, tmp_path).encode(["one", "two", "three"])
+    VectorCache(encoder, tmp_path).encode(["one", "two", "three"])
     assert encoder.encoded == 0
 
 
@@ -182,7 +182,7 @@ def test_a_bad_question_is_named(folder: Path, bad: dict[str, Any], told: str) -
 
 def test_a_folder_without_documents_cannot_be_measured(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
-    with pytest.raises(BadRequest, match="no document in it"):
+    with pytest.raises(BadRequest, match="it has no documents"):
         measured(tmp_path / "documents", line("single", [("a.md", "b")]))
 
 

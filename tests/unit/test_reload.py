@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.configuration import Config, check_config
-from hopsyncd.config.edit import change
+from hopsyncd.config.edit import compare_configs
 from tests.e2e.daemon import source
 
 HELD = check_config(Path("/x/config.toml"), source("notes", Path("/n")) + source("b", Path("/b")))
@@ -22,7 +22,7 @@ def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key
     other = object()
     changed = getattr(HELD, section).model_copy(update={key: other})
     wanted = HELD.model_copy(update={section: changed})
-    found = change(HELD, wanted)
+    found = compare_configs(HELD, wanted)
     holds = getattr(getattr(found.config, section), key) is other
     assert (found.taken, found.waiting) == (
         ((f"{section}.{key}",), ()) if holds else ((), (f"{section}.{key}",))
@@ -32,15 +32,15 @@ def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key
         or (section, key)
         in (("daemon", "log_level"), ("access", "admins"), ("access", "backup_dir"))
     )
-    again = change(found.config, wanted)
+    again = compare_configs(found.config, wanted)
     assert (again.taken, again.waiting) == ((), found.waiting), "it is named until the next start"
 
 
 def test_sources_are_told_apart_by_name_and_their_order_is_nothing() -> None:
     text = source("c", Path("/c")) + source("notes", Path("/n"), "ignore = ['x']")
-    found = change(HELD, check_config(Path("/x/config.toml"), text))
+    found = compare_configs(HELD, check_config(Path("/x/config.toml"), text))
     assert (found.added, found.changed, found.removed) == (("c",), ("notes",), ("b",))
 
     turned = source("b", Path("/b")) + source("notes", Path("/n"))
-    found = change(HELD, check_config(Path("/x/config.toml"), turned))
+    found = compare_configs(HELD, check_config(Path("/x/config.toml"), turned))
     assert (found.added, found.changed, found.removed, found.taken) == ((), (), (), ())

@@ -1,4 +1,4 @@
-"""Recorded questions in place of an LLM, and vectors kept between runs."""
+"""Recorded LLM questions, and a cache of vectors between runs."""
 
 import fcntl
 import hashlib
@@ -20,7 +20,7 @@ from store.records import Passage, PassageId
 
 
 class RecordedAsker:
-    """Gives the recorded questions of each passage, and asks nobody."""
+    """Returns the recorded questions of each passage; makes no calls."""
 
     def __init__(self, name: str, asked: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
@@ -44,7 +44,7 @@ def recorded_maker(
 
     Raises BadRequest if a passage of the corpus has no line.
     """
-    lines = dict(_read(file))
+    lines = dict(_read_lines(file))
     missing = [id_ for id_ in corpus if id_ not in lines]
     if missing:
         raise BadRequest(
@@ -58,7 +58,7 @@ def recorded_maker(
     return LlmQuestionMaker(RecordedAsker(f"recorded@{digest}", asked), language, encoder, mode)
 
 
-def _read(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
+def _read_lines(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
     for number, line in read_lines(file):
         texts = [line.get(direction) for direction in ("incoming", "outgoing")]
         if "id" not in line or not all(
@@ -75,11 +75,11 @@ def _read(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
 _KEY_BYTES = 16
 
 
-class KeptVectors:
-    """An encoder in front of another one, with a file in `folder` that several processes may share.
+class VectorCache:
+    """Caches the vectors of another encoder in a file in `folder`, which processes may share.
 
-    The file is a row of records, a text's digest and its vector, that is only added to. A process
-    knows what was there when it began, and what it adds.
+    The file is an append-only list of records (text digest, vector). A process sees the records
+    that existed when it started and the records that it adds.
     """
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
@@ -116,7 +116,7 @@ class KeptVectors:
         return vectors
 
     def _records(self) -> NDArray[np.void]:
-        """All whole records; a part of one is what a killed process left, and is cut off."""
+        """Read all records; an incomplete last record of a killed process is removed."""
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             whole = os.fstat(file.fileno()).st_size // self._record.itemsize

@@ -1,4 +1,4 @@
-"""Recognising a path or an address: what kind of source it is, and the keys of its `[[source]]`."""
+"""Detects the kind of source at a path or an address, and the keys of its `[[source]]`."""
 
 import ipaddress
 import os
@@ -23,23 +23,27 @@ _BY_HAND = "config.toml shows what to write by hand"
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
+class DetectedSource:
     """The keys of a source, beginning with its kind, and notes about them for the user."""
 
     keys: dict[str, Any]
     notes: tuple[str, ...] = ()
 
 
-def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = None) -> Recognised:
-    """The source at a path or an address; `kind` overrides what it looks like.
+def detect_source(
+    place: str, kind: str = "", given: Mapping[str, Any] | None = None
+) -> DetectedSource:
+    """Detect the source at a path or an address; `kind` overrides the detected kind.
 
-    `given` are keys from the user; a database is inspected for those that are missing. Raises
-    ConfigError if no source can be there, or if it needs more keys.
+    given: keys from the user. Missing keys of a database are derived from its tables. Raises
+    ConfigError if there is no source, or if it needs more keys.
     """
     given = given or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
-        raise _refused(
-            place, "it contains a password", 'Write the source by hand, with "${NAME}" for that'
+        raise _refusal_error(
+            place,
+            "it contains a password",
+            'Write the source into config.toml by hand, with "${NAME}" for the password',
         )
     if place.startswith("git+"):
         kind, place = kind or "git", place.removeprefix("git+")
@@ -47,29 +51,31 @@ def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = Non
         place = unquote(urlsplit(place).path)
     kind = kind or _kind_of(place)
     if kind not in known_kinds():
-        raise _refused(place, f"there is no kind {kind!r}", f"Known are {', '.join(known_kinds())}")
+        raise _refusal_error(
+            place, f"there is no kind {kind!r}", f"Known are {', '.join(known_kinds())}"
+        )
     if kind != "sqlite" and given:
         flags = ", ".join(f"--{key}" for key in given)
-        raise _refused(place, f"only a database takes {flags}", "Leave them out")
+        raise _refusal_error(place, f"only a database takes {flags}", "Leave them out")
     match kind:
         case "sqlite":
-            return _database(_path(place), given)
+            return _detect_database(_path(place), given)
         case "imap":
-            return _account(place)
+            return _detect_mail_account(place)
         case "web":
-            return _site(place)
+            return _detect_web_site(place)
         case "remote":
-            return Recognised({"kind": "remote", "url": place}, _driver_notes(place))
+            return DetectedSource({"kind": "remote", "url": place}, _driver_notes(place))
         case "git" if _is_address(place):
-            return Recognised({"kind": "git", "url": place})
+            return DetectedSource({"kind": "git", "url": place})
         case "folder" | "git" | "maildir" | "mbox":
-            return _on_disk(kind, _path(place))
+            return _detect_on_disk(kind, _path(place))
         case _:
             keys = {"kind": kind, "url" if _is_address(place) else "path": place}
-            return Recognised(keys, ("Its package says which other keys it has.",))
+            return DetectedSource(keys, ("Its package says which other keys it has.",))
 
 
-def _refused(place: str, why: str, hint: str) -> ConfigError:
+def _refusal_error(place: str, why: str, hint: str) -> ConfigError:
     return ConfigError(f"Cannot add {place}", why, hint)
 
 
@@ -91,7 +97,7 @@ def _kind_of(place: str) -> str:
 
     if scheme in fsspec.available_protocols():
         return "remote"
-    raise _refused(place, f"no kind of source has addresses with {scheme}://", _BY_HAND)
+    raise _refusal_error(place, f"no kind of source has addresses with {scheme}://", _BY_HAND)
 
 
 def _kind_on_disk(path: Path) -> str:
@@ -105,16 +111,16 @@ def _kind_on_disk(path: Path) -> str:
             start = file.read(len(_SQLITE))
     except FileNotFoundError as error:
         hint = "Check its spelling"
-        raise _refused(str(path), "there is no such file or folder", hint) from error
+        raise _refusal_error(str(path), "there is no such file or folder", hint) from error
     except OSError as error:
         reason = (error.strerror or "").lower()
-        raise _refused(str(path), reason, "Check its permissions") from error
+        raise _refusal_error(str(path), reason, "Check its permissions") from error
     if start == _SQLITE:
         return "sqlite"
     if start.startswith(_MBOX):
         return "mbox"
     why = "it is a file that is neither a mailbox nor a SQLite database"
-    raise _refused(str(path), why, "Add its folder, and name the file in `include`")
+    raise _refusal_error(str(path), why, "Add its folder, and name the file in `include`")
 
 
 def _path(place: str) -> Path:
@@ -122,7 +128,7 @@ def _path(place: str) -> Path:
     try:
         written.encode()
     except UnicodeEncodeError as error:
-        raise _refused(repr(written), "its name is not UTF-8", "Rename it first") from error
+        raise _refusal_error(repr(written), "its name is not UTF-8", "Rename it first") from error
     return Path(written)
 
 
@@ -130,41 +136,41 @@ def _is_address(place: str) -> bool:
     return "://" in place or bool(_SSH_SHORT.fullmatch(place))
 
 
-def _on_disk(kind: str, path: Path) -> Recognised:
+def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
     if not path.exists():
-        raise _refused(str(path), "there is no such file or folder", "Check its spelling")
+        raise _refusal_error(str(path), "there is no such file or folder", "Check its spelling")
     notes = []
     if kind == "folder" and (path / ".git").exists():
         notes.append(
             "It is the working tree of a git repository and is added as a folder, including what is"
             " not committed. --kind git takes only what is committed."
         )
-    return Recognised({"kind": kind, "path": str(path)}, tuple(notes))
+    return DetectedSource({"kind": kind, "path": str(path)}, tuple(notes))
 
 
-def _database(path: Path, given: Mapping[str, Any]) -> Recognised:
-    """The user's keys, and those that the database itself suggests."""
+def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
+    """The user's keys, and keys derived from the tables of the database."""
     wanted = {"kind": "sqlite", "path": str(path), **given}
     if given.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
-            raise _refused(
+            raise _refusal_error(
                 str(path), f"a query needs {' and '.join(missing)} too", "Name its columns"
             )
-        return Recognised(wanted)
+        return DetectedSource(wanted)
     tables = tables_of(path)
     named = given.get("table")
     likely = [t for t in tables if t.name == named or (not named and t.key and t.text)]
     complete = {"table", "key", "text"} <= given.keys()
     if not complete and (len(likely) != 1 or not _fills(likely[0], given)):
         listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
-        raise _refused(
+        raise _refusal_error(
             str(path),
-            f"its tables do not tell which rows are documents: {listed or 'none'}",
+            f"its tables do not show which rows are documents: {listed or 'none'}",
             "Name a table with --table, the column that identifies a row with --key and the columns"
             " of its text with --text; or write a SELECT as --query, with --key and --text",
         )
     if complete:
-        return Recognised(wanted)
+        return DetectedSource(wanted)
     found = likely[0]
     suggested = {"table": found.name, "key": found.key, "text": found.text, "title": found.title}
     chosen = {
@@ -176,14 +182,14 @@ def _database(path: Path, given: Mapping[str, Any]) -> Recognised:
         f"{key} {value if isinstance(value, str) else ', '.join(value)}"
         for key, value in chosen.items()
     )
-    return Recognised({**wanted, **chosen}, (f"Chosen from the database: {words}.",))
+    return DetectedSource({**wanted, **chosen}, (f"Chosen from the database: {words}.",))
 
 
 def _fills(table: Table, given: Mapping[str, Any]) -> bool:
     return bool(given.get("key") or table.key) and bool(given.get("text") or table.text)
 
 
-def _account(place: str) -> Recognised:
+def _detect_mail_account(place: str) -> DetectedSource:
     """`imap://ann@example.org@imap.example.org/INBOX`; the folder and the port are optional."""
     scheme, _, rest = place.partition("://")
     place_of, _, folder = rest.partition("/")
@@ -196,7 +202,7 @@ def _account(place: str) -> Recognised:
         or not host
         or (port and not _PORT.fullmatch(port))
     ):
-        raise _refused(place, "it is not the address of an account", "Write imap://user@host")
+        raise _refusal_error(place, "it is not the address of an account", "Write imap://user@host")
     variable = "HOPSYNCD_IMAP_PASSWORD_" + re.sub(r"[^A-Za-z0-9]+", "_", user).strip("_").upper()
     keys: dict[str, Any] = {"kind": "imap", "host": host, "user": user, "password_env": variable}
     if port and int(port) != 993:
@@ -206,14 +212,14 @@ def _account(place: str) -> Recognised:
     if folder:
         keys["folders"] = [unquote(folder)]
     note = f"Set {variable} to the account's password where the daemon is started."
-    return Recognised(keys, (note,))
+    return DetectedSource(keys, (note,))
 
 
-def _site(place: str) -> Recognised:
-    """A page; if the address is that of a site or a part of one, with the pages it links to."""
+def _detect_web_site(place: str) -> DetectedSource:
+    """A web page. For the address of a site or folder, also the pages that it links to."""
     parts = urlsplit(place)
     if not parts.hostname:
-        raise _refused(place, "it has no host", "Write it like https://example.org/pages/")
+        raise _refusal_error(place, "it has no host", "Write it like https://example.org/pages/")
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
     notes = [
@@ -226,7 +232,7 @@ def _site(place: str) -> Recognised:
     if _is_private(parts.hostname or ""):
         keys["allow_private"] = True
         notes.append("It is in a private network, so requests to addresses there are allowed.")
-    return Recognised(keys, tuple(notes))
+    return DetectedSource(keys, tuple(notes))
 
 
 def _is_private(host: str) -> bool:
@@ -237,7 +243,7 @@ def _is_private(host: str) -> bool:
 
 
 def _driver_notes(url: str) -> tuple[str, ...]:
-    """What to install if the driver for the address is missing."""
+    """A note on what to install, if the driver for the address is missing."""
     from fsspec import get_filesystem_class
 
     protocol = url.partition("://")[0]
@@ -246,5 +252,5 @@ def _driver_notes(url: str) -> tuple[str, ...]:
     except ImportError as error:
         return (f"Its driver is missing ({error}). {install_hint(protocol)}",)
     except ValueError as error:
-        raise _refused(url, f"{protocol}:// is not known to fsspec", _BY_HAND) from error
+        raise _refusal_error(url, f"{protocol}:// is not known to fsspec", _BY_HAND) from error
     return ()

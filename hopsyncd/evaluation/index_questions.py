@@ -1,8 +1,8 @@
-"""Two-hop questions from two passages that an edge joins, by rule or by an LLM.
+"""Makes two-hop questions from passages of an index that an edge joins, by rule or by an LLM.
 
-The name that joins them is taken out of both. A sentence of the first passage that mentions it
-leads to the second, which is about it (it is a heading, or of two words or more and begins the
-sentence), and what a sentence of the second says after it is asked for:
+The rule removes the name that joins the passages. It takes a sentence of the first passage that
+mentions the name. The second passage must be about the name: the name is a heading, or has two or
+more words and begins a sentence. The question asks for the next thing in that sentence:
 
     <first passage's title>: <its sentence, the name replaced by "this one">. This one <the words
     between the name and the next name, place, date or number in the second's sentence> <which
@@ -12,11 +12,11 @@ Worked example: "The Bronze Door is a film that Mira Kaltenbrunn directed." and 
 grew up in the village of Ostrava Vale." give "The Bronze Door is a film that this one directed.
 This one grew up in the village of which place?", answer "Ostrava Vale".
 
-No question is made if it would name the second passage's title or if the first passage has the
-answer: it needs both. Names with a digit lead nowhere: a year joins what it happens to be in.
+A question that names the second passage's title, or whose answer is in the first passage, is
+dropped, because it does not need both. Names with a digit are skipped: years join unrelated texts.
 
-The passages are data in JSON. Of a reply only this is used: a short question and answer, and three
-judgements; which passages are gold is never the LLM's to say.
+An LLM gets the passages as JSON data. Only a short question and answer and three judgements of its
+reply are used. The gold passages never come from the LLM.
 """
 
 import json
@@ -32,7 +32,7 @@ from pydantic import BaseModel
 
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.evaluation.corpus import GoldQuestion
-from hopsyncd.evaluation.measures import normalised
+from hopsyncd.evaluation.measures import normalise_answer
 from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, gold_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
@@ -62,12 +62,12 @@ class Pair:
 
     @property
     def ids(self) -> tuple[str, str]:
-        """The passages as users and gold lists name them."""
+        """The ids of both passages, as in gold lists."""
         return id_text(self.source.id), id_text(self.target.id)
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
-    """The pairs in an order drawn by the seed."""
+    """All pairs, in an order drawn with the seed."""
     edges = served.list_edges()
     out, into = edges.source_question, edges.target_question
     asked, answered = served.index.outgoing, served.index.incoming
@@ -102,12 +102,12 @@ def _names(
 MAX_CHARACTERS = 400
 _MAX_BETWEEN = 80
 _STANDING_IN = "this one"
-_RELATION = re.compile(r"(?!and\b|or\b)[^\W\d_A-Z]+\b")  # it goes on in lower case
+_RELATION = re.compile(r"(?!and\b|or\b)[^\W\d_A-Z]+\b")  # continues in lower case
 _EDGES = " ,;:()-\u2013\u2014"
 
 
-def ruled(pair: Pair, language: Language) -> GoldQuestion | None:
-    """The first question that the rule makes of the pair."""
+def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None:
+    """The first question that the rule makes from the pair."""
     topics = {normalise(heading) for heading in pair.target.heading}
     names = [name for name in sorted(pair.names) if not re.search(r"\d", name)]
     names = [name for name in names if name in topics or " " in name]
@@ -116,7 +116,7 @@ def ruled(pair: Pair, language: Language) -> GoldQuestion | None:
     source, target = language.mentions([pair.source.text, pair.target.text])
     for name in names:
         for lead in _leads(pair.source, source, name):
-            for relation, answer in _asked(pair, target, name, language):
+            for relation, answer in _ask_about_target(pair, target, name, language):
                 question = f"{lead}. {_STANDING_IN.capitalize()} {relation}?"
                 if len(question) <= MAX_CHARACTERS and not gives_away(question, pair.target, name):
                     ids = pair.ids
@@ -151,10 +151,10 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
         yield (f"{about}: {text}" if about else text).rstrip(" .")
 
 
-def _asked(
+def _ask_about_target(
     pair: Pair, found: Sequence[Mention], name: str, language: Language
 ) -> Iterator[tuple[str, str]]:
-    """What the target's sentences say after the name, as (words with a question word, answer)."""
+    """Questions about the text after the name, as (words with a question word, answer)."""
     text = pair.target.text
     known = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
@@ -176,7 +176,7 @@ def _asked(
 def _things(
     text: str, start: int, end: int, found: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
-    """What can be asked for in a sentence, in order: entities of a known kind, then other names."""
+    """Possible answers in a sentence, in order: entities of a known kind, then other names."""
     (kinds,) = language.entities([text[start:end]])
     entities = [(start + one.start, start + one.end, f"which {one.kind}") for one in kinds]
     taken = {first for first, _, _ in entities}
@@ -206,34 +206,36 @@ _CRITICISE = (
 ) + '{"answerable": true or false, "needs_both": true or false, "natural": true or false}.'
 
 
-class Written(BaseModel):
+class LlmQuestion(BaseModel):
     """A question and its answer."""
 
     question: str
     answer: str
 
 
-class Judged(BaseModel):
-    """What the critic says of a question."""
+class Judgement(BaseModel):
+    """The critic's judgement of a question."""
 
     answerable: bool
     needs_both: bool
     natural: bool
 
 
-def written(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
-    """One question for each pair where it gave one that passes; two calls a pair at most.
+def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
+    """Let the LLM write a question for each pair; questions that fail the checks are dropped.
+
+    Makes at most two calls per pair.
 
     Raises LlmError if every call for a question failed.
     """
-    replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], Written, usage)
+    replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], LlmQuestion, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]
     if failed and len(failed) == len(replies):
         raise failed[0]
     drafts = [
         (pair, reply)
         for pair, reply in zip(pairs, replies, strict=True)
-        if isinstance(reply, Written) and _is_sound(pair, reply)
+        if isinstance(reply, LlmQuestion) and _is_sound(pair, reply)
     ]
     calls = [
         _call(_CRITICISE, 60, pair, question=one.question, answer=one.answer)
@@ -241,19 +243,22 @@ def written(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]
     ]
     return [
         GoldQuestion("-".join(pair.ids), one.question.strip(), (one.answer,), frozenset(pair.ids))
-        for (pair, one), judged in zip(drafts, ask_all(llm, calls, Judged, usage), strict=True)
-        if isinstance(judged, Judged) and judged.answerable and judged.needs_both and judged.natural
+        for (pair, one), judged in zip(drafts, ask_all(llm, calls, Judgement, usage), strict=True)
+        if isinstance(judged, Judgement)
+        and judged.answerable
+        and judged.needs_both
+        and judged.natural
     ]
 
 
-def _is_sound(pair: Pair, one: Written) -> bool:
-    """What needs no judgement: the answer is the second passage's, the title is not given away."""
-    answer, question = normalised(one.answer), one.question.strip()
+def _is_sound(pair: Pair, one: LlmQuestion) -> bool:
+    """Whether the answer is in the second passage and the question does not name its title."""
+    answer, question = normalise_answer(one.answer), one.question.strip()
     return (
         bool(answer)
         and bool(question)
         and len(question) <= MAX_CHARACTERS
-        and f" {answer} " in f" {normalised(pair.target.text)} "
+        and f" {answer} " in f" {normalise_answer(pair.target.text)} "
         and not gives_away(question, pair.target)
     )
 
@@ -291,7 +296,7 @@ NOTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class IndexQuestions:
     """A served index and its questions; `corpus` has their gold passages, by id."""
 
     served: Snapshot
@@ -299,25 +304,27 @@ class Own:
     questions: tuple[GoldQuestion, ...]
 
 
-def measured_own(
+def evaluate_index(
     database: Database, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
-    """Make questions and ask them; the calls that wrote them are not among those counted.
+    """Make questions and ask them. The calls that wrote them are not counted.
 
-    Raises as `own_questions`.
+    Raises as `make_index_questions`.
     """
     models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
-    own = own_questions(database, models, wanted, seed, models.llm if by_llm else None, usage)
+    own = make_index_questions(
+        database, models, wanted, seed, models.llm if by_llm else None, usage
+    )
     asked = ask_all_ways(database, own.served, gold_of(own.corpus), own.questions, experiment)
     return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.list_edges()))
 
 
-def own_questions(
+def make_index_questions(
     database: Database, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
-) -> Own:
-    """At most `wanted` questions, made by rule or by `llm`; no two have a passage in common.
+) -> IndexQuestions:
+    """Make at most `wanted` questions, by rule or by `llm`; no two share a passage.
 
-    Only reads; the daemon may be running. Raises BadRequest where there is nothing to ask about,
+    Only reads; the daemon may be running. Raises BadRequest if the index has no pairs,
     and LlmError if the LLM gives nothing.
     """
     if not exists(database):
@@ -332,21 +339,23 @@ def own_questions(
         served = load_snapshot(connection, newest)
         some = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:
-            made = _apart(some, corpus, lambda pair: ruled(pair, models.language))
+            made = _make_disjoint(
+                some, corpus, lambda pair: make_question_by_rule(pair, models.language)
+            )
             questions = list(islice(made, wanted))
         else:
-            chosen = list(islice(_apart(some, corpus, lambda pair: pair), _SPARE * wanted))
+            chosen = list(islice(_make_disjoint(some, corpus, lambda pair: pair), _SPARE * wanted))
     if llm is not None:
-        questions = written(chosen, llm, usage)[:wanted] if chosen else []
+        questions = write_questions(chosen, llm, usage)[:wanted] if chosen else []
     if not questions:
         raise _nothing("no two documents are joined in a way that a question can be made of")
-    return Own(served, corpus, tuple(questions))
+    return IndexQuestions(served, corpus, tuple(questions))
 
 
-def _apart(
+def _make_disjoint(
     some: Iterable[Pair], corpus: dict[str, Passage], make: Callable[[Pair], Made | None]
 ) -> Iterator[Made]:
-    """What is made of the pairs, none of whose passages is in `corpus` yet; it grows by them."""
+    """Make questions from pairs with no passage in `corpus`, and add their passages to it."""
     for pair in some:
         if not corpus.keys().isdisjoint(pair.ids):
             continue

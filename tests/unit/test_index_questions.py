@@ -7,13 +7,13 @@ import pytest
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
-from hopsyncd.evaluation.own_questions import (
+from hopsyncd.evaluation.index_questions import (
     Pair,
+    evaluate_index,
     gives_away,
-    measured_own,
-    own_questions,
-    ruled,
-    written,
+    make_index_questions,
+    make_question_by_rule,
+    write_questions,
 )
 from hopsyncd.evaluation.run import Experiment
 from hopsyncd.models.llm.budget import Usage
@@ -59,7 +59,7 @@ def playing(draft: object, judgement: object = APPROVED) -> Play:
 
 
 def test_the_rule_leads_over_the_name_to_what_is_said_of_it() -> None:
-    made = ruled(PAIR, FakeLanguage())
+    made = make_question_by_rule(PAIR, FakeLanguage())
     assert made is not None
     assert made.question == ("Bronze Door is a film by this one. This one was born in which place?")
     assert made.answers == ("Ostrava",)
@@ -68,7 +68,7 @@ def test_the_rule_leads_over_the_name_to_what_is_said_of_it() -> None:
 
 def test_a_sentence_without_its_title_is_led_by_it() -> None:
     source = Passage(("Bronze Door",), "A film by Kaltenbrunn is shown.")
-    made = ruled(Pair(source, MIRA, PAIR.names), FakeLanguage())
+    made = make_question_by_rule(Pair(source, MIRA, PAIR.names), FakeLanguage())
     assert made is not None
     assert made.question.startswith("Bronze Door: A film by this one is shown. ")
 
@@ -84,7 +84,7 @@ def test_a_sentence_without_its_title_is_led_by_it() -> None:
 )
 def test_no_question_is_made_that_would_not_need_both(source: str, target: str) -> None:
     pair = Pair(Passage(DOOR.heading, source), Passage(MIRA.heading, target), PAIR.names)
-    assert ruled(pair, FakeLanguage()) is None
+    assert make_question_by_rule(pair, FakeLanguage()) is None
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_a_question_must_not_name_what_it_leads_to(question: str, given_away: bo
 
 def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: Path) -> None:
     database = indexed(tmp_path, NOTES)
-    own = own_questions(database, models(), 5, 0, None, Usage())
-    assert own.questions == own_questions(database, models(), 5, 0, None, Usage()).questions
+    own = make_index_questions(database, models(), 5, 0, None, Usage())
+    assert own.questions == make_index_questions(database, models(), 5, 0, None, Usage()).questions
     assert [one.answers for one in own.questions] == [("Ostrava",)]
-    result = measured_own(
+    result = evaluate_index(
         database,
         5,
         0,
@@ -120,18 +120,18 @@ def test_an_index_without_joined_documents_has_nothing_to_ask(
     tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     with pytest.raises(BadRequest, match="Cannot make questions"):
-        own_questions(indexed(tmp_path, files), models(), 5, 0, None, Usage())
+        make_index_questions(indexed(tmp_path, files), models(), 5, 0, None, Usage())
 
 
 def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"none\.db"):
-        own_questions(tmp_path / "none.db", models(), 5, 0, None, Usage())
+        make_index_questions(tmp_path / "none.db", models(), 5, 0, None, Usage())
     assert not (tmp_path / "none.db").exists()
 
 
 def test_an_llm_writes_a_question_and_criticises_it() -> None:
     llm = FakeLlm(playing(GOOD))
-    (made,) = written([PAIR], llm, Usage())
+    (made,) = write_questions([PAIR], llm, Usage())
     assert (made.question, made.answers) == (GOOD["question"], ("Ostrava",))
     assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
     assert [call.prompt for call in llm.calls] == ["evaluation/1", "evaluation-critic/1"]
@@ -151,16 +151,16 @@ def test_an_llm_writes_a_question_and_criticises_it() -> None:
 )
 def test_a_question_that_is_unsound_is_not_even_criticised(draft: dict[str, str]) -> None:
     llm = FakeLlm(playing(draft))
-    assert written([PAIR], llm, Usage()) == []
+    assert write_questions([PAIR], llm, Usage()) == []
     assert len(llm.calls) == 1
 
 
 @pytest.mark.parametrize("flaw", APPROVED)
 def test_a_question_that_the_critic_rejects_is_dropped(flaw: str) -> None:
-    assert written([PAIR], FakeLlm(playing(GOOD, APPROVED | {flaw: False})), Usage()) == []
+    assert write_questions([PAIR], FakeLlm(playing(GOOD, APPROVED | {flaw: False})), Usage()) == []
 
 
 def test_an_llm_that_is_down_is_an_error() -> None:
     error = LlmUnavailable("No answer came", "the endpoint is down", "Start it")
     with pytest.raises(LlmUnavailable):
-        written([PAIR], FakeLlm(lambda _: error), Usage())
+        write_questions([PAIR], FakeLlm(lambda _: error), Usage())

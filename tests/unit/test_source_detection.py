@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.config.edit import add_source
-from hopsyncd.config.places import recognised
+from hopsyncd.config.source_detection import detect_source
 from hopsyncd.errors import ConfigError
 
 TICKETS = """
@@ -35,13 +35,13 @@ def test_paths_are_told_by_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "old.mbox").write_text("From ann@example.org Sat Nov  1 09:00:00 2026\n\nHi\n")
     kinds = {"bare": "git", "tree": "folder", "x": "folder", "mail": "maildir", "old.mbox": "mbox"}
     for name, kind in kinds.items():
-        assert recognised(f"{tmp_path}/x/../{name}").keys == {
+        assert detect_source(f"{tmp_path}/x/../{name}").keys == {
             "kind": kind,
             "path": f"{tmp_path}/{name}",
         }
-    assert "--kind git" in recognised(f"{tmp_path}/tree").notes[0]
-    assert recognised(f"git+{tmp_path}/tree").keys["kind"] == "git"
-    assert recognised(f"file://{tmp_path}/x").keys == {"kind": "folder", "path": f"{tmp_path}/x"}
+    assert "--kind git" in detect_source(f"{tmp_path}/tree").notes[0]
+    assert detect_source(f"git+{tmp_path}/tree").keys["kind"] == "git"
+    assert detect_source(f"file://{tmp_path}/x").keys == {"kind": "folder", "path": f"{tmp_path}/x"}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_paths_are_told_by_what_is_there(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_path: Path) -> None:
-    assert recognised(place).keys == keys
+    assert detect_source(place).keys == keys
     (tmp_path / "config.toml").write_text("")
     name, block = add_source(tmp_path / "config.toml", keys, None)
     assert f'name = "{name}"' in block
@@ -100,25 +100,28 @@ def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_
 )
 def test_what_is_no_place_of_a_source_is_told(place: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        recognised(place)
+        detect_source(place)
 
 
 def test_a_kind_can_be_named(tmp_path: Path) -> None:
-    assert recognised("https://github.com/ann/notes", "web").keys["kind"] == "web"
-    assert recognised(str(tmp_path), "maildir").keys == {"kind": "maildir", "path": str(tmp_path)}
+    assert detect_source("https://github.com/ann/notes", "web").keys["kind"] == "web"
+    assert detect_source(str(tmp_path), "maildir").keys == {
+        "kind": "maildir",
+        "path": str(tmp_path),
+    }
     with pytest.raises(ConfigError, match=r"no kind 'folders'.*folder"):
-        recognised(str(tmp_path), "folders")
+        detect_source(str(tmp_path), "folders")
 
 
 def test_a_plain_file_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     with pytest.raises(ConfigError, match=r"neither a mailbox nor.*Add its folder"):
-        recognised(str(tmp_path / "a.md"))
+        detect_source(str(tmp_path / "a.md"))
 
 
 def test_the_one_table_with_texts_is_chosen_and_named(tmp_path: Path) -> None:
     path = database(tmp_path / "t.db", TICKETS)
-    found = recognised(path)
+    found = detect_source(path)
     assert found.keys == {
         "kind": "sqlite",
         "path": path,
@@ -130,7 +133,10 @@ def test_the_one_table_with_texts_is_chosen_and_named(tmp_path: Path) -> None:
     assert found.notes == (
         "Chosen from the database: table ticket; key id; text body; title subject.",
     )
-    assert recognised(path, given={"text": ["subject", "body"]}).keys["text"] == ["subject", "body"]
+    assert detect_source(path, given={"text": ["subject", "body"]}).keys["text"] == [
+        "subject",
+        "body",
+    ]
 
 
 def two_tables(path: Path) -> str:
@@ -147,15 +153,15 @@ def test_where_the_choice_is_open_the_tables_and_the_flags_are_told(
 ) -> None:
     path = make(tmp_path / "t.db")
     with pytest.raises(ConfigError, match=r"(wiki \(slug, page\)|log \(line\)).*--table.*--key"):
-        recognised(path)
+        detect_source(path)
 
 
 def test_a_table_or_a_query_that_is_named_is_taken(tmp_path: Path) -> None:
     path = two_tables(tmp_path / "t.db")
-    assert recognised(path, given={"table": "wiki"}).keys["key"] == "slug"
+    assert detect_source(path, given={"table": "wiki"}).keys["key"] == "slug"
     query = {"query": "SELECT 1 AS a, 'x' AS b", "key": "a", "text": ["b"]}
-    assert recognised(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
+    assert detect_source(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
     with pytest.raises(ConfigError, match="--key and --text too"):
-        recognised(path, given={"query": "SELECT 1"})
+        detect_source(path, given={"query": "SELECT 1"})
     with pytest.raises(ConfigError, match="only a database takes"):
-        recognised(str(tmp_path), given={"table": "wiki"})
+        detect_source(str(tmp_path), given={"table": "wiki"})
