@@ -34,6 +34,12 @@ _DOCUMENTS: dict[str, str] = {
     ".canvas": CANVAS,
 }
 
+# Files of these names are read only where their content is of a format that can be read.
+_OLD_DOCUMENTS: dict[str, str] = {
+    ".doc": "application/msword",
+    ".ppt": "application/vnd.ms-powerpoint",
+}
+
 _IMAGES: dict[str, str] = {
     ".png": "image/png",
     **dict.fromkeys((".jpg", ".jpeg"), "image/jpeg"),
@@ -79,7 +85,11 @@ def media_type(name: str) -> str:
     suffix = suffix_of(name)
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
-    return _known(name) or (_DOCUMENTS | _IMAGES | _TABLES | _DATA).get(suffix) or "text/plain"
+    return (
+        _known(name)
+        or (_DOCUMENTS | _OLD_DOCUMENTS | _IMAGES | _TABLES | _DATA).get(suffix)
+        or "text/plain"
+    )
 
 
 def is_text_name(name: str) -> bool:

@@ -20,6 +20,7 @@ from hopsyncd.formats.mail import MAIL, Extract, message_blocks, too_deep, type_
 from hopsyncd.formats.rtf import rtf_blocks
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_LAST_SECTOR = 0xFFFFFFFA
 _HEADER_BYTES, _EMBEDDED_HEADER_BYTES, _PART_HEADER_BYTES = 32, 24, 8
 
 # Property numbers of MS-OXPROPS.
@@ -55,12 +56,31 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         raise _not_a_message("it does not begin like one")
     try:
         with library("olefile").OleFileIO(io.BytesIO(data)) as file:
+            if _is_cut_off(file, len(data)):
+                raise _not_a_message("the file ends before its content does")
             root = library("oxmsg.storage").Storage.from_ole(file)
     except RecursionError as error:
         raise too_deep() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
         raise _not_a_message("it has no properties of a message")
     return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
+
+
+def _is_cut_off(file: Any, size_bytes: int) -> bool:
+    """Whether a stream of a compound file lies beyond the end of the file."""
+    sector_bytes, table = file.sector_size, file.fat
+    for entry in filter(None, file.direntries):
+        if entry.size < file.minisectorcutoff and entry is not file.root:
+            continue  # it lies in the stream of the root
+        sector, left = entry.isectStart, entry.size
+        for _ in range(len(table)):
+            if left <= 0 or sector > _LAST_SECTOR:
+                break
+            end = (sector + 1) * sector_bytes + min(left, sector_bytes)
+            if sector >= len(table) or end > size_bytes:
+                return True
+            sector, left = table[sector], left - sector_bytes
+    return False
 
 
 def _not_a_message(why: str) -> DocumentUnreadable:

@@ -7,6 +7,7 @@ from functools import partial
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
 from hopsyncd.formats.calendars import calendar_blocks
+from hopsyncd.formats.content_type import DOC, OFFICE_TYPES, PPT, refuse_old_office, type_of_content
 from hopsyncd.formats.data_rows import canvas_blocks, csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
@@ -150,6 +151,9 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
 
 def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind, charset = _parsed(media_type)
+    kind = type_of_content(data, kind)
+    if kind in (DOC, PPT) and data:
+        refuse_old_office(data)
     if kind in _BINARY:
         return _BINARY[kind](data) if data else ()
     if kind in IMAGES:
@@ -175,8 +179,14 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
 
     HTML and reStructuredText are not, nor is Markdown that has HTML in it.
     """
-    kind, _ = _parsed(media_type)
-    if kind in ("text/html", "text/x-rst") or kind in _BINARY or kind in _DATA or kind in IMAGES:
+    kind = kind_of(media_type)
+    if (
+        kind in ("text/html", "text/x-rst")
+        or kind in _BINARY
+        or kind in OFFICE_TYPES
+        or kind in _DATA
+        or kind in IMAGES
+    ):
         return False
     return kind != "text/markdown" or not _TAG.search(data)
 

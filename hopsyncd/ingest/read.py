@@ -28,6 +28,7 @@ from hopsyncd.formats.blocks import (
     with_title,
 )
 from hopsyncd.formats.chunking import Chunk, chunks
+from hopsyncd.formats.content_type import type_of_content
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
@@ -102,12 +103,13 @@ def read_step(
     seen = Seen(source.id, item.id, fetched.revision, content)
     # Whatever could not be read last time may be indexed as older rules would have it.
     by_old_rules = scope.afresh or step.reason == AGAIN
-    told = (content, fetched.media_type, origin)
+    media_type = type_of_content(fetched.data, fetched.media_type)
+    told = (content, media_type, origin)
     is_live = live is not None and told == (live.content, live.media_type, live.origin)
     if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
-        blocks = extract(fetched.data, fetched.media_type)
+        blocks = extract(fetched.data, media_type)
     except DocumentUnreadable as problem:
         return Reading(replace(seen, why=problem.why, hint=problem.hint))
     except ReaderUnavailable as problem:
@@ -124,7 +126,7 @@ def read_step(
     if live is not None and is_live:  # only touched, or read by other rules
         properties = _with_date_of(properties, live.properties)
     document = Document(
-        source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
+        source.id, item.id, content, media_type, occurrences, names, origin, properties
     )
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))

@@ -66,6 +66,40 @@ def compound_file(root: Storage) -> bytes:
     return _Writer(root).data()
 
 
+def reverse_sectors(file: bytes) -> bytes:
+    """The same compound file with its sectors in reverse order: as Outlook does, it has the table
+    of sectors before the content."""
+    sectors = [file[at : at + _SECTOR] for at in range(_SECTOR, len(file), _SECTOR)]
+
+    def moved(number: int) -> int:
+        return len(sectors) - 1 - number if number < len(sectors) else number
+
+    head = bytearray(file[:_SECTOR])
+    numbers = struct.unpack_from("<109I", head, 76)
+    tables = b"".join(sectors[number] for number in numbers if number < len(sectors))
+    chain = struct.unpack(f"<{len(tables) // 4}I", tables)
+    new_chain = list(chain)
+    for number in range(len(sectors)):
+        new_chain[moved(number)] = moved(chain[number])
+    table = struct.pack(f"<{len(chain)}I", *new_chain)
+    for at, number in enumerate(numbers):
+        if number < len(sectors):
+            sectors[number] = table[at * _SECTOR : (at + 1) * _SECTOR]
+            struct.pack_into("<I", head, 76 + 4 * at, moved(number))
+    (number,) = struct.unpack_from("<I", head, 48)
+    while number < len(sectors):
+        entries = bytearray(sectors[number])
+        for begin in range(0, _SECTOR, 128):
+            start, size = struct.unpack_from("<IQ", entries, begin + 116)
+            if size >= _MINI_LIMIT or entries[begin + 66] == _ROOT:
+                struct.pack_into("<I", entries, begin + 116, moved(start))
+        sectors[number] = bytes(entries)
+        number = chain[number]
+    for place in (48, 60):
+        struct.pack_into("<I", head, place, moved(struct.unpack_from("<I", head, place)[0]))
+    return bytes(head) + b"".join(reversed(sectors))
+
+
 class _Writer:
     def __init__(self, root: Storage) -> None:
         self._sectors: list[bytes] = []

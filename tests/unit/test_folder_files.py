@@ -306,8 +306,8 @@ def test_an_old_time_set_back_does_not_hide_an_edit(tmp_path: Path) -> None:
 
 
 def test_an_old_word_file_is_to_be_saved_as_docx(tmp_path: Path) -> None:
-    (tmp_path / "old.doc").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4000))
+    (tmp_path / "old.txt").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4000))
     with pytest.raises(ItemUnreadable) as refused:
-        FolderConnector(tmp_path).fetch(item("old.doc"))
+        FolderConnector(tmp_path).fetch(item("old.txt"))
     assert "format from before 2007" in refused.value.why
     assert refused.value.hint == "Save it as .docx or .pptx."

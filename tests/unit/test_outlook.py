@@ -14,7 +14,7 @@ from hopsyncd.formats.outlook import decompress_rtf
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.units import OUTLOOK
-from tests.fakes.outlook_message import compound_file, embedded, message
+from tests.fakes.outlook_message import compound_file, embedded, message, reverse_sectors
 
 SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009
 SENDER, SENDER_ADDRESS, SENT, INTERNET_ID, ANSWERED = 0x0C1A, 0x5D01, 0x0039, 0x1035, 0x1042
@@ -180,6 +180,14 @@ def test_a_file_that_is_no_message_is_refused_with_a_reason() -> None:
     for length in range(1600, len(whole), 512):  # damaged: refused or read, but nothing else
         with suppress(DocumentUnreadable):
             extract(whole[:length], OUTLOOK)
+
+
+def test_a_message_that_is_cut_off_is_refused() -> None:
+    data = reverse_sectors(compound_file(message({**MAST, BODY: "The crane comes. " * 400}, CREW)))
+    assert "The crane comes." in shown(extract(data, OUTLOOK))[-1][1]
+    for length in range(1024, len(data) - 512, 512):
+        with pytest.raises(DocumentUnreadable):
+            extract(data[:length], OUTLOOK)
 
 
 def test_messages_are_documents_and_are_read_by_the_confined_worker() -> None:

@@ -1,0 +1,75 @@
+"""The type of an office document by its content, because names lie.
+
+A `.doc` may be RTF, and a `.xls` that a web site exports is often an HTML page.
+"""
+
+import io
+import re
+from zipfile import BadZipFile, ZipFile
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.units import DOCX, EPUB, ODP, ODS, ODT, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
+
+DOC, PPT = "application/msword", "application/vnd.ms-powerpoint"
+OFFICE_TYPES = frozenset((DOC, PPT, DOCX, PPTX, XLSX, XLS, ODT, ODS, ODP, RTF, EPUB, PDF, OUTLOOK))
+_ZIP, _COMPOUND_FILE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|meta|body|table)\b", re.I)
+_FOLDERS = {"word/": DOCX, "ppt/": PPTX, "xl/": XLSX}
+_PACKAGES = (ODT, ODS, ODP, EPUB)
+_BEGIN_BYTES = 1024
+
+
+def type_of_content(data: bytes, media_type: str) -> str:
+    """The media type that the content of an office document shows, or else the given one.
+
+    Other documents keep their type. Text in a `.doc` is plain text, in a `.xls` a table.
+
+    >>> type_of_content(b"{\\\\rtf1 Tides}", DOC), type_of_content(b"{\\\\rtf1}", "text/plain")
+    ('application/rtf', 'text/plain')
+    """
+    if media_type not in OFFICE_TYPES or not data:
+        return media_type
+    begin = data[:_BEGIN_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if begin.startswith(b"{\\rtf"):
+        return RTF
+    if begin.startswith(b"%PDF-"):
+        return PDF
+    if begin.startswith(_ZIP):
+        return _type_of_package(data, media_type)
+    if _PAGE.match(begin):
+        return "text/html"
+    if begin.startswith(_COMPOUND_FILE):
+        return XLS if media_type == XLSX and _ENCRYPTED not in data else media_type
+    if media_type in (DOC, XLS) and b"\0" not in data:
+        return "text/plain" if media_type == DOC else "text/csv"
+    return media_type
+
+
+def _type_of_package(data: bytes, media_type: str) -> str:
+    own = next((folder for folder, kind in _FOLDERS.items() if kind == media_type), "")
+    if own and own.encode() in data:
+        return media_type
+    try:
+        archive = ZipFile(io.BytesIO(data))
+        names = archive.namelist()
+        if "mimetype" in names:
+            said = archive.open("mimetype").read(_BEGIN_BYTES).decode("ascii", "replace").strip()
+            return said if said in _PACKAGES else media_type
+    except (BadZipFile, OSError, RuntimeError, ValueError, EOFError):
+        return media_type
+    kinds = (kind for folder, kind in _FOLDERS.items() if any(n.startswith(folder) for n in names))
+    return next(kinds, media_type)
+
+
+def refuse_old_office(data: bytes) -> None:
+    """Raise DocumentUnreadable for a Word or PowerPoint file that no reader knows."""
+    if _ENCRYPTED in data:
+        raise DocumentUnreadable(
+            "the document", "it is protected by a password", "Save a copy without the password."
+        )
+    raise DocumentUnreadable(
+        "the document",
+        "it is a Word or PowerPoint file in a format from before 2007, which cannot be read",
+        "Save it as .docx or .pptx.",
+    )

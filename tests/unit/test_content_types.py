@@ -1,0 +1,79 @@
+"""Office documents are read by their content where it is of another format than the name says."""
+
+import io
+
+import docx
+import openpyxl
+import pytest
+
+from connectors.media_type import is_document_name, media_type
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.content_type import DOC, PPT, type_of_content
+from hopsyncd.formats.readers import extract, is_light
+from hopsyncd.formats.units import DOCX, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
+
+OLD = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4000)
+
+
+def word_document() -> bytes:
+    buffer = io.BytesIO()
+    document = docx.Document()
+    document.add_paragraph("Tides")
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def workbook() -> bytes:
+    buffer = io.BytesIO()
+    book = openpyxl.Workbook()
+    book.active.append(["Hut", "Beds"])
+    book.active.append(["Skarvbu", 12])
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def texts(data: bytes, name: str) -> list[str]:
+    return [block.text for block in extract(data, media_type(name)) if block.text]
+
+
+def test_a_doc_is_read_by_its_content() -> None:
+    page = b"<!DOCTYPE html><html><body><p>Tides</p></body></html>"
+    for data in (rb"{\rtf1 Tides}", page, b"\xef\xbb\xbf" + page, word_document(), b"Tides\n"):
+        assert texts(data, "a.doc") == ["Tides"]
+
+
+def test_a_sheet_is_read_by_its_content() -> None:
+    page = b"<table><tr><th>Hut</th><th>Beds</th></tr><tr><td>Skarvbu</td><td>12</td></tr></table>"
+    text = b"Hut\tBeds\nSkarvbu\t12\n"
+    for data in (page, text, workbook()):
+        assert texts(data, "a.xls")[-1] == "Hut: Skarvbu | Beds: 12"
+    assert texts(workbook(), "a.docx")[-1] == "Hut: Skarvbu | Beds: 12"
+
+
+def test_other_content_keeps_its_type() -> None:
+    assert type_of_content(word_document(), DOCX) == DOCX
+    assert type_of_content(workbook(), XLSX) == XLSX
+    assert type_of_content(OLD, OUTLOOK) == OUTLOOK
+    assert type_of_content(OLD, XLS) == XLS
+    assert type_of_content(b"PK\x03\x04 broken", PPTX) == PPTX
+    assert type_of_content(b"<html>", "text/markdown") == "text/markdown"
+    assert type_of_content(b"", DOC) == DOC
+    assert (type_of_content(rb"{\rtf1}", PDF), type_of_content(b"%PDF-1.4", RTF)) == (RTF, PDF)
+
+
+@pytest.mark.parametrize("kind", [DOC, PPT])
+def test_old_formats_are_refused_with_what_to_do(kind: str) -> None:
+    with pytest.raises(DocumentUnreadable) as refused:
+        extract(OLD, kind)
+    assert ("before 2007" in refused.value.why, refused.value.hint) == (
+        True,
+        "Save it as .docx or .pptx.",
+    )
+    with pytest.raises(DocumentUnreadable, match="password"):
+        extract(OLD + "EncryptedPackage".encode("utf-16-le"), kind)
+
+
+def test_old_names_are_no_documents_by_default_and_never_read_in_the_daemon() -> None:
+    assert not is_document_name("a.doc")
+    assert not is_light(DOC, OLD)
+    assert not is_light(DOC, rb"{\rtf1}")
