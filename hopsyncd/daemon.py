@@ -410,9 +410,11 @@ def run(
     config: Config,
     load: Callable[[Config, str], Models] = load_models,
     config_file: Path | None = None,
+    on_listening: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises whatever prevents the start.
 
+    `on_listening` is called once there is a socket. Requests wait there for the end of the start.
     SIGHUP reloads the configuration from `config_path(config_file)`.
     """
     configure_daemon_logs(config)
@@ -428,6 +430,7 @@ def run(
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, tokens = bound_listeners(stack, config)
+        on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
         connection = open_serving(config.database)

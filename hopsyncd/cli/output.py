@@ -17,6 +17,7 @@ import click
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
 from hopsyncd.client.response import Answer, Call, counted, mail_subject, title_of
+from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _TELL_EVERY_S = 5.0
+_SIGN_OF_LIFE_S = 0.5
 _WHOLE = re.compile("-?[0-9]+")
 _PIPED_COLUMNS = 92  # of running text
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
@@ -94,7 +96,15 @@ def client_of(context: click.Context) -> Client:
     if error:
         mistakes = str(error).partition("\n")[0]
         warn([f"the configuration has mistakes, so `hopsyncd reload` would refuse it: {mistakes}"])
+    _await_sign_of_life(socket)
     return Client(socket)
+
+
+def _await_sign_of_life(socket: Path) -> None:
+    """Give a daemon that was started with this command the time to announce its start."""
+    end_s = time.monotonic() + _SIGN_OF_LIFE_S
+    while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:
+        time.sleep(0.02)
 
 
 def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:

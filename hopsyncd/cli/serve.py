@@ -10,6 +10,7 @@ import click
 
 from hopsyncd.cli.output import client_of, json_option, local_time, print_json, printed_json, warn
 from hopsyncd.client import Client
+from hopsyncd.client.starting import StartLock
 from hopsyncd.config.configuration import config_path, load_config, write_config
 from hopsyncd.config.values import host_and_port
 from hopsyncd.errors import DaemonUnavailable
@@ -51,7 +52,8 @@ def serve(context: click.Context) -> None:
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
-    imported_run()(config, config_file=context.obj)
+    start = StartLock(config.daemon.socket, may_create_folder=not config.access.group)
+    imported_run()(config, config_file=context.obj, on_listening=start.release)
 
 
 def imported_run() -> Callable[..., None]:

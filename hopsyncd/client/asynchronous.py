@@ -27,6 +27,7 @@ from hopsyncd.client.response import (
     unreachable,
     unusable,
 )
+from hopsyncd.client.starting import PAUSE_S, while_starting
 from hopsyncd.client.trust import check_peer, trusted_users
 from hopsyncd.errors import DaemonUnavailable
 
@@ -104,6 +105,8 @@ class AsyncClient(Methods):
         import httpx2
 
         place = self._place
+        for _ in while_starting(place, self._timeout_s):
+            await asyncio.sleep(PAUSE_S)
         extensions = {}
         if isinstance(place, Path):
             extensions["trace"] = _only_to(place, trusted_users(place))

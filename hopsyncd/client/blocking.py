@@ -29,6 +29,7 @@ from hopsyncd.client.response import (
     unreachable,
     unusable,
 )
+from hopsyncd.client.starting import PAUSE_S, while_starting
 from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ class Client(Methods):
         body = None if call.body is None else body_of(call.body)
         headers = {**self._headers, "Accept": accept, "Connection": "close"}
         streams = accept == NDJSON
+        for _ in while_starting(self._place, self._timeout_s):
+            time.sleep(PAUSE_S)
         with closing(_Connection(self._place, self._timeout_s, streams=streams)) as connection:
             try:
                 connection.connect()

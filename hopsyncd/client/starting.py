@@ -1,0 +1,101 @@
+"""How clients recognise a daemon that is starting: it holds a lock beside its socket meanwhile.
+
+Loading Python's modules takes a second or more, and only then is there a socket.
+"""
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from hopsyncd.errors import DaemonUnavailable
+
+START_S = 10.0  # how long a client waits for a daemon that is starting
+PAUSE_S = 0.05  # between two looks
+_ATTEMPTS = 5  # a client that looks holds the lock for an instant
+
+
+class StartLock:
+    """Announces a start until `release`, or until the process ends.
+
+    Where the lock cannot be taken, clients do not wait, and the start itself says why.
+    """
+
+    def __init__(self, place: Path, *, may_create_folder: bool) -> None:
+        self._descriptor: int | None = None
+        with suppress(OSError):
+            if may_create_folder:
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if place.parent.stat().st_uid == os.geteuid():
+                flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._descriptor = os.open(_lock_of(place), flags, 0o644)
+                self._take(self._descriptor)
+
+    def release(self) -> None:
+        """The socket is there, or never will be."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @staticmethod
+    def _take(descriptor: int) -> None:
+        for _ in range(_ATTEMPTS):
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return
+            time.sleep(0.01)
+
+
+def is_starting(place: Path) -> bool:
+    """Whether a daemon that will listen at this socket is starting."""
+    try:
+        descriptor = os.open(_lock_of(place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def while_starting(place: Path | str, timeout_s: float | None = None) -> Iterator[None]:
+    """Yield until a starting daemon listens, for the caller to wait PAUSE_S at each step.
+
+    Yields nothing if no daemon is starting. Raises DaemonUnavailable after START_S or `timeout_s`.
+    """
+    if isinstance(place, str):
+        return
+    end_s = time.monotonic() + min(START_S, START_S if timeout_s is None else timeout_s)
+    while is_starting(place) and not _listens(place):
+        if time.monotonic() > end_s:
+            raise DaemonUnavailable(
+                f"No daemon answers at {place}",
+                "one is still starting",
+                "Ask again in a moment; its output shows how far it is",
+            )
+        yield
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.starting")
+
+
+def _listens(place: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(place))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            return True  # the request itself will say what is wrong
+        return True
