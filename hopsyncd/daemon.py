@@ -349,7 +349,7 @@ class Daemon:
         if closed := state.access.closed_by_record(state.config.sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, as they were before"
-                " (docs/access.md says how to open them)",
+                " (docs/security.md says how to open them)",
                 sources=closed,
             )
 

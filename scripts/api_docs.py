@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 CALLS, REFERENCE = ROOT / "hopsyncd/client/calls.py", ROOT / "docs/reference/http-api.md"
 _BEGIN, _END = "<!-- reference -->\n", "<!-- end of the reference -->"
 _NAMED = ("Method", "Profile", "Reasoner", "Rerank", "Strategy", "Unit")
+UNLIMITED = 1_000_000_000  # the largest number that a field takes
 _ALIASES = {get_args(getattr(strategy, name)): name for name in _NAMED}
 _HEAD = '''\
 """One function for each endpoint, which makes its request.
@@ -185,14 +186,16 @@ def _field(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     if name in schema.get("required", ()):
         return f"{text}, required"
     default = field.get("default")
-    return text if default in (None, []) else f"{text}, default {json.dumps(default)}"
+    return text if default in (None, [], False) else f"{text}, default {json.dumps(default)}"
 
 
 def _range(kind: dict[str, Any]) -> str:
     if "enum" in kind:
         return ": " + ", ".join(f"`{value}`" for value in kind["enum"])
-    if "maximum" in kind:
+    if kind.get("maximum", UNLIMITED) < UNLIMITED:
         return f": {kind['minimum']:,} to {kind['maximum']:,}"
+    if "minimum" in kind:
+        return f": {kind['minimum']:,} or more"
     return {"array": ": a list", "boolean": ": true or false"}.get(kind.get("type", ""), "")
 
 

@@ -6,6 +6,7 @@ python scripts/benchmarks_doc.py --check    # fail if the page is not what the r
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,25 @@ FIELDS = {
 _INTRODUCTION = """\
 # Benchmarks
 
-Every table on this page comes from a file in `benchmarks/results`, which records the command, the
-commit, the date and the machine. Each command can be repeated. Unless a table says otherwise, the
-models are the default ones and no LLM is asked.
+Every table on this page comes from a file in `benchmarks/results`. The [last table](#origins) names
+the file, the command that repeats it, the commit, the date and the machine. Unless a table says
+otherwise, the models are the default ones and no LLM is asked.
 
 Recall does not depend on the machine, except for a question or two between kinds of processors.
 Times do: most runs shared two cores with other work, so trust ratios more than milliseconds.
 
 `hop` is the default search. `bm25`, `dense` and `hybrid` are plain searches over the same passages.
 """
+_ORIGINS = """\
+## Origins
+
+Where each table comes from. Files are in `benchmarks/results`; the machine was {machine} unless the
+row says otherwise. `~` before a commit means that it, or a slightly older one, was measured.
+"""
 _CLOSING = """\
-## More results
+These results have no table on this page:
 
-These tables are in `benchmarks/results` only.
-
+{names}
 """
 
 
@@ -81,19 +87,21 @@ def page_of(found: Mapping[str, Mapping[str, Any]]) -> str:
     """The page as Markdown."""
     parts = [_INTRODUCTION]
     section = ""
-    for name, result in found.items():
+    for result in found.values():
         if not result["shown"]:
             continue
         if result["section"] != section:
             section = result["section"]
             parts.append(f"## {section}\n")
-        parts.append("\n".join(_result(name, result)))
-    hidden = [(name, result) for name, result in found.items() if not result["shown"]]
-    rows = [f"- `{name}.json`: {result['title']}, {result['date']}" for name, result in hidden]
-    return "\n".join([*parts, _CLOSING + "\n".join(rows) + "\n"])
+        parts.append("\n".join(_result(result)))
+    parts.append("\n".join(_origins(found)))
+    hidden = [
+        f"- `{name}`: {result['title']}" for name, result in found.items() if not result["shown"]
+    ]
+    return "\n".join([*parts, _CLOSING.format(names="\n".join(hidden))])
 
 
-def _result(name: str, result: Mapping[str, Any]) -> Iterator[str]:
+def _result(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"### {result['title']}\n"
     if result["text"]:
         yield f"{result['text']}\n"
@@ -101,20 +109,39 @@ def _result(name: str, result: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     if result["notes"]:
         yield f"{result['notes']}\n"
-    commit = " ".join([result["commit"], result["commit_note"]]).strip()
-    measured = f"commit {commit}, {result['date']}, {result['machine']}"
-    yield f"`{result['command']}` (`{name}.json`): {measured}.\n"
+
+
+def _origins(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The section that says how to repeat each table that is shown."""
+    usual = Counter(result["machine"] for result in found.values()).most_common(1)[0][0]
+    yield _ORIGINS.format(machine=usual)
+    rows = [
+        [f"`{name}`", f"`{result['command']}`", _commit(result), result["date"]]
+        for name, result in found.items()
+        if result["shown"]
+    ]
+    for row, result in zip(rows, (one for one in found.values() if one["shown"]), strict=True):
+        if result["machine"] != usual:
+            row[-1] += f", {result['machine']}"
+    yield from _table(["file", "command", "commit", "date"], rows)
+    yield ""
+
+
+def _commit(result: Mapping[str, Any]) -> str:
+    if result["commit_note"] == "or slightly older":
+        return f"~{result['commit']}"
+    return f"{result['commit']} {result['commit_note']}".strip()
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
     """A Markdown table in which columns of numbers are aligned right."""
-    yield "| " + " | ".join(columns) + " |"
+    yield f"|{'|'.join(columns)}|"
     numeric = [
         any(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))
     ]
     yield "|" + "|".join("--:" if right else "--" for right in numeric) + "|"
     for row in rows:
-        yield "| " + " | ".join(_cell(value) for value in row) + " |"
+        yield f"|{'|'.join(_cell(value) for value in row)}|"
 
 
 def _cell(value: object) -> str:

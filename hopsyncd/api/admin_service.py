@@ -166,7 +166,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
-        """Scan sources, and bring the graph up to date with what is on disk now."""
+        """Scan sources, and bring the graph up to date with the files on disk."""
         since = self._reported.known_to(caller.name, self._wanted(request.sources))
         self._freshness.require_database()
 
@@ -182,7 +182,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
-        """What a sync would do and cost; only reads."""
+        """Say what a sync would do and cost; only reads."""
         self._freshness.require_database()
         wanted = self._wanted(request.sources)
         config = self._serving.state.config
@@ -204,7 +204,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/restore", "admin")
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
-        """Commit a version whose documents are those of an earlier one."""
+        """Commit a version with the documents of an earlier one."""
         wanted = self._wanted(request.sources)
         return self._worker.submit(lambda path: restored(path, request.version, wanted))
 

@@ -285,7 +285,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
-        """What differs between two versions."""
+        """Compare two versions."""
         with snapshot(connection := self._reader.connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)

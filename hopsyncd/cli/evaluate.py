@@ -38,7 +38,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 _there = click.Path(path_type=Path, file_okay=False, exists=True)
 _OPTIONS = (
     click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
-    click.option("--folder", type=_there, help="Real documents, indexed as those of a source."),
+    click.option("--folder", type=_there, help="Real documents, indexed like a source."),
     click.option("--ignore", multiple=True, help="With --folder: a pattern of files to leave out."),
     click.option(
         "--questions",

@@ -51,7 +51,7 @@ _sources_option = click.option(
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, as_json: bool) -> None:
-    """List versions: when, why, what changed and what it cost.
+    """List versions: when, why, changes and cost.
 
     The newest comes first.
 
@@ -192,8 +192,8 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
     """Ask a question at two versions, and compare the results.
 
-    Shows the rank of each passage at both versions, and the hops to it where they differ. One that
-    was edited in between is one passage.
+    Shows the rank of each passage at both versions, and the hops to it where they differ. A passage
+    that was edited in between counts as one passage.
 
     Example: hopsyncd why "Who runs the mill?" 40
     """

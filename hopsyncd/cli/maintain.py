@@ -58,7 +58,7 @@ def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
 
 
 @click.command()
-@click.option("--encoder", is_flag=True, help="Switch to the newer encoder that status tells of.")
+@click.option("--encoder", is_flag=True, help="Switch to the newer encoder that status names.")
 @click.option("--dry-run", is_flag=True, help="With --encoder: only estimate what it takes.")
 @json_option
 @click.pass_context
@@ -152,9 +152,9 @@ def recover(context: click.Context, yes: bool) -> None:
     """Accept a database that has lost acknowledged changes.
 
     The daemon refuses to start if the log of its database was lost or damaged, or if a backup took
-    the database's place. Stop the daemon first. What is lost stays lost: versions, tags, purges
-    and pauses; the numbers of lost versions are not used again. The next scans bring back the
-    documents as they are now, including those whose purge was lost.
+    the database's place. Stop the daemon first. Lost versions, tags, purges and pauses stay lost,
+    and the numbers of lost versions are not used again. The next scans bring back the documents as
+    they are now, including those whose purge was lost.
 
     Example: hopsyncd recover
     """

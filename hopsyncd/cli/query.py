@@ -69,7 +69,7 @@ _STRONG, _FAIR = 0.5, 0.2  # of the best score
 @click.option(
     "--reasoner",
     type=click.Choice(REASONERS),
-    help="What chooses the edges to follow. Default: walk; for the paper's profile, similarity."
+    help="How the edges to follow are chosen. Default: walk; for the paper's profile, similarity."
     " Only llm and llm-relevance ask the configured LLM.",
 )
 @click.option(
@@ -249,8 +249,8 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     type=click.Choice(METHODS),
     default="direct",
     show_default=True,
-    help="With --llm: answer at once, or by logic: the LLM splits the question, and what is found"
-    " for each part is read before the next is asked.",
+    help="With --llm: answer at once, or by logic, where the LLM splits the question and reads the"
+    " passages for each part before it asks the next.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search.")
 @click.option("--explain", is_flag=True, help="By logic: draw the question's parts and answers.")

@@ -126,7 +126,7 @@ def show(
 ) -> None:
     """Print a whole passage or document.
 
-    ID is that of a passage, as `query` prints it, or its beginning. DOCUMENT is a path, also with
+    ID is the id of a passage, as `query` prints it, or its beginning. DOCUMENT is a path, also with
     its source before it (`notes: people/ada.md`) or a line behind it; with #HEADING, only what
     stands below that heading.
 

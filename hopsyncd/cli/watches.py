@@ -44,10 +44,10 @@ def watch(
     mcp: bool,
     as_json: bool,
 ) -> None:
-    """Watch a question, and be told when its answer changes.
+    """Watch a question, and record when its answer changes.
 
-    The daemon asks it again after each version that touches what it rests on. A change is another
-    answer, or other passages among the first five. Each is recorded once, and `watches` shows it.
+    The daemon asks it again after each version that can change its answer. A change is another
+    answer, or other passages among the first five. `watches` shows each change.
 
     Example: hopsyncd watch "Who maintains the billing service?" --exec ~/bin/tell-me
     """

@@ -166,7 +166,7 @@ def log(limit: int = 20, before: int | None = None) -> Call[changed.LogAnswer]:
 def diff(
     old: str = "head", new: str = "head", limit: int | None = None, graph: bool = True
 ) -> Call[changed.DiffAnswer]:
-    """What differs between two versions."""
+    """Compare two versions."""
     return call(
         "GET", "/v1/diff", {"from": old, "to": new, "limit": limit, "graph": graph}, "DiffAnswer"
     )
@@ -247,14 +247,14 @@ def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
 
 
 def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.SyncAnswer]:
-    """Scan sources, and bring the graph up to date with what is on disk now."""
+    """Scan sources, and bring the graph up to date with the files on disk."""
     return call(
         "POST", "/v1/sync", {"sources": list(sources), "accept_empty": accept_empty}, "SyncAnswer"
     )
 
 
 def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.Accepted]:
-    """Scan sources, and bring the graph up to date with what is on disk now; does not wait."""
+    """Scan sources, and bring the graph up to date with the files on disk; does not wait."""
     return call(
         "POST",
         "/v1/sync",
@@ -264,12 +264,12 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
 
 
 def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changed.PreviewAnswer]:
-    """What a sync would do and cost; only reads."""
+    """Say what a sync would do and cost; only reads."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
 def restore(version: str, sources: Sequence[str] = ()) -> Call[changed.RestoreAnswer]:
-    """Commit a version whose documents are those of an earlier one."""
+    """Commit a version with the documents of an earlier one."""
     return call(
         "POST", "/v1/restore", {"version": version, "sources": list(sources)}, "RestoreAnswer"
     )

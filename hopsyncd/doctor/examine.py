@@ -167,7 +167,7 @@ def _check_answer(config: Config) -> Iterator[Diagnosis]:
         )
     yield from _check_reload(status["configuration"])
     for problem in status["watch_problems"]:
-        yield Diagnosis("watched questions", "warn", problem, "See docs/watches.md")
+        yield Diagnosis("watched questions", "warn", problem, "See docs/history.md")
     if found := len(status["problems"]):
         detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
         yield Diagnosis("documents", "warn", detail, "`hopsyncd status` lists them")
@@ -194,7 +194,7 @@ def _check_reload(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
 def watch_actions(config: Config) -> Iterator[Diagnosis]:
     """Check whether the daemon may use the programs and webhooks of watched questions."""
     if problem := WatchActions(config.daemon.data_dir / ACTIONS_NAME).problem:
-        yield Diagnosis("watched questions", "fail", problem, "See docs/watches.md")
+        yield Diagnosis("watched questions", "fail", problem, "See docs/history.md")
 
 
 Check = Callable[[], Iterator[Diagnosis]]

@@ -1,4 +1,4 @@
-"""kill -9 at every step of what makes a version: the rows of the table in docs/ARCHITECTURE.md.
+"""kill -9 at every step of what makes a version: rows in docs/reference/crashes.md.
 
 Every statement of the write path is a place to die, before it runs, and so is the end of each
 listing and fetch, each question set, and the publishing of the version.

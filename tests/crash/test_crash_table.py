@@ -1,10 +1,10 @@
-"""Each row of the crash table in docs/ARCHITECTURE.md names its test, and each kill has a row."""
+"""Each row of docs/reference/crashes.md names its test, and each kill has a row."""
 
 import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs/ARCHITECTURE.md"
+PAGE = HERE.parents[1] / "docs/reference/crashes.md"
 
 
 def test_every_row_of_the_crash_table_is_a_test_and_every_kill_a_row() -> None:

@@ -88,7 +88,10 @@ def test_a_run_replaces_the_figures_and_keeps_the_texts(tmp_path: Path) -> None:
     assert [new[field] for field in ("title", "section", "order", "text")] == [
         old[field] for field in ("title", "section", "order", "text")
     ]
-    assert "| idle | 17.5 |" in page_of({"clients": new})
+    page = page_of({"clients": new})
+    assert "|idle|17.5|" in page
+    assert f"`python benchmarks/clients.py --clients 3`|{new['commit']}|{new['date']}|" in page
+    assert f"the machine was {new['machine']}" in page
 
 
 @pytest.mark.parametrize("change", [{"date": 3}, {"unknown": ""}, {"rows": [["idle"]]}])
