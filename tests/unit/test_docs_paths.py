@@ -1,6 +1,7 @@
 """The pages name only modules, pages and headings that exist."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,22 @@ def test_each_link_of_a_page_leads_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(f"{target}#{anchor}")
     assert broken == []
+
+
+@pytest.mark.parametrize(("text", "status"), [("# A\n", 0), ("# A\n\n[b](b.md)\n", 1)])
+def test_the_build_fails_for_a_broken_link(tmp_path: Path, text: str, status: int) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text(text, encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text("site_name: a\nplugins: []\n", encoding="utf-8")
+    ran = subprocess.run(
+        ["sh", ROOT / "scripts/docs", "--config-file", tmp_path / "mkdocs.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert ran.returncode == status
+    assert ("b.md" in ran.stderr) == bool(status)
 
 
 def test_each_page_is_in_the_navigation() -> None:
