@@ -1,9 +1,9 @@
-"""What the labels of character sets mean in practice, as Python's codecs."""
+"""Maps the labels of character sets to the Python codecs that they mean in practice."""
 
 import codecs
 from functools import cache
 
-# What a label stands for in practice: pages and mail in "ISO-8859-1" have the quotation marks of
+# Labels often stand for a superset: pages and mail in "ISO-8859-1" have the quotation marks of
 # Windows-1252, and so on (https://encoding.spec.whatwg.org/#names-and-labels). Tried in order.
 _IN_PRACTICE = {
     "iso8859-1": ("cp1252",),

@@ -1,8 +1,8 @@
 """A folder of files as a source: a complete listing by stable rules, and safe reads.
 
-What `ignore` hides is never an item, nor are symbolic links. A link to a target in the folder is
-skipped: the target is listed where it is, so loops end and nothing is indexed twice. A link that
-leads out of the folder is a Problem and is not followed.
+Paths hidden by `ignore` and symbolic links are never items. A link to a target in the folder is
+skipped, because the target is listed at its own path. So loops end and nothing is indexed twice. A
+link that leads out of the folder is a Problem and is not followed.
 """
 
 import errno
@@ -56,7 +56,7 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Entry:
     """A name in an open folder. No call here looks the path up again, as it could have become
     a link to somewhere else."""
 
@@ -65,7 +65,7 @@ class _Place:
     id: str
 
     def state(self) -> os.stat_result:
-        """What lstat says. Raises OSError."""
+        """The result of lstat. Raises OSError."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def leads_to_folder(self) -> bool:
@@ -112,9 +112,9 @@ class FolderConnector:
     ) -> Iterator[Item | Problem]:
         """As in the protocol; folders in depth-first order, names sorted.
 
-        There is no Cursor: looking at every name is as cheap as any state that could be kept
-        between listings. What `under` names need not exist, and the ignore files of parent folders
-        apply as in a full listing. Raises ValueError for an id that leads out of the folder.
+        There is no Cursor, because a listing of all names is cheap. The paths in `under` need not
+        exist, and the ignore files of their parent folders apply as in a full listing. Raises
+        ValueError for an id that leads out of the folder.
         """
         return self._walk(_scope_of(under))
 
@@ -137,8 +137,8 @@ class FolderConnector:
     def is_noise(self, id_: str) -> bool:
         """Whether a change of this path can be ignored without looking at the disk.
 
-        For the watcher's hints only: it takes files for folders and reads no ignore files, so if
-        one brings something back, only the next full scan sees its changes.
+        Only for events of the watcher. It treats files as folders and reads no ignore files. If an
+        ignore file brings a path back, only the next full scan sees its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
         noise = [
@@ -177,28 +177,28 @@ class FolderConnector:
                 return
             if not folder.id:
                 raise self._unavailable(error) from error
-            yield _failed(folder.id, error, subtree=True)
+            yield _read_problem(folder.id, error, subtree=True)
             return
         for name in names:
             scope = None if folder.scope is None else folder.scope[name]
             id_ = f"{folder.id}/{name}" if folder.id else name
-            found = self._judge(root, _Place(opened, name, id_), levels, scope)
+            found = self._classify(root, _Entry(opened, name, id_), levels, scope)
             if found is not None and (scope is None or _reaches_below(found)):
                 yield found
 
-    def _judge(
-        self, root: _Root, place: _Place, levels: tuple[Level, ...], scope: Scope
+    def _classify(
+        self, root: _Root, entry: _Entry, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
-        """What one path is; None if it is not a document or has just gone."""
-        id_ = place.id
+        """Classify a path; None if it is not a document or has just gone."""
+        id_ = entry.id
         if id_ in root.never:
             return None
         try:
-            state = place.state()
+            state = entry.state()
         except OSError as error:
-            return None if error.errno in GONE else _failed(id_, error, subtree=True)
+            return None if error.errno in GONE else _read_problem(id_, error, subtree=True)
         kind = stat.S_IFMT(state.st_mode)
-        is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and place.leads_to_folder())
+        is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and entry.leads_to_folder())
         if self._rules.hides(id_, is_folder, levels):
             if self._rules.hides_for_dot(id_, is_folder, levels):
                 root.left_out[HIDDEN_FOLDERS] += 1
@@ -212,20 +212,20 @@ class FolderConnector:
             hint = "Rename it, for example with convmv."
             return Problem(printable_id(id_), "its name is not UTF-8", hint, is_folder)
         if kind == stat.S_IFLNK:
-            return _judge_link(root, place, is_folder)
+            return _check_link(root, entry, is_folder)
         if is_folder and (len(id_) > MAX_ID_CHARACTERS or id_.count("/") >= MAX_DEPTH):
             return _too_deep(id_)
-        return _Folder(id_, levels, scope) if is_folder else self._judge_file(place, state)
+        return _Folder(id_, levels, scope) if is_folder else self._classify_file(entry, state)
 
-    def _judge_file(self, place: _Place, state: os.stat_result) -> Item | Problem:
-        id_ = place.id
+    def _classify_file(self, entry: _Entry, state: os.stat_result) -> Item | Problem:
+        id_ = entry.id
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
         if problem := self._settings.size_problem(id_, state.st_size):
             why, hint = problem
             return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
-        if not place.is_readable(state):
-            return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        if not entry.is_readable(state):
+            return _read_problem(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         return Item(id_, revision_of(state), state.st_size)
 
     def _enter(self) -> _Root:
@@ -269,12 +269,12 @@ class FolderConnector:
         return SourceUnavailable(
             f"Cannot list the folder {self._root}",
             _reason(error),
-            f"{hint} config.toml. What is indexed of it is kept.",
+            f"{hint} config.toml. Its index is kept.",
         )
 
 
-def widened(ids: Sequence[str]) -> list[str] | None:
-    """What to list again after these ids changed; None for everything.
+def widen_changed_ids(ids: Sequence[str]) -> list[str] | None:
+    """Compute the ids to list again after these ids changed; None means everything.
 
     A changed ignore file affects the whole folder that it is in.
     """
@@ -302,18 +302,18 @@ def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...
     return names, with_level(folder.levels, level)
 
 
-def _judge_link(root: _Root, place: _Place, is_folder: bool) -> Problem | None:
-    """A Problem if the link leads out of the folder; what it says is told, not where that leads."""
-    above = f"{root.path}/{place.id}".rpartition("/")[0]
+def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
+    """A Problem if the link leads out of the folder. It shows the link's text, not its target."""
+    above = f"{root.path}/{entry.id}".rpartition("/")[0]
     try:
-        text = os.readlink(place.name, dir_fd=place.folder)
+        text = os.readlink(entry.name, dir_fd=entry.folder)
     except OSError:
         return None
     told = text if text.startswith("/") else f"{above}/{text}"
     if _is_within(os.path.realpath(told), root.path):
         return None
     return Problem(
-        place.id,
+        entry.id,
         "it is a symbolic link that leads out of the folder, "
         f"to {printable_id(os.path.normpath(told))}",
         "Make its target a source of its own, or add the link to `ignore`.",
@@ -331,7 +331,7 @@ def _too_deep(id_: str) -> Problem:
     )
 
 
-def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
+def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)

@@ -1,12 +1,11 @@
 """A branch of a git repository as a source, read from the object store without checkout or index.
 
 An item is a file of the branch's newest commit. Its revision is the id of its blob, so equal
-content is never fetched again. What `ignore` hides is never an item, nor are submodules and
-symbolic links. `.hopsyncdignore` files in the repository apply; `.gitignore` files do not, since
-what is committed is not ignored.
+content is never fetched again. Paths hidden by `ignore`, submodules and symbolic links are never
+items. `.hopsyncdignore` files in the repository apply. `.gitignore` files do not, because committed
+files are not ignored.
 
-A Cursor names a commit. git lists what changed between it and the newest one, and only new blobs
-are read.
+A Cursor names a commit. git lists the changes since that commit, and only new blobs are read.
 """
 
 import hashlib
@@ -49,7 +48,7 @@ from connectors.protocol import (
     iso_date,
     prefixes,
     printable_id,
-    vanished,
+    vanished_error,
 )
 from connectors.regular_file import check_text
 from connectors.settings import FileSettings
@@ -154,7 +153,7 @@ class GitConnector:
         self._blobs.close()
         origin = self._origin
         repository = origin.refresh(self._branch) if isinstance(origin, Mirror) else origin
-        tip = self._tip(repository)
+        tip = self._newest_commit(repository)
         old = None if since is None else self._commit_of(since, repository, tip)
         if under is None:
             self._listed = (tip,) if old is None else (tip, f"^{old}")
@@ -174,7 +173,7 @@ class GitConnector:
         if _OBJECT_ID.fullmatch(item.revision):
             data = self._blobs.read(repository, item.revision, self._settings.max_bytes, item.id)
         if data is None:
-            raise vanished(item.id)
+            raise vanished_error(item.id)
         if data.startswith(_LFS_POINTER):
             raise ItemUnreadable(
                 f"Cannot index {item.id!r}",
@@ -196,7 +195,7 @@ class GitConnector:
         """End the git that reads."""
         self._blobs.close()
 
-    def _tip(self, repository: Repository) -> str:
+    def _newest_commit(self, repository: Repository) -> str:
         """The newest commit of the branch."""
         name = f"refs/heads/{self._branch}" if self._branch else "HEAD"
         if isinstance(self._origin, Mirror):
@@ -207,8 +206,8 @@ class GitConnector:
         if not commit:
             raise repository.unavailable(
                 f'it has no branch "{self._branch}"' if self._branch else "it has no commit yet",
-                "Correct `branch` of this source in config.toml, or commit something. What is"
-                " indexed of it is kept.",
+                "Correct `branch` of this source in config.toml, or commit something. Its"
+                " index is kept.",
             )
         return commit.decode().strip()
 
@@ -243,14 +242,16 @@ class GitConnector:
         rules = _Rules(self._rules, _levels(repository, new))
         if old is None:
             files = _files(repository, new)
-            return self._all(files, rules)
-        return self._changed(repository, old, new, rules)
+            return self._list_all(files, rules)
+        return self._list_changed(repository, old, new, rules)
 
-    def _all(self, files: Iterator[tuple[_Entry, str]], rules: _Rules) -> Iterator[Item | Problem]:
-        yield from (self._judge(one, size) for one, size in files if rules.wants(one.path))
+    def _list_all(
+        self, files: Iterator[tuple[_Entry, str]], rules: _Rules
+    ) -> Iterator[Item | Problem]:
+        yield from (self._classify(one, size) for one, size in files if rules.wants(one.path))
         self.left_out = dict(rules.left_out)
 
-    def _changed(
+    def _list_changed(
         self, repository: Repository, old: str, new: str, rules: _Rules
     ) -> Iterator[Item | Problem | Gone]:
         asked = repository.process("cat-file", "--batch-check=%(objectsize)", stdin=PIPE)
@@ -264,10 +265,10 @@ class GitConnector:
                 size = ask(sizes, entry.blob)
                 if not size:
                     raise repository.unavailable("git ended unexpectedly", "Run `git fsck` in it.")
-                yield self._judge(entry, size.decode().strip())
+                yield self._classify(entry, size.decode().strip())
 
-    def _judge(self, entry: _Entry, size: str) -> Item | Problem:
-        """`size` is what git says about the object, which a partial clone may lack."""
+    def _classify(self, entry: _Entry, size: str) -> Item | Problem:
+        """Classify an entry. `size` is from git; a partial clone may not have the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
@@ -294,7 +295,7 @@ def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
-    """The entries of `new` that differ from `old`; the mode is zeros where `new` has nothing."""
+    """The entries of `new` that differ from `old`; a deleted entry has the mode 0."""
     found = repository.records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
     )

@@ -79,10 +79,10 @@ class Mirror:
 
     @property
     def repository(self) -> Repository:
-        """The mirror as it is; it may not exist yet."""
+        """The mirror, without network access; it may not exist yet."""
         return Repository(self.folder, self.url, self.limit_s)
 
-    def connected(self) -> Repository:
+    def remote_access(self) -> Repository:
         """The mirror, allowed to connect to the remote."""
         speaks = protocol_of(self.url)
         return replace(self.repository, protocols=speaks, variables=self._credentials())
@@ -94,10 +94,10 @@ class Mirror:
         """
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(self.folder):
-            return self._fetched(branch)
+        with _lock_mirror(self.folder):
+            return self._fetch(branch)
 
-    def _fetched(self, branch: str) -> Repository:
+    def _fetch(self, branch: str) -> Repository:
         local = self.repository
         local.run("init", "--quiet", "--bare", "--template=")
         for leftover in _leftovers(self.folder):
@@ -105,7 +105,7 @@ class Mirror:
         depth = (f"--depth={self.depth}",) if self.depth else ()
         name = f"refs/heads/{branch_name(branch)}" if branch else "HEAD"
         try:
-            self.connected().run(
+            self.remote_access().run(
                 "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
                 *depth, "--", self.url, f"+{name}:{TIP}", look=self._check_size,
             )  # fmt: skip
@@ -141,7 +141,7 @@ class Mirror:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_mirror(folder: Path) -> Iterator[None]:
     """Allow one fetch at a time: two sources, or a dry run, may share a mirror."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
@@ -149,7 +149,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """What a killed git leaves: locks that block the next one, and partial packs."""
+    """The leftovers of a killed git: locks that block the next run, and partial packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 

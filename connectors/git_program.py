@@ -1,6 +1,6 @@
-"""Running git on one repository: no prompts, no hooks, bounded time and memory.
+"""Runs git on a repository: no prompts, no hooks, bounded time and memory.
 
-It never connects anywhere, except for the fetch in `git_mirror`.
+Only the fetch in `git_mirror` uses the network.
 """
 
 import os
@@ -44,11 +44,12 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A local repository; `location` is its name for people, without secrets.
+    """A local repository.
 
-    `protocols` are those that git may use, separated by `:`; `variables` are added to its
-    environment. A command that takes longer than `limit_s` is killed. All methods raise
-    SourceUnavailable if git cannot run or fails, or if there is no repository.
+    location: its name for display, without secrets. protocols: the protocols that git may use,
+    separated by `:`. variables: added to git's environment. A command that takes longer than
+    `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or fails, or if there
+    is no repository.
     """
 
     path: Path
@@ -137,7 +138,9 @@ class Repository:
                 )
             if status not in accept:
                 errors.seek(0)
-                raise self._failed(errors.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace"))
+                raise self._failure_error(
+                    errors.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace")
+                )
 
     def unavailable(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(f"Cannot read the repository {self.location}", why, hint)
@@ -179,7 +182,7 @@ class Repository:
             **self.variables,
         }
 
-    def _failed(self, message: str) -> SourceUnavailable:
+    def _failure_error(self, message: str) -> SourceUnavailable:
         known = message.lower()
         for signs, why, hint in _FAILURES:
             if any(sign in known for sign in signs):
@@ -223,7 +226,7 @@ class BlobReader:
             self._held.close()
 
     def _read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-        process = self._opened(repository)
+        process = self._open_process(repository)
         line = ask(process, blob)
         if not line:
             self._process = None
@@ -240,7 +243,7 @@ class BlobReader:
             raise repository.unavailable(f"its object {blob} is cut short", "Run `git fsck` in it.")
         return data
 
-    def _opened(self, repository: Repository) -> Process:
+    def _open_process(self, repository: Repository) -> Process:
         """A running git, with at least half of its time left."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
@@ -253,7 +256,7 @@ class BlobReader:
         return process
 
 
-_PLACE = "Correct `path` or `url` of this source in config.toml. What is indexed of it is kept."
+_PLACE = "Correct `path` or `url` of this source in config.toml. Its index is kept."
 _FAILURES = (
     (
         ("prompts disabled", "could not read username", "could not read password",
@@ -271,7 +274,7 @@ _FAILURES = (
     (
         ("couldn't find remote ref", "remote branch"),
         "it has no such branch, or no commit yet",
-        "Correct `branch` of this source in config.toml. What is indexed of it is kept.",
+        "Correct `branch` of this source in config.toml. Its index is kept.",
     ),
     (
         ("dubious ownership",),

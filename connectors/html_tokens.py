@@ -1,9 +1,9 @@
-"""A tokenizer for HTML: texts and tags, enough to tell what a reader sees.
+"""A tokenizer for HTML that finds the text and tags of a page.
 
-We have our own because the standard library's `html.parser` takes quadratic time on unclosed tags
-and comments in Python releases that we support (CVE-2025-6069), libxml2 has no line numbers above
-65,535, and parsers that build an HTML 5 tree can be made to exhaust the memory: they reopen
-unclosed elements in each paragraph, and selectolax took 1.8 GB for 27 kB.
+No library fits. The standard library's `html.parser` takes quadratic time on unclosed tags and
+comments in supported Python releases (CVE-2025-6069). libxml2 has no line numbers above 65,535.
+Parsers that build an HTML 5 tree reopen unclosed elements in each paragraph, which can exhaust the
+memory: selectolax took 1.8 GB for 27 kB.
 """
 
 import re
@@ -22,7 +22,8 @@ _MAX_HREF_CHARACTERS = 4000
 class Token:
     """Text as written, or the name of an element that opens or closes.
 
-    `start` is the offset in the source; `attributes` are those of an opening element, as written.
+    `start` is the offset in the source; `attributes` are the attributes of an opening element, as
+    written.
     """
 
     what: Literal["text", "open", "close"]

@@ -11,8 +11,8 @@ The first of these that matches a path decides, from the strongest to the weakes
 5. `.gitignore` files, the deepest first
 
 So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, written for another
-purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. What
-remains is listed if `include` matches it.
+purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. A path
+that is not hidden is listed if `include` matches it.
 
 Ignore files are not trusted: they come with the folder or repository. In Python's regular
 expressions, a few `*` and a long name would take hours of backtracking that blocks the process, so
@@ -106,7 +106,7 @@ SECRETS = (
     ),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars", ".terraformrc"),
     *("client_secret*.json", "*service-account*.json", "*service_account*.json"),
-    # files named for what they hold
+    # files named after their content
     *("secret", "secret.*", "secrets", "secrets.*", "*.secret", "*.secrets", ".secret*"),
     *("credentials", "credentials.*", ".credentials*", "*credentials.json", "*credentials.csv"),
     *("password.*", "passwords", "passwords.*", "*passwords.txt", "*passwords.csv", "*logins.csv"),
@@ -147,8 +147,8 @@ NOISE = (
 _STARS = re.compile(r"(?:\[\^/\]\*){2,}")
 _CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
 _CLASSES = re.compile(rf"\\.|\[\^/\]|({_CLASS})")
-_ONE = rf"\[\^/\](?![*+])|\\.|\(\?!/\)(?:{_CLASS})|[^\\\[/(]"  # matches one character of a name
-_BETWEEN = re.compile(rf"\[\^/\]\*((?:{_ONE})+)(?=\[\^/\]\*)")
+_ONE_CHARACTER = rf"\[\^/\](?![*+])|\\.|\(\?!/\)(?:{_CLASS})|[^\\\[/(]"
+_BETWEEN = re.compile(rf"\[\^/\]\*((?:{_ONE_CHARACTER})+)(?=\[\^/\]\*)")
 _ANYWHERE, _FOLDERS = "(?:.+/)?", "(?:/.+)?"  # `**` at the beginning, and between two folders
 _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 
@@ -156,10 +156,10 @@ _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 def linear(regex: str) -> str:
     r"""An expression of pathspec's, rewritten to match in linear time.
 
-    What stands between two wildcards can be matched at its first occurrence: if the rest matches
-    after a later one, it matches after that one too. So each wildcard but the last goes into an
-    atomic group with what follows it, and is not tried again. As in git, a class like `[!a]` does
-    not match `/`.
+    The text between two wildcards can be matched at its first occurrence: if the rest matches after
+    a later occurrence, it matches after the first one too. So each wildcard except the last is put
+    into an atomic group with the following text, and is not tried again. As in git, a class like
+    `[!a]` does not match `/`.
 
     >>> linear("^[^/]*a[^/]*b$")
     '^(?>[^/]*?a)[^/]*b$'
@@ -190,13 +190,13 @@ class TooManyPatterns(OSError):
 class Patterns:
     """gitignore patterns, applied to one path at a time as git does: the last match decides.
 
-    pathspec's GitIgnoreSpec also answers for everything below a match, so it cannot tell that `*`
+    pathspec's GitIgnoreSpec also answers for everything below a match, so it does not show that `*`
     with `!*/` hides the files in a folder but not the folder.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
         """Raises ValueError that names an invalid line."""
-        self._set(_parsed(line) for line in lines)
+        self._set(_parse(line) for line in lines)
 
     @classmethod
     def of_file(cls, lines: Iterable[str]) -> "Patterns":
@@ -212,7 +212,7 @@ class Patterns:
                 f"it has a pattern of more than {_MAX_PATTERN_CHARACTERS:,} characters"
             )
         made = cls(())
-        made._set(map(_parsed_or_none, reversed(distinct)))
+        made._set(map(_parse_or_none, reversed(distinct)))
         return made
 
     def __len__(self) -> int:
@@ -300,17 +300,19 @@ class Rules:
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
         """Whether the path is forbidden or ignored, if no folder above it is hidden.
 
-        `levels` begin with the root's and end with those of the path's folder.
+        `levels` are in order, from the root to the path's folder.
         """
         if self.forbids(id_, is_folder):
             return True
-        verdict = self._asked(id_, is_folder, levels)
+        verdict = self._configured_verdict(id_, is_folder, levels)
         if verdict is None and (
             _NOISE_NAMES.has(_name(id_), is_folder) or self._is_dot_folder(id_, is_folder)
         ):
             verdict = True
         if verdict is None:
-            verdict = _nearest(id_, is_folder, [(level.base, level.git) for level in levels])
+            verdict = _deepest_verdict(
+                id_, is_folder, [(level.base, level.git) for level in levels]
+            )
         return bool(verdict)
 
     def hides_for_dot(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
@@ -318,7 +320,7 @@ class Rules:
         if not self._is_dot_folder(id_, is_folder) or self.forbids(id_, is_folder):
             return False
         is_noise = _NOISE_NAMES.has(_name(id_), is_folder)
-        return not is_noise and self._asked(id_, is_folder, levels) is None
+        return not is_noise and self._configured_verdict(id_, is_folder, levels) is None
 
     def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
         """Whether it is a folder with a dot before its name that `include` does not name."""
@@ -327,11 +329,15 @@ class Rules:
             return False
         return self._dot_folders is None or not self._dot_folders.has(name, is_folder)
 
-    def _asked(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool | None:
-        """What `ignore` or else the own ignore files say of the path."""
+    def _configured_verdict(
+        self, id_: str, is_folder: bool, levels: Sequence[Level]
+    ) -> bool | None:
+        """The verdict of the `ignore` setting, or else of `.hopsyncdignore` files."""
         verdict = self._ignore.verdict(id_, is_folder)
         if verdict is None:
-            verdict = _nearest(id_, is_folder, [(level.base, level.own) for level in levels])
+            verdict = _deepest_verdict(
+                id_, is_folder, [(level.base, level.own) for level in levels]
+            )
         return verdict
 
     def forbids(self, id_: str, is_folder: bool) -> bool:
@@ -409,14 +415,14 @@ def _may_be_pattern(line: str) -> bool:
     return bool(line.strip()) and not line.startswith("#")
 
 
-def _parsed_or_none(line: str) -> _Parsed | None:
+def _parse_or_none(line: str) -> _Parsed | None:
     try:
-        return _parsed(line)
+        return _parse(line)
     except ValueError:
         return None
 
 
-def _parsed(line: str) -> _Parsed | None:
+def _parse(line: str) -> _Parsed | None:
     """The pattern without a final `/`, and whether it had one; None for a blank or comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
@@ -437,7 +443,9 @@ def _one_line(path: str) -> str:
     return path.replace("\n", "\0")
 
 
-def _nearest(id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]) -> bool | None:
+def _deepest_verdict(
+    id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]
+) -> bool | None:
     """The verdict of the deepest folder whose patterns have one."""
     for base, found in reversed(patterns):
         verdict = found.verdict(id_[len(base) :], is_folder)

@@ -86,38 +86,38 @@ def media_type(name: str) -> str:
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
     return (
-        _known(name)
+        _known_type(name)
         or (_DOCUMENTS | _OLD_DOCUMENTS | _IMAGES | _TABLES | _DATA).get(suffix)
         or "text/plain"
     )
 
 
 def is_text_name(name: str) -> bool:
-    """Whether the name is that of text for people: by a known suffix or a known bare name."""
-    return _known(name) is not None
+    """Whether the name says a text for people: it has a known suffix or is a known bare name."""
+    return _known_type(name) is not None
 
 
 def is_script_name(name: str) -> bool:
-    """Whether the name is that of a style sheet or of a script of a page."""
+    """Whether the name says a style sheet or a script of a page."""
     return suffix_of(name) in _SCRIPT_SUFFIXES
 
 
 def is_document_name(name: str) -> bool:
-    """Whether the name is that of a PDF, an office document, a book, mail or a notebook."""
+    """Whether the name says a PDF, an office document, a book, mail or a notebook."""
     return suffix_of(name) in _DOCUMENTS
 
 
 def is_table_name(name: str) -> bool:
-    """Whether the name is that of a table in text: CSV or TSV."""
+    """Whether the name says a table in text: CSV or TSV."""
     return suffix_of(name) in _TABLES
 
 
 def is_image_name(name: str) -> bool:
-    """Whether the name is that of a picture whose text can be recognized."""
+    """Whether the name says a picture whose text can be recognized."""
     return suffix_of(name) in _IMAGES
 
 
-def _known(name: str) -> str | None:
+def _known_type(name: str) -> str | None:
     base = name.rpartition("/")[2].lower()
     if base in _SOURCE_NAMES:
         return "text/x-source"
@@ -133,6 +133,6 @@ def kind_of_name(name: str) -> str:
 
 
 def suffix_of(name: str) -> str:
-    """The last dot and what follows it, in lower case; empty if nothing comes before the dot."""
+    """The last dot and the text after it, in lower case; "" if the name begins with that dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
     return dot + suffix if stem else ""

@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is listed but cannot be used. What was indexed of it stays.
+    """An item that is listed but cannot be used. Its last indexed version stays.
 
     With `subtree` the problem covers every item whose id starts with `id + "/"`; an empty `id` is
     the whole source.
@@ -119,11 +119,11 @@ class Connector(Protocol):
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Yield what the source has now.
 
-        Without `since`, a listing names everything: if it ends without an exception, it was
-        complete, and what it did not name is gone. With the value of an earlier Cursor, it may name
-        only what changed since, and what is Gone; a Cursor that can no longer be used raises
-        CursorExpired, and then everything is listed. `under` restricts the listing to these items
-        or folders of items; a connector that cannot do that lists everything. Raises
+        Without `since`, a listing names everything. If it ends without an exception, it was
+        complete, and items that it did not name are gone. With the value of an earlier Cursor, it
+        may name only the items that changed since then or are Gone. A Cursor that can no longer be
+        used raises CursorExpired, and then everything is listed. `under` restricts the listing to
+        these items or folders of items; a connector that cannot do that lists everything. Raises
         SourceUnavailable if the listing cannot be completed.
         """
         ...
@@ -163,7 +163,7 @@ class ItemUnreadable(ConnectorError):
     """The item exists but cannot be read or indexed."""
 
 
-def vanished(id_: str) -> ItemVanished:
+def vanished_error(id_: str) -> ItemVanished:
     """The error for an item that is gone when it is fetched."""
     return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
 
@@ -225,7 +225,7 @@ def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
 def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
     """What a Cursor holds, each value parsed by `read`. Raises CursorExpired."""
 
-    def expired(why: str) -> CursorExpired:
+    def expired_error(why: str) -> CursorExpired:
         return CursorExpired(
             f"Cannot list only what changed at {where}", why, "All of it is listed."
         )
@@ -234,7 +234,7 @@ def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> di
         made_with, held = json.loads(since)
         known = {str(name): read(value) for name, value in held.items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise expired("its cursor cannot be read") from error
+        raise expired_error("its cursor cannot be read") from error
     if made_with != mark:
-        raise expired("its settings have changed")
+        raise expired_error("its settings have changed")
     return known

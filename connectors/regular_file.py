@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from connectors.media_type import media_type
-from connectors.protocol import ItemUnreadable, ItemVanished, vanished
+from connectors.protocol import ItemUnreadable, ItemVanished, vanished_error
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
@@ -52,7 +52,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
                 return content
             time.sleep(ATTEMPT_PAUSE_S * (attempt + 1))
     except OSError as error:
-        raise _explained(error, id_) from error
+        raise _translate_error(error, id_) from error
     raise ItemUnreadable(
         f"Cannot read {id_!r}", "it is still being written", "The next scan will take it."
     )
@@ -145,9 +145,9 @@ def _let_the_clock_tick(state: os.stat_result) -> None:
         time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
 
 
-def _explained(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
+def _translate_error(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
     if error.errno in GONE:
-        return vanished(id_)
+        return vanished_error(id_)
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)

@@ -29,7 +29,7 @@ from connectors.protocol import (
     Problem,
     Selection,
     printable_id,
-    vanished,
+    vanished_error,
 )
 from connectors.regular_file import check_size, check_text, too_large
 from connectors.remote_driver import Driver, Facts
@@ -49,7 +49,7 @@ _COARSE_TICK_S = 1.0
 _ATTEMPTS = 3
 _GONE = (FileNotFoundError, NotADirectoryError)
 _MAX_DEPTH = 100
-_PLACE = "Correct `url` of this source in config.toml. What is indexed of it is kept."
+_PLACE = "Correct `url` of this source in config.toml. Its index is kept."
 _SHORTEN = "Shorten it."
 _RENAME = "Rename it, or add it to `ignore`."
 _FORBIDDEN = (
@@ -159,7 +159,7 @@ class RemoteConnector:
                 if fetched is not None:
                     return fetched
         except _GONE as error:
-            raise vanished(item.id) from error
+            raise vanished_error(item.id) from error
         except PermissionError as error:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *_FORBIDDEN) from error
         raise ItemUnreadable(
@@ -212,14 +212,14 @@ class RemoteConnector:
             yield Problem(folder.id, error.why, _SHORTEN, subtree=True)
             return
         for facts in sorted(entries, key=_name_of):
-            found = self._judge(folder, levels, facts)
+            found = self._classify(folder, levels, facts)
             if found is not None:
                 yield found
 
-    def _judge(
+    def _classify(
         self, folder: _Folder, levels: tuple[Level, ...], facts: Facts
     ) -> Item | Problem | _Folder | None:
-        """What one entry is; None if it is not a document."""
+        """Classify an entry; None if it is not a document."""
         is_folder = facts.get("type") == "directory"
         within = facts["name"].strip("/") == self._path(folder.id).strip("/")
         if within and not (is_folder and facts["name"].endswith("/")):

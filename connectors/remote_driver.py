@@ -73,44 +73,44 @@ class Driver:
 
     def root(self) -> str:
         """The driver's path for the url, without a final `/`."""
-        self._connected()
+        self._connect_once()
         return self._root
 
     def forget(self) -> None:
         """Clear the driver's cache of folders and files."""
-        self._connected().invalidate_cache()
+        self._connect_once().invalidate_cache()
 
     def names(self, folder: str) -> list[Facts]:
-        """What the driver says about each entry of a folder."""
-        system = self._connected()
-        found = self._limited(lambda: system.ls(folder, detail=True))
+        """The driver's facts about each entry of a folder."""
+        system = self._connect_once()
+        found = self._call_with_limit(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
             raise self.unavailable("its driver returned no list of entries", "Check its `url`.")
         return found
 
     def facts(self, path: str) -> Facts:
-        """What the driver says about one path now."""
-        system = self._connected()
-        found = self._limited(lambda: system.info(path))
+        """The driver's current facts about a path."""
+        system = self._connect_once()
+        found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):
             raise self.unavailable("its driver returned no facts about a file", "Check its `url`.")
         return dict(found)
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        system = self._connected()
+        system = self._connect_once()
 
         def read() -> bytes:
             with system.open(path, "rb") as file:
                 return bytes(file.read(max_bytes))
 
-        return self._limited(read)
+        return self._call_with_limit(read)
 
     def unavailable(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(f"Cannot read {self.url}", why, hint)
 
-    def _connected(self) -> "AbstractFileSystem":
+    def _connect_once(self) -> "AbstractFileSystem":
         if self._system is None:
-            self._system, self._root = self._limited(self._connect)
+            self._system, self._root = self._call_with_limit(self._connect)
         return self._system
 
     def _connect(self) -> "tuple[AbstractFileSystem, str]":
@@ -123,7 +123,7 @@ class Driver:
             system.dircache.use_listings_cache = False
         return system, root.rstrip("/")
 
-    def _limited(self, call: Callable[[], _T]) -> _T:
+    def _call_with_limit(self, call: Callable[[], _T]) -> _T:
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= _MOST_STUCK:
             raise self.unavailable(
@@ -143,10 +143,12 @@ class Driver:
                 "The next scan tries again; check the network, or raise `timeout_s`.",
             ) from late
         if error is not None:
-            raise error if isinstance(error, _OF_ONE_PATH) else self._explained(error) from error
+            raise (
+                error if isinstance(error, _OF_ONE_PATH) else self._translate_error(error)
+            ) from error
         return value  # type: ignore[return-value]
 
-    def _explained(self, error: Exception) -> SourceUnavailable:
+    def _translate_error(self, error: Exception) -> SourceUnavailable:
         if isinstance(error, SourceUnavailable):
             return error
         why = " ".join(f"{type(error).__name__}: {error}".split())

@@ -74,9 +74,9 @@ class ImapSettings:
     """An IMAP account. The password is in the environment variable `password_env`.
 
     `ca_file` holds the certificates to trust instead of the system's. `folders` are shell patterns;
-    one after `!` excludes. What the server marks as trash, junk, drafts or "all mail" is excluded
-    unless a pattern names it exactly. `timeout_s` is how long the server may be silent, `limit_s`
-    how long a whole listing or message may take.
+    one after `!` excludes. Folders that the server marks as trash, junk, drafts or "all mail" are
+    excluded unless a pattern names them exactly. `timeout_s` is how long the server may be silent,
+    `limit_s` how long a whole listing or message may take.
     """
 
     host: str

@@ -1,11 +1,11 @@
-"""Opening other people's SQLite databases: they are only read, and cannot make us do much.
+"""Opens untrusted SQLite databases for reading, with limits.
 
-A database is untrusted: its tables can be views that never end, or that make a gigabyte of a few
-bytes. So each reading has a deadline, each value a longest length, and all of them together a most
-of memory; SQLite's own limits say so, since they hold within one statement.
+A table can be a view that never ends, or that makes a gigabyte from a few bytes. So each read has a
+deadline, each value a maximum length, and the connection a memory limit. SQLite enforces these
+limits, because they must hold within one statement.
 
-A file at rest is opened as immutable: no lock is taken or waited for, and nothing is created beside
-it. If the file changed meanwhile, what was read is refused. While another program has it open for
+A file at rest is opened as immutable: no lock is taken or waited for, and no file is created beside
+it. If the file changed meanwhile, the result is refused. While another program has it open for
 writing, it is opened with locks.
 """
 
@@ -54,13 +54,13 @@ class Database:
 
     @contextmanager
     def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
-        """A connection for at most so long, in one transaction.
+        """A connection for at most `limit_s`, in one transaction.
 
         Raises SourceUnavailable for all that goes wrong, in the body too; TooBig for a value that
         is too long.
         """
         try:
-            with self._opened() as connection, _deadline(connection, limit_s) as is_late:
+            with self._open() as connection, _deadline(connection, limit_s) as is_late:
                 try:
                     connection.execute("BEGIN")
                     yield connection
@@ -70,26 +70,26 @@ class Database:
                     raise
         except sqlite3.DataError as error:
             if "too big" in str(error):
-                raise TooBig(*self._told(error)) from error
-            raise SourceUnavailable(*self._told(error)) from error
+                raise TooBig(*self._describe_error(error)) from error
+            raise SourceUnavailable(*self._describe_error(error)) from error
         except (OSError, sqlite3.Error, MemoryError) as error:
-            raise SourceUnavailable(*self._told(error)) from error
+            raise SourceUnavailable(*self._describe_error(error)) from error
 
     def refusal(self, why: str, hint: str) -> SourceUnavailable:
         return SourceUnavailable(
-            f"Cannot list the database {self.path}", why, f"{hint} What is indexed of it is kept."
+            f"Cannot list the database {self.path}", why, f"{hint} Its index is kept."
         )
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _open(self) -> Iterator[sqlite3.Connection]:
         before = self._state()
         mode = "immutable=1" if before.is_at_rest(time.time()) else "mode=ro"
-        with closing(self._connected(mode)) as connection:
+        with closing(self._connect_once(mode)) as connection:
             yield connection
         if mode == "immutable=1" and self._state() != before:
             raise self.refusal("it was written while it was read", "The next scan tries again.")
 
-    def _connected(self, mode: str) -> sqlite3.Connection:
+    def _connect_once(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode=ro&{mode}",
             uri=True,
@@ -135,7 +135,7 @@ class Database:
             "Select fewer rows by `query`, or add an index on `key`.",
         )
 
-    def _told(self, error: Exception) -> tuple[str, str, str]:
+    def _describe_error(self, error: Exception) -> tuple[str, str, str]:
         why = str(error)
         if isinstance(error, FileNotFoundError):
             why = "there is no such file"

@@ -40,7 +40,7 @@ _NO_PROSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
-    """Which rows are documents: those of `table` (or a view), or of the SELECT in `query`.
+    """The rows that are documents: of `table` (or a view), or of the SELECT in `query`.
 
     `key` is the column that identifies a row; the values of the `text` columns, one below another,
     are the document. `updated` is a column that changes with every change of the row: a listing
@@ -88,13 +88,13 @@ class SqliteConnector:
         parts = Selection(under)
         try:
             with self._database.reading(self._list_s) as connection:
-                rows = connection.execute(self._select(self._listed()))
-                found = self._distinct(map(self._judge, rows))
+                rows = connection.execute(self._select(self._listing_columns()))
+                found = self._distinct(map(self._classify, rows))
         except TooBig:
             # One row that is too long must not keep the others from being listed.
             with self._database.reading(self._list_s) as connection:
                 rows = connection.execute(self._select([]))
-                found = self._distinct([self._judge_alone(connection, row[0]) for row in rows])
+                found = self._distinct([self._classify_alone(connection, row[0]) for row in rows])
         yield from (one for one in found.values() if parts.has(one.id))
 
     def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
@@ -122,7 +122,7 @@ class SqliteConnector:
         if row is None:
             raise ItemVanished(what, "it is gone", "The next scan decides.")
         title, updated, *texts = row
-        data = _joined(texts)
+        data = _join_values(texts)
         if len(data) > self._settings.max_bytes:
             raise ItemUnreadable(what, *too_large(len(data), self._settings.max_bytes))
         revision = self._revision(updated, title, texts)
@@ -131,7 +131,7 @@ class SqliteConnector:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _listed(self) -> list[str]:
+    def _listing_columns(self) -> list[str]:
         given = self._settings
         if not given.updated:
             return [given.title, "", *given.text]
@@ -141,7 +141,7 @@ class SqliteConnector:
         """A SELECT of all rows: the key, then the columns; an empty name gives NULL."""
         given = self._settings
         wanted = ", ".join(_column(name) if name else "NULL" for name in (given.key, *columns))
-        rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quoted(given.table)
+        rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quote_name(given.table)
         return f"SELECT {wanted} FROM {rows} AS r"
 
     def _row(self, connection: sqlite3.Connection, id_: str) -> tuple[Any, ...] | None:
@@ -155,8 +155,8 @@ class SqliteConnector:
                     return tuple(row[1:])
         return None
 
-    def _judge_alone(self, connection: sqlite3.Connection, key: object) -> Item | Problem:
-        """As `_judge`, for a row of its own."""
+    def _classify_alone(self, connection: sqlite3.Connection, key: object) -> Item | Problem:
+        """Read and classify a single row."""
         id_ = _text(key)
         try:
             row = self._row(connection, id_)
@@ -164,24 +164,24 @@ class SqliteConnector:
             if "too big" not in str(error):
                 raise
             return Problem(
-                _named(id_),
+                _displayed_id(id_),
                 f"it is too large: more than {2 * self._settings.max_bytes:,} bytes, the limit is"
                 f" {self._settings.max_bytes:,}",
                 "Raise `max_bytes` of its source in config.toml, or leave it out by `query`.",
             )
         if row is None:
-            return Problem(_named(id_), "it cannot be found by its key", _KEY_HINT)
-        return self._judge((key, *row))
+            return Problem(_displayed_id(id_), "it cannot be found by its key", _KEY_HINT)
+        return self._classify((key, *row))
 
-    def _judge(self, row: Sequence[Any]) -> Item | Problem:
+    def _classify(self, row: Sequence[Any]) -> Item | Problem:
         key, title, updated, *texts = row
         id_ = _text(key)
         if not id_:
-            return Problem(_named(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
+            return Problem(_displayed_id(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
         if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
             why = f"its {self._settings.key!r} is longer than {MAX_KEY_BYTES:,} bytes"
-            return Problem(_named(id_), why, _KEY_HINT)
-        size_bytes = len(_joined(texts))
+            return Problem(_displayed_id(id_), why, _KEY_HINT)
+        size_bytes = len(_join_values(texts))
         if size_bytes > self._settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
         return Item(id_, self._revision(updated, title, texts))
@@ -195,23 +195,23 @@ class SqliteConnector:
         return hashlib.blake2b(values, digest_size=16).hexdigest()
 
 
-def _named(id_: str) -> str:
-    """An id for a problem: as it is if it can be one."""
+def _displayed_id(id_: str) -> str:
+    """The id to use in a Problem: the id itself, if it is valid there."""
     if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         return f"{id_[:100]}…"
     return id_ or "(no key)"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     # In double quotes, SQLite takes an unknown column for a string.
     return "`" + name.replace("`", "``") + "`"
 
 
 def _column(name: str) -> str:
-    return f"r.{_quoted(name)}"
+    return f"r.{_quote_name(name)}"
 
 
-def _joined(values: Sequence[object]) -> bytes:
+def _join_values(values: Sequence[object]) -> bytes:
     """The values that are not empty, one below another."""
     texts = [text for value in values if (text := _text(value))]
     return "\n\n".join(texts).encode("utf-8", "replace")

@@ -60,8 +60,8 @@ _COMPILED = tuple(
 )
 
 _IRREGULAR = frozenset(
-    "told made said found shown known given taken held kept sent read written drawn left gone"
-    " understood begun chosen brought sought caught bound met put lost meant seen done".split()
+    "told made said found shown known given taken held kept sent written drawn left gone"
+    " understood begun chosen brought sought caught bound met lost meant seen done".split()
 )
 _NO_PARTICIPLES = frozenset(
     "embed feed seed need proceed exceed speed red bed shed read put".split()

@@ -19,9 +19,9 @@ from connectors.mail.imap_session import (
     fetch_rows,
     listed_folders,
     logged_in,
-    quoted,
+    quote_name,
 )
-from connectors.mail.message import fetched, is_wanted, too_large
+from connectors.mail.message import is_wanted, make_fetched, too_large
 from connectors.protocol import (
     Fetched,
     Found,
@@ -35,7 +35,7 @@ from connectors.protocol import (
     cursors,
     known_of,
     mark_of,
-    vanished,
+    vanished_error,
 )
 from connectors.settings import ImapSettings
 
@@ -48,7 +48,7 @@ _FAILURES = (OSError, imaplib.IMAP4.error)
 class Uids:
     """A compact set of UIDs that are added in rising order.
 
-    >>> uids = Uids.parsed("1:3,7")
+    >>> uids = Uids.parse("1:3,7")
     >>> uids.add(8)
     >>> str(uids), len(uids), 3 in uids, 4 in uids, uids.last
     ('1:3,7:8', 5, True, False, 8)
@@ -60,7 +60,7 @@ class Uids:
         self._count = 0
 
     @classmethod
-    def parsed(cls, text: str) -> "Uids":
+    def parse(cls, text: str) -> "Uids":
         """The set written as `text`. Raises ValueError."""
         uids = cls()
         for part in text.split(",") if text else ():
@@ -116,10 +116,10 @@ class _Known:
     uids: Uids
 
     @classmethod
-    def read(cls, row: Any) -> "_Known":
+    def from_row(cls, row: Any) -> "_Known":
         """The folder that a row of the cursor describes."""
         validity, uids = row
-        return cls(int(validity), Uids.parsed(uids))
+        return cls(int(validity), Uids.parse(uids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ImapConnector:
         """As in the protocol."""
         known = {}
         if since is not None and under is None:
-            known = known_of(since, self._mark(), self._where, _Known.read)
+            known = known_of(since, self._mark(), self._where, _Known.from_row)
         self.close()  # a connection that idled since the last listing may be dead
         with Deadline(self.settings.limit_s) as self._deadline:
             try:
@@ -207,7 +207,7 @@ class ImapConnector:
     def _messages(
         self, opened: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
-        """What is new in a folder and what is gone from it. Adds its present UIDs to `uids`."""
+        """List the new and the removed messages of a folder. Adds its present UIDs to `uids`."""
         same = before.validity == opened.validity
         first = 1
         if same and self._keeps_all(opened, before.uids):
@@ -243,7 +243,7 @@ class ImapConnector:
         """
         if self._opened is not opened:
             raise imaplib.IMAP4.abort("another folder was opened while this one was listed")
-        status, data = self._connected().fetch(f"{first}:{last}", "(UID RFC822.SIZE)")
+        status, data = self._connect().fetch(f"{first}:{last}", "(UID RFC822.SIZE)")
         _check(status, data)
         rows = fetch_rows(data)
         if len(rows) != last - first + 1:
@@ -268,18 +268,18 @@ class ImapConnector:
                 f"Cannot read {item.id!r}", "its folder is gone", "The next scan decides."
             )
         limit = self.settings.max_bytes
-        status, data = self._connected().uid("FETCH", uid, f"(UID BODY.PEEK[]<0.{limit + 1}>)")
+        status, data = self._connect().uid("FETCH", uid, f"(UID BODY.PEEK[]<0.{limit + 1}>)")
         _check(status, data)
         body = next((row[1] for row in data if isinstance(row, tuple)), None)
         if body is None:
-            raise vanished(item.id)
+            raise vanished_error(item.id)
         if len(body) > limit:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *too_large(len(body), limit))
-        return fetched(body, f"{opened.validity}-{uid}")
+        return make_fetched(body, f"{opened.validity}-{uid}")
 
     def _folders(self) -> list[str]:
         """The names of the wanted folders, sorted. Refreshes the server's names for them."""
-        server = self._connected()
+        server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)
         folders = [folder for folder in listed_folders(data) if self._takes(folder)]
@@ -295,9 +295,9 @@ class ImapConnector:
 
     def _open(self, name: str) -> _Open | None:
         """Select a folder read-only; None if the server refuses, or gives no UIDVALIDITY."""
-        server = self._connected()
+        server = self._connect()
         self._opened = None
-        status, data = server.select(quoted(self._raw_names[name]), readonly=True)
+        status, data = server.select(quote_name(self._raw_names[name]), readonly=True)
         validity = _number(server.response("UIDVALIDITY")[1])
         messages = _number(data)
         if status != "OK" or validity is None or messages is None:
@@ -305,7 +305,7 @@ class ImapConnector:
         self._opened = _Open(name, messages, validity)
         return self._opened
 
-    def _connected(self) -> imaplib.IMAP4:
+    def _connect(self) -> imaplib.IMAP4:
         if self._server is None:
             self._opened = None
             self._server = logged_in(self.settings, self._deadline)
@@ -329,9 +329,9 @@ class ImapConnector:
         late = self._deadline is not None and self._deadline.passed
         return SourceUnavailable(
             f"Cannot read the mail of {self._where}",
-            f"it took longer than {self.settings.limit_s:g} s" if late else _told(error),
+            f"it took longer than {self.settings.limit_s:g} s" if late else _translate_error(error),
             "Check the account, its password and the server in config.toml. "
-            "What is indexed of it is kept; the next scan tries again.",
+            "Its index is kept; the next scan tries again.",
         )
 
 
@@ -350,7 +350,7 @@ def _text(data: Answer) -> str:
     return first.decode("utf-8", "replace") if isinstance(first, bytes) else ""
 
 
-def _told(error: Exception) -> str:
+def _translate_error(error: Exception) -> str:
     if isinstance(error, OSError):
         return (error.strerror or str(error) or type(error).__name__).lower()
     first = error.args[0] if error.args else type(error).__name__

@@ -21,7 +21,7 @@ from connectors.settings import ImapSettings
 Answer: TypeAlias = Sequence[Any]
 """What imaplib returns: bytes, or (bytes, literal) pairs, or None."""
 
-_WORDS_BYTES = 4 << 20  # of an answer, besides the message in it
+_WORDS_BYTES = 4 << 20  # of an answer, besides the message in it.
 _ROW = re.compile(rb"^\d+ \(")
 _UID = re.compile(rb"\bUID (\d{1,10})\b")
 _SIZE = re.compile(rb"\bRFC822\.SIZE (\d{1,20})\b")
@@ -59,7 +59,7 @@ class Deadline:
             self._server.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
-class _Bounded:
+class _BoundedAnswers:
     """Limits the answer to one command to the size of a message and some words, and its time."""
 
     max_answer_bytes: int
@@ -94,11 +94,11 @@ class _Bounded:
             )
 
 
-class _Plain(_Bounded, imaplib.IMAP4):
+class _Plain(_BoundedAnswers, imaplib.IMAP4):
     pass
 
 
-class _Tls(_Bounded, imaplib.IMAP4_SSL):
+class _Tls(_BoundedAnswers, imaplib.IMAP4_SSL):
     pass
 
 
@@ -147,7 +147,7 @@ def listed_folders(data: Answer) -> list[Listed]:
         found = _LISTED.match(head)
         if found is None:
             raise imaplib.IMAP4.abort(f"the server lists a folder as {head[:100]!r}")
-        raw = (_unquoted(found[2]) if literal is None else literal).decode("latin-1")
+        raw = (_unquote(found[2]) if literal is None else literal).decode("latin-1")
         flags = frozenset(found[1].decode("ascii", "replace").lower().split())
         folders.append(Listed(_readable(raw), raw, flags))
     return folders
@@ -164,7 +164,7 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
     return rows
 
 
-def quoted(raw: str) -> str:
+def quote_name(raw: str) -> str:
     r"""A folder's name as an argument. Raises ValueError if it would end the command.
 
     >>> quoted('a "b"')
@@ -175,7 +175,7 @@ def quoted(raw: str) -> str:
     return '"' + raw.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _unquoted(text: bytes) -> bytes:
+def _unquote(text: bytes) -> bytes:
     text = text.strip()
     return re.sub(rb"\\(.)", rb"\1", text[1:-1]) if text.startswith(b'"') else text
 
@@ -187,13 +187,13 @@ def _readable(raw: str) -> str:
     ('Entwürfe', 'R&D')
     """
 
-    def decoded(found: re.Match[str]) -> str:
+    def decode_name(found: re.Match[str]) -> str:
         if not found[1]:
             return "&"
         padded = found[1].replace(",", "/") + "=" * (-len(found[1]) % 4)
         return base64.b64decode(padded, validate=True).decode("utf-16-be")
 
     try:
-        return _SHIFTED.sub(decoded, raw)
+        return _SHIFTED.sub(decode_name, raw)
     except (binascii.Error, UnicodeDecodeError):
         return raw

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.mail.message import fetched, is_wanted, too_large
+from connectors.mail.message import is_wanted, make_fetched, too_large
 from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     Fetched,
@@ -22,7 +22,7 @@ from connectors.protocol import (
     Selection,
     SourceUnavailable,
     printable_id,
-    vanished,
+    vanished_error,
 )
 from connectors.regular_file import GONE, open_beneath
 from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
@@ -65,7 +65,7 @@ class MaildirConnector:
         found_any = False
         for folder, error in self._walk():
             if error is not None:
-                yield Problem(printable_id(folder), *_explained(error), subtree=True)
+                yield Problem(printable_id(folder), *_explain_error(error), subtree=True)
             else:
                 found_any = True
                 if not folder or parts.leads_to(folder):
@@ -95,19 +95,19 @@ class MaildirConnector:
 
     def _read(self, item: Item, path: str | None) -> Fetched:
         if path is None:
-            raise vanished(item.id)
+            raise vanished_error(item.id)
         try:
             with os.fdopen(open_beneath(os.fspath(self._root), path), "rb") as file:
                 data = file.read(self._max_bytes + 1)
                 state = os.fstat(file.fileno())
         except OSError as error:
             kind = ItemVanished if error.errno in GONE else ItemUnreadable
-            raise kind(f"Cannot read {item.id!r}", *_explained(error)) from error
+            raise kind(f"Cannot read {item.id!r}", *_explain_error(error)) from error
         if len(data) > self._max_bytes:
             raise ItemUnreadable(
                 f"Cannot read {item.id!r}", *too_large(state.st_size, self._max_bytes)
             )
-        return fetched(data, _revision(state))
+        return make_fetched(data, _revision(state))
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
         """Every wanted Maildir, as a path below the root; "" is the root. Names sorted."""
@@ -126,7 +126,7 @@ class MaildirConnector:
                     names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
             except OSError as error:
                 if not folder:
-                    raise self._unavailable(*_explained(error)) from error
+                    raise self._unavailable(*_explain_error(error)) from error
                 if error.errno not in GONE:
                     yield folder, error
                 continue
@@ -140,7 +140,7 @@ class MaildirConnector:
         try:
             return OpenFolders(os.path.realpath(self._root))
         except OSError as error:
-            raise self._unavailable(*_explained(error)) from error
+            raise self._unavailable(*_explain_error(error)) from error
 
     def _list(self, folder: str, parts: Selection) -> Iterator[Item | Problem]:
         folders = self._open_root()
@@ -155,7 +155,7 @@ class MaildirConnector:
         try:
             names = self._look(folder)
         except OSError as error:
-            yield Problem(printable_id(folder), *_explained(error), subtree=True)
+            yield Problem(printable_id(folder), *_explain_error(error), subtree=True)
             return
         for unique in names.strange:
             yield Problem(
@@ -172,7 +172,7 @@ class MaildirConnector:
                     names = self._look(folder)
                     state = self._lstat(folders, names.paths.get(unique))
             except OSError as error:
-                yield Problem(id_, *_explained(error))
+                yield Problem(id_, *_explain_error(error))
                 continue
             if state is not None:
                 yield self._judge(id_, state)
@@ -217,7 +217,7 @@ class MaildirConnector:
         try:
             state = self._root.stat()
         except OSError as error:
-            raise self._unavailable(*_explained(error)) from error
+            raise self._unavailable(*_explain_error(error)) from error
         return state.st_dev, state.st_ino
 
     def _unavailable(self, why: str, hint: str) -> SourceUnavailable:
@@ -225,7 +225,7 @@ class MaildirConnector:
             f"Cannot list the Maildir {self._root}",
             why,
             f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
-            "What is indexed of it is kept.",
+            "Its index is kept.",
         )
 
 
@@ -254,7 +254,7 @@ def _revision(state: os.stat_result) -> str:
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
 
 
-def _explained(error: OSError) -> tuple[str, str]:
+def _explain_error(error: OSError) -> tuple[str, str]:
     hint = (
         "Give the daemon's user read permission."
         if isinstance(error, PermissionError)

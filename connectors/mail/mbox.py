@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.mail.message import MAX_HEAD_BYTES, fetched, head_of, message_id, too_large
+from connectors.mail.message import MAX_HEAD_BYTES, head_of, make_fetched, message_id, too_large
 from connectors.protocol import (
     Fetched,
     Found,
@@ -24,7 +24,7 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
-    vanished,
+    vanished_error,
 )
 from connectors.regular_file import revision_of
 from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -32,8 +32,8 @@ from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it
 # A blank line before it and a header field after it distinguish the line from a sentence; of a
-# message without fields, a date in it does. The expression begins with what is rare, which makes it
-# ten times as fast.
+# message without fields, a date in it does. The expression begins with its rarest part, which makes
+# it ten times as fast.
 _LINE = (
     rb"(From [^\n]*\n(?=[!-9;-~]+:)"
     rb"|From \S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z][a-z] +\d{1,2} +\d\d:[^\n]*\n(?=\r?\n))"
@@ -63,7 +63,7 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What the file held at a revision, by id: one small entry per message."""
+    """The messages of the file at a revision, by id: one small entry per message."""
 
     revision: str
     entries: dict[str, tuple[Item | Problem, _Span]]
@@ -92,18 +92,18 @@ class MboxConnector:
             _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._at(file, span) if span else None
         if span is None or read is None:
-            raise vanished(item.id)
+            raise vanished_error(item.id)
         if span.size_bytes > self._max_bytes:
             raise ItemUnreadable(
                 f"Cannot read {item.id!r}", *too_large(span.size_bytes, self._max_bytes)
             )
-        return fetched(read[1], _hash(read[1]))
+        return make_fetched(read[1], _hash(read[1]))
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _contents(self, file: BinaryIO) -> _Contents:
-        """What the file holds. Raises SourceUnavailable if it is written meanwhile."""
+        """Scan the file. Raises SourceUnavailable if it is written meanwhile."""
         revision = revision_of(os.fstat(file.fileno()))
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
@@ -152,7 +152,7 @@ class MboxConnector:
             f"Cannot list the mailbox {self._path}",
             why,
             "The next scan tries again; if this continues, check that `path` of this source in "
-            "config.toml is an mbox file. What is indexed of it is kept.",
+            "config.toml is an mbox file. Its index is kept.",
         )
 
 

@@ -40,22 +40,22 @@ _LANGUAGE = re.compile(r"\*.*")  # RFC 2231: `utf-8*en`
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
-def fetched(data: bytes, revision: str) -> Fetched:
+def make_fetched(data: bytes, revision: str) -> Fetched:
     """The message unchanged, with the ids of the messages it answers as its links."""
     head = head_of(data)
     return Fetched(
         data,
         revision,
         MEDIA_TYPE,
-        title=_decoded(head, "Subject"),
-        links=_answered(head),
+        title=_decode_field(head, "Subject"),
+        links=_answered_ids(head),
         origin=_origin(head),
     )
 
 
 def _origin(head: Message) -> dict[str, str]:
     origin = {
-        "author": _decoded(head, "From"),
+        "author": _decode_field(head, "From"),
         "date": iso_date(sent_ms(head)),
         "message_id": message_id(head),
     }
@@ -172,7 +172,7 @@ def readable(raw: str, charset: str = "") -> str:
     return " ".join(decoded_words(raw).replace("\0", "").split())
 
 
-def _decoded(head: Message, name: str) -> str | None:
+def _decode_field(head: Message, name: str) -> str | None:
     return field_text(head, name) or None
 
 
@@ -185,7 +185,7 @@ def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
     return ""
 
 
-def _answered(head: Message) -> tuple[str, ...]:
+def _answered_ids(head: Message) -> tuple[str, ...]:
     """The messages that it answers; the last ones if a long thread names many."""
     fields = [
         _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]

@@ -120,7 +120,7 @@ class PageFetcher:
         accepts: Callable[[str], bool],
     ) -> HttpReply:
         async with asyncio.timeout(self.timeout_s), _http() as http:
-            response = await _sent(http, url, addresses, headers)
+            response = await _send(http, url, addresses, headers)
             try:
                 reply = HttpReply(response.status_code, dict(response.headers), b"")
                 if reply.status != 200 or not accepts(reply.media_type):
@@ -138,10 +138,10 @@ class PageFetcher:
             body += part
             if len(body) > self.max_bytes:
                 raise too_large(self.max_bytes)
-        return bytes(body) if packing == "identity" else unpacked(bytes(body), self.max_bytes)
+        return bytes(body) if packing == "identity" else decompress(bytes(body), self.max_bytes)
 
 
-async def _sent(
+async def _send(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
     """The response of the first address that can be reached, its body still unread."""
@@ -170,7 +170,7 @@ def _http() -> httpx2.AsyncClient:
     )
 
 
-def unpacked(data: bytes, max_bytes: int) -> bytes:
+def decompress(data: bytes, max_bytes: int) -> bytes:
     """The content of gzip data. Raises Unreachable if it is damaged or too large."""
     limit = min(max_bytes, len(data) * _MAX_PACKED_RATIO)
     inflater = zlib.decompressobj(wbits=31)

@@ -1,10 +1,9 @@
-"""What an HTTP answer is: a page to index, a list of pages (a sitemap or a feed), or neither.
+"""Classifies an HTTP answer: a page to index, a list of pages (a sitemap or a feed), or neither.
 
-An HTML page is delivered whole, without scripts and styles; hopsyncd.formats decides what of it is
-read. Whether it changed is told by its main part alone, without attributes, navigation, headers,
-footers, forms and asides: what differs at each visit (tokens, counters) is mostly there, and a page
-that says the same must stay the same. The links of the main part are those of the document, so
-others lose their address.
+An HTML page is passed on whole, without scripts and styles; hopsyncd.formats selects the text. Only
+the main part decides whether the page has changed, without attributes, navigation, headers,
+footers, forms and `aside` elements, because tokens and counters there differ at each visit. The
+document has the links of the main part; all other links lose their address.
 
 Sitemaps and feeds are parsed by expat. A document that declares entities is refused, since these
 can exhaust the memory or read files.
@@ -22,7 +21,7 @@ from xml.parsers import expat
 from connectors.html_tokens import Token, tokens
 from connectors.protocol import Fetched
 from connectors.settings import address
-from connectors.web.fetch import Unreachable, unpacked
+from connectors.web.fetch import Unreachable, decompress
 from connectors.web.visitor import Visit
 
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -58,7 +57,7 @@ class NoFeed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """What an answer contains; `page` is None for a list of pages. `links` are all addresses."""
+    """The content of an answer; `page` is None for a list of pages. `links` are all addresses."""
 
     page: Fetched | None
     links: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
     """
     kind, body = visit.reply.media_type, visit.reply.body
     if body.startswith(b"\x1f\x8b"):
-        kind, body = "application/xml", unpacked(body, max_bytes)
+        kind, body = "application/xml", decompress(body, max_bytes)
     if not is_readable(kind):
         return None
     if looks_like_feed(kind, body):
@@ -85,16 +84,16 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
         pages, sitemaps = (_addresses(some, visit.url) for some in (found.pages, found.sitemaps))
         return PageContent(None, pages, sitemaps)
     if kind in _FILES:
-        return PageContent(_fetched(visit, body, kind))
-    text = _decoded(body, visit.reply.header("content-type"))
+        return PageContent(_make_fetched(visit, body, kind))
+    text = _decode(body, visit.reply.header("content-type"))
     if kind in _TEXT:
-        return PageContent(_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
+        return PageContent(_make_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
     if kind not in _HTML and "<html" not in text[:2000].lower():
         return None
     page = page_of(text, visit.url)
     inner = _addresses(page.main_links, visit.url)[:_MAX_LINKS]
     data, media_type = page.html.encode("utf-8", "replace"), "text/html; charset=utf-8"
-    fetched = _fetched(visit, data, media_type, page.main.encode(), page.title, inner)
+    fetched = _make_fetched(visit, data, media_type, page.main.encode(), page.title, inner)
     return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
 
 
@@ -103,7 +102,7 @@ def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]
     return tuple(dict.fromkeys(url for url in found if url))
 
 
-def _fetched(
+def _make_fetched(
     visit: Visit, data: bytes, media_type: str, main: bytes | None = None,
     title: str | None = None, links: tuple[str, ...] = (),
 ) -> Fetched:  # fmt: skip
@@ -127,7 +126,7 @@ def date_ms(header: str) -> int | None:
         return None
 
 
-def _decoded(body: bytes, content_type: str) -> str:
+def _decode(body: bytes, content_type: str) -> str:
     declared = _CHARSET.search(content_type)
     in_page = _META.search(body[:4096])
     names = ["utf-8-sig", declared and declared[1], in_page and in_page[1].decode("ascii")]
@@ -235,12 +234,12 @@ def page_of(text: str, url: str) -> Page:
     mains = (list(_inside(body, name)) for name in _MAIN)
     kept = next((part for part in mains if any(not p.tag and p.value.strip() for p in part)), body)
     title, main_links = _title(pieces), _hrefs(kept)
-    main = f"{title or ''}\n{''.join(_shown(kept))}"
-    html = "".join(_delivered(pieces, {piece.start for piece in kept}, url))
+    main = f"{title or ''}\n{''.join(_visible_text(kept))}"
+    html = "".join(_with_full_links(pieces, {piece.start for piece in kept}, url))
     return Page(html, main, title, _hrefs(pieces), main_links)
 
 
-def _delivered(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
+def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
     """The page without scripts, the links of its main part with their full addresses."""
     for piece in pieces:
         if not piece.tag:
@@ -293,7 +292,7 @@ def _title(pieces: list[Token]) -> str | None:
     return None
 
 
-def _shown(pieces: list[Token]) -> Iterator[str]:
+def _visible_text(pieces: list[Token]) -> Iterator[str]:
     in_title = False
     for piece in pieces:
         if piece.tag == "title":

@@ -36,7 +36,7 @@ MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Pages by address, in an unnamed file. What no longer fits is not kept."""
+    """Pages by address, in an unnamed file. Pages that no longer fit are dropped."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -80,8 +80,8 @@ _NO_PAGES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What an address last answered. `revision` is empty if that was not a page; `elsewhere` is
-    where it redirected to, if it did."""
+    """The last answer of an address. `revision` is empty if it was not a page; `elsewhere` is the
+    target of its redirect, if any."""
 
     etag: str = ""
     modified: str = ""
@@ -173,7 +173,7 @@ class WebConnector:
             answered += answer.what in ("page", "list", "gone")
             if answer.what in ("trouble", "none"):
                 troubles.append(answer)
-            yield from self._told(url, answer, known, now, is_start=True)
+            yield from self._report_answer(url, answer, known, now, is_start=True)
             content = answer.content
             if content is not None and (content.page is None or self._settings.depth):
                 ours = [link for link in content.links if self._is_ours(link)]
@@ -185,7 +185,7 @@ class WebConnector:
             raise SourceUnavailable(
                 f"Cannot read {self._starts[0]}",
                 troubles[0].why,
-                f"{troubles[0].hint} What is indexed of it is kept.",
+                f"{troubles[0].hint} Its index is kept.",
             )
         return named
 
@@ -209,7 +209,7 @@ class WebConnector:
                 return
             answer = self._ask(url, known.get(url, _UNKNOWN))
             room -= answer.what == "page"
-            yield from self._told(url, answer, known, now)
+            yield from self._report_answer(url, answer, known, now)
 
     def _parts(self, under: Sequence[str]) -> Iterator[Found]:
         parts = Selection(under)
@@ -218,13 +218,13 @@ class WebConnector:
             if address(url) == url and self._is_ours(url):
                 answer = self._ask(url, _UNKNOWN)
                 if answer.what in ("page", "trouble"):
-                    yield from self._told(url, answer, {}, {})
+                    yield from self._report_answer(url, answer, {}, {})
 
-    def _told(
+    def _report_answer(
         self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
         *, is_start: bool = False,
     ) -> Iterator[Found]:  # fmt: skip
-        """What a listing yields for an address; records its state for the cursor in `now`."""
+        """Report an address in a listing, and record its state for the cursor in `now`."""
         before = known.get(url, _UNKNOWN)
         if answer.what == "page":
             now[url] = answer.state

@@ -38,7 +38,7 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """What is known about a host. `down` says why it gets no more requests in this round."""
+    """The known state of a host. `down` says why it gets no more requests in this round."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -139,10 +139,10 @@ class Visitor:
 def read_robots(body: bytes) -> Protego:
     """The rules in a robots.txt, of which only the first part is read."""
     text = body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
-    return Protego.parse(_with_one_other(text))
+    return Protego.parse(_merge_other_agents(text))
 
 
-def _with_one_other(robots: str) -> str:
+def _merge_other_agents(robots: str) -> str:
     """The text with all agents that we are not under one name.
 
     The parser stores each rule once for each of its agents: too many, if there are thousands.

@@ -111,7 +111,7 @@ class UnusableSource:
             f'The source "{self.source}" cannot be used',
             f"its connector cannot be made ({type(self.error).__name__}: {self.error})",
             "Correct its table in config.toml, or install what it names, and start the daemon"
-            " again. What is indexed of it is kept.",
+            " again. Its index is kept.",
         )
 
 

@@ -130,7 +130,7 @@ def _listed(
         raise SourceUnavailable(
             "Cannot list the source",
             f"its connector failed ({type(error).__name__}: {error})",
-            f"The log has the details for the maintainers of {kind}. What is indexed is kept.",
+            f"The log has the details for the maintainers of {kind}. Its index is kept.",
         ) from error
 
 

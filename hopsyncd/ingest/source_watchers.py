@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from connectors.folder import widened
+from connectors.folder import widen_changed_ids
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.ingest.connect import folder_of
@@ -46,7 +46,7 @@ class SourceWatchers:
             watcher.stop()
 
     def _pass_on(self, source: str, paths: Sequence[str] | None) -> None:
-        wide = None if paths is None else widened(paths)
+        wide = None if paths is None else widen_changed_ids(paths)
         self._hint(source, wide)
         if wide is None and paths:
             self._hint(source, paths)

@@ -97,7 +97,7 @@ def with_token(tmp_path: Path) -> Iterator[Mirror]:
 class TestCredentials:
     def ask(self, mirror: Mirror, host: str) -> str:
         """What git would send to a host, by its own `credential fill`."""
-        repository = mirror.connected()
+        repository = mirror.remote_access()
         with repository.process("credential", "fill", stdin=-1, accept=range(256)) as process:
             output, _ = process.communicate(f"protocol=https\nhost={host}\n\n".encode())
         return output.decode()

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from connectors.ignore import Rules, TooManyPatterns, patterns_in
 from connectors.mail.imap_session import fetch_rows, listed_folders
 from connectors.mail.mbox import messages_of
-from connectors.mail.message import fetched
+from connectors.mail.message import make_fetched
 from connectors.media_type import is_document_name, media_type
 from connectors.protocol import ConnectorError
 from connectors.settings import address, is_of
@@ -193,7 +193,7 @@ def _enter(cookie: str) -> object:
 
 
 def _mail(field: str, text: str) -> object:
-    return fetched(f"{field}: {text}\n\nbody\n".encode("utf-8", "replace"), "r")
+    return make_fetched(f"{field}: {text}\n\nbody\n".encode("utf-8", "replace"), "r")
 
 
 def _validate(model: type[BaseModel], field: str, text: str) -> object:
@@ -251,7 +251,7 @@ def _words(text: str) -> object:
 PARSERS: dict[str, Parser] = {
     **{f"mail, {one}": Parser(partial(_mail, one))
        for one in ("Subject", "From", "Date", "Message-ID", "References", "a\n b")},
-    "mail, head": Parser(lambda text: fetched(text.encode("utf-8", "replace"), "r")),
+    "mail, head": Parser(lambda text: make_fetched(text.encode("utf-8", "replace"), "r")),
     "mbox": Parser(lambda text: list(messages_of(text.encode("utf-8", "replace")))),
     "imap, folders": Parser(
         lambda text: listed_folders([f'(\\A) "/" {text}'.encode("utf-8", "replace")])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.folder import FolderConnector, widened
+from connectors.folder import FolderConnector, widen_changed_ids
 from connectors.ignore import NOISE, SECRETS
 from connectors.media_type import is_script_name, is_text_name, media_type
 from connectors.protocol import Item, Problem
@@ -196,8 +196,8 @@ def test_an_ignore_file_that_is_a_link_or_a_pipe_is_no_ignore_file(tmp_path: Pat
 
 
 def test_a_changed_ignore_file_concerns_its_folder() -> None:
-    assert widened(["a/.gitignore", "b/c.md"]) == ["a", "b/c.md"]
-    assert widened(["b/c.md", ".hopsyncdignore"]) is None
+    assert widen_changed_ids(["a/.gitignore", "b/c.md"]) == ["a", "b/c.md"]
+    assert widen_changed_ids(["b/c.md", ".hopsyncdignore"]) is None
 
 
 def test_media_types() -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from connectors.mail.message import MAX_FIELD_CHARACTERS, decoded_words, fetched
+from connectors.mail.message import MAX_FIELD_CHARACTERS, decoded_words, make_fetched
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_encoded_words_are_decoded(raw: str, text: str) -> None:
 def test_a_mail_of_openings_is_read_at_once() -> None:
     subject = "=?a?q? " * (240 * 1024 // 7)
     began_s = time.process_time()
-    read = fetched(f"From: {subject}\nSubject: {subject}\n\nHello.\n".encode(), "r")
+    read = make_fetched(f"From: {subject}\nSubject: {subject}\n\nHello.\n".encode(), "r")
     assert time.process_time() - began_s < 0.5
     assert read.title is not None and len(read.title) <= MAX_FIELD_CHARACTERS
