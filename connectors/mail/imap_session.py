@@ -167,7 +167,7 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
 def quote_name(raw: str) -> str:
     r"""A folder's name as an argument. Raises ValueError if it would end the command.
 
-    >>> quoted('a "b"')
+    >>> quote_name('a "b"')
     '"a \\"b\\""'
     """
     if re.search(r"[\r\n\0]", raw):
