@@ -9,7 +9,8 @@ _BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mkdn"), "text/markdown"),
     **dict.fromkeys((".rst", ".rest"), "text/x-rst"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
-    **dict.fromkeys((".txt", ".text", ".org", ".adoc", ".asciidoc", ".tex"), "text/plain"),
+    **dict.fromkeys((".adoc", ".asciidoc"), "text/asciidoc"),
+    **dict.fromkeys((".txt", ".text", ".org", ".tex"), "text/plain"),
     **dict.fromkeys((".py", ".pyi"), "text/x-python"),
 }
 

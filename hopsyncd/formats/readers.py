@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.formats.asciidoc import asciidoc_blocks
 from hopsyncd.formats.blocks import Block, tidy
 from hopsyncd.formats.calendars import calendar_blocks
 from hopsyncd.formats.content_type import DOC, OFFICE_TYPES, PPT, refuse_old_office, type_of_content
@@ -66,6 +67,7 @@ def _rst_blocks(text: str) -> tuple[Block, ...]:
 
 _DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/x-rst": _rst_blocks,
+    "text/asciidoc": asciidoc_blocks,
     "text/csv": csv_blocks,
     CALENDAR: calendar_blocks,
     "application/json": json_blocks,

@@ -1,0 +1,237 @@
+"""AsciiDoc: rewritten line by line as Markdown, with its tables read as grids."""
+
+import csv
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.markdown import markdown_blocks
+from hopsyncd.formats.tables import TableBuilder, table_blocks
+
+_HEADING = re.compile(r"(={1,6})[ \t]+(\S.*)\Z")
+_ATTRIBUTE = re.compile(r":!?([\w-]+)!?:(?:[ \t]+(.*))?\Z")
+_ABOVE_BLOCK = re.compile(r"\[(?!\[)([^\]]*)\]\Z|\[\[[^\]]*\]\]\Z")
+_BLOCK_TITLE = re.compile(r"\.([^\s.].*)\Z")
+_VERBATIM = re.compile(r"(-{4,}|\.{4,}|\+{4,}|`{3})(\w*)\Z")
+_COMMENT = re.compile(r"/{4,}\Z")
+_FRAME = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--)\Z")
+_TABLE = re.compile(r"[|,:!]={3,}\Z")
+_DIRECTIVE = re.compile(r"(?://(?!/)|(?:include|ifn?def|ifeval|endif|toc)::|'{3,}\Z|<{3,}\Z|\+\Z)")
+_ITEM = re.compile(r"[ \t]*(\*{1,5}|-|\.{1,5}|<[\d.]+>)[ \t]+(\S.*)\Z")
+_TERM = re.compile(r"[ \t]*(\S[^:;]*)(?:::+|;;)(?:[ \t]+(.*))?\Z")
+_CELL = re.compile(
+    r"(?:(?<![^\s|])((?:(?:\d+(?:\.\d+)?|\.\d+)\+)?[<^>.]{0,3}[adehlmsv]?))?(?<!\\)\|"
+)
+_SPAN = re.compile(r"(\d+)?(?:\.(\d+))?\+")
+_MULTIPLIED = re.compile(r"\s*(\d+)\*")
+_ADMONITIONS = frozenset(("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION"))
+_REFERENCE = re.compile(r"\{([\w-]{1,60})\}")
+_MAX_VALUE_CHARACTERS = 300
+_INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\[\[[^\[\]]{1,100}\]\]|anchor:[^\s\[\]]{1,100}\[[^\[\]]{0,100}\]"), ""),
+    (re.compile(r"<<[^<>,]{1,200},\s*([^<>]{1,300})>>"), r"\1"),
+    (re.compile(r"<<#?([^<>,]{1,200})>>"), r"\1"),
+    (re.compile(r"image::?([^\s\[\]]{1,300})\[([^\[\],]{0,300})[^\[\]]{0,300}\]"), r"![\2](\1)"),
+    (re.compile(r"(?:link|xref):([^\s\[\]]{1,300})\[([^\[\]^]{1,300})\^?\]"), r"[\2](\1)"),
+    (re.compile(r"(?:link|xref):([^\s\[\]]{1,300})\[\^?\]"), r"\1"),
+    (re.compile(r"\b(https?://[^\s\[\]<>]{1,300})\[([^\[\]^]{1,300})\^?\]"), r"[\2](\1)"),
+    (re.compile(r"\b(https?://[^\s\[\]<>]{1,300})\[\^?\]"), r"\1"),
+    (re.compile(r"footnote:[\w-]{0,60}\[([^\[\]]{1,300})\]"), r" (\1)"),
+    (re.compile(r"(?:kbd|btn|pass|stem|latexmath|asciimath):\w{0,9}\[([^\[\]]{1,300})\]"), r"\1"),
+    (re.compile(r"menu:([^\s\[\]]{1,100})\[([^\[\]]{0,200})\]"), r"\1 > \2"),
+    (re.compile(r'"`([^`]{1,500})`"'), "\u201c\\1\u201d"),
+    (re.compile(r"`\+([^`]{1,300})\+`"), r"`\1`"),
+    (re.compile(r"(?:\[[^\[\]]{0,60}\])?(?<!#)#{1,2}([^#\s][^#]{0,300})#{1,2}(?!#)"), r"\1"),
+    (re.compile(r"(?<![*\w])\*([^*\s](?:[^*]{0,300}[^*\s])?)\*(?![*\w])"), r"**\1**"),
+    (re.compile(r"\^(\S{1,60}?)\^"), r"^\1"),
+    (re.compile(r"~(\S{1,60}?)~"), r"\\_\1"),
+    (re.compile(r"[ \t]\+\Z"), ""),
+    (re.compile(r"<\d{1,2}>|<\.>"), ""),
+)
+
+
+def asciidoc_blocks(text: str) -> tuple[Block, ...]:
+    """Read a document; what it includes from other files is left out."""
+    reader = _Reader(text.split("\n"))
+    rewritten = "\n".join(reader.rewrite())
+    blocks: list[Block] = []
+    tables = iter(reader.tables)
+    table = next(tables, [])
+    for block in markdown_blocks(rewritten):
+        while table and table[0].first_line < block.first_line:
+            blocks += table
+            table = next(tables, [])
+        blocks.append(block)
+    return (*blocks, *table, *(row for rows in tables for row in rows))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Rewrites the lines of a document; each gives one line, so that line numbers stay."""
+
+    lines: list[str]
+    tables: list[list[Block]] = field(default_factory=list)
+    _attributes: dict[str, str] = field(default_factory=dict)
+    _above: str = ""  # what brackets say of the block that follows
+    _title: str = ""
+    _markers: list[str] = field(default_factory=list)  # of the lists that are open
+
+    def rewrite(self) -> list[str]:
+        """The lines as Markdown; those of tables are empty."""
+        out: list[str] = []
+        while len(out) < len(self.lines):
+            line = self.lines[len(out)].rstrip()
+            if found := _VERBATIM.match(line):
+                out += self._verbatim(len(out), found[1])
+            elif _COMMENT.match(line):
+                out += [""] * self._length(len(out), line)
+            elif _TABLE.match(line):
+                at, length = len(out), self._length(len(out), line)
+                caption = self._title if self._title and f"{self._title}:" in out[-3:] else ""
+                lines = self.lines[at + 1 : at + length]
+                if lines and lines[-1].rstrip() == line:
+                    lines.pop()
+                if self._read_table(at + 2, lines, line[0], caption):
+                    out[-3:] = ["" if one == f"{caption}:" else one for one in out[-3:]]
+                    lines = [""] * len(lines)
+                out += ["", *lines, ""][:length]
+            else:
+                out.append(self._line(line))
+        return out
+
+    def _length(self, at: int, delimiter: str) -> int:
+        """How many lines a block has whose delimiter stands at a place, with the one at its end."""
+        for end in range(at + 1, len(self.lines)):
+            if self.lines[end].rstrip() == delimiter:
+                return end - at + 1
+        return len(self.lines) - at
+
+    def _verbatim(self, at: int, delimiter: str) -> list[str]:
+        length = self._length(at, delimiter)
+        language = self._above.split(",")[1].strip() if self._above.count(",") else ""
+        self._above = ""
+        inner = [re.sub(r"\s*<\d{1,2}>\Z", "", line) for line in self.lines[at + 1 : at + length]]
+        is_closed = bool(inner) and inner[-1].rstrip() == delimiter
+        return [f"~~~~{language}", *(inner[:-1] if is_closed else inner), *["~~~~"] * is_closed]
+
+    def _line(self, line: str) -> str:
+        if not line:
+            return ""
+        if found := _ATTRIBUTE.match(line):
+            self._attributes[found[1]] = (found[2] or "")[:_MAX_VALUE_CHARACTERS]
+            return ""
+        if found := _ABOVE_BLOCK.match(line):
+            self._above = found[1] or self._above
+            return ""
+        if _DIRECTIVE.match(line):
+            return ""
+        above, self._above = self._above, ""
+        note = above.split(",")[0].strip().upper()
+        label = f"{note.capitalize()}: " if note in _ADMONITIONS else ""
+        if _FRAME.match(line):
+            return label
+        if found := _HEADING.match(line):
+            self._markers.clear()
+            return f"{'#' * len(found[1])} {self._inline(found[2])}"
+        if found := _BLOCK_TITLE.match(line):
+            self._above = above
+            self._title = self._inline(found[1])
+            return f"{self._title}:"
+        if found := _ITEM.match(line):
+            return self._item(found[1], found[2])
+        if found := _TERM.match(line):
+            return f"- {self._inline(found[1])}: {self._inline(found[2] or '')}".rstrip()
+        return label + self._inline(line)
+
+    def _item(self, marker: str, text: str) -> str:
+        marker = "<>" if marker.startswith("<") else marker
+        if marker in self._markers:
+            del self._markers[self._markers.index(marker) + 1 :]
+        else:
+            self._markers.append(marker)
+        sign = "-" if marker[0] in "*-" else "1."
+        return f"{'    ' * (len(self._markers) - 1)}{sign} {self._inline(text)}"
+
+    def _inline(self, text: str) -> str:
+        text = _REFERENCE.sub(lambda found: self._attributes.get(found[1], found[0]), text)
+        for pattern, shown in _INLINE:
+            text = pattern.sub(shown, text)
+        return text
+
+    def _read_table(self, first_line: int, lines: list[str], sign: str, caption: str) -> bool:
+        """Read the lines of a table; `sign` parts its cells. Return whether it has any."""
+        above, self._above = self._above, ""
+        cells = list(_cells(lines) if sign in "|!" else _separated(lines, sign))
+        if not cells:
+            return False
+        width = _width(above, cells)
+        is_implied = bool(lines[0].strip()) and len(lines) > 1 and not lines[1].strip()
+        has_header = "header" in above or is_implied
+        builder = TableBuilder(caption)
+        place = width
+        below: list[tuple[int, int]] = []  # rows to come and columns of cells that span rows
+        for cell in cells:
+            while place >= width:
+                builder.begin_row(first_line + cell.at, is_header=has_header)
+                has_header = False
+                place = sum(columns for _, columns in below)
+                below = [(rows - 1, columns) for rows, columns in below if rows > 1]
+            text = _BARE.sub(r"\1", self._inline(" ".join(cell.text.split())))
+            is_header = "h" in cell.style
+            builder.add(text, is_header=is_header, colspan=cell.columns, rowspan=cell.rows)
+            builder.extend_row(first_line + cell.at)
+            if cell.rows > 1:
+                below.append((cell.rows - 1, cell.columns))
+            place += cell.columns
+        if blocks := list(table_blocks(builder.build())):
+            self.tables.append(blocks)
+        return bool(blocks)
+
+
+_BARE = re.compile(r"\*\*([^*]+)\*\*|\\(?=\|)")
+
+
+@dataclass(slots=True)
+class _TableCell:
+    at: int  # its line in the table
+    style: str
+    text: str
+    columns: int = 1
+    rows: int = 1
+
+
+def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
+    """The cells in the lines of a table; a cell goes on in the lines below it."""
+    cell: _TableCell | None = None
+    for at, line in enumerate(lines):
+        end = 0
+        for found in _CELL.finditer(line):
+            if cell is not None:
+                cell.text += " " + line[end : found.start()]
+                yield cell
+            spec = found[1] or ""
+            span = _SPAN.match(spec)
+            columns, rows = (int(span[1] or 1), int(span[2] or 1)) if span else (1, 1)
+            style = spec[-1:] if spec[-1:].isalpha() else ""
+            cell = _TableCell(at, style, "", min(columns, 100), min(rows, 1000))
+            end = found.end()
+        if cell is not None:
+            cell.text += " " + line[end:]
+    if cell is not None:
+        yield cell
+
+
+def _separated(lines: list[str], sign: str) -> Iterable[_TableCell]:
+    for at, row in enumerate(csv.reader(lines, delimiter=sign)):
+        yield from (_TableCell(at, "", text) for text in row)
+
+
+def _width(above: str, cells: list[_TableCell]) -> int:
+    """The number of columns: as `cols` says, else as many as the first line has cells."""
+    found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
+    if found:
+        parts = (found[1] or found[2] or "").split(",")
+        told = (_MULTIPLIED.match(part) for part in parts)
+        return max(1, min(1000, sum(int(one[1][:4]) if one else 1 for one in told)))
+    return sum(cell.columns for cell in cells if cell.at == cells[0].at) or 1

@@ -1,0 +1,102 @@
+"""AsciiDoc is read as its readers see it, without its signs."""
+
+import pytest
+
+from connectors.media_type import media_type
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract
+
+GUIDE = """\
+= Harbour Guide
+Ilse Brandt
+:berths: 214
+
+== Mooring
+
+It has {berths} berths on 10^6^ m and H~2~O. Use *two* _lines_ and `moor()`; see
+<<crane,the crane>> and https://example.org/terms[the terms].footnote:[Since 1987.]
+
+[[crane]]
+=== The crane
+
+.Loads of a year
+[cols="1,1", options="header"]
+|===
+|Year |Loads
+
+|1987
+|12
+
+2+|none since
+|===
+
+* Winch
+** Drum
+. First
++
+More of it.
+
+Draught:: how deep it lies
+
+[source,python]
+----
+*left* = "as it is" # <1>
+----
+
+[NOTE]
+====
+Bring fenders.
+====
+
+image::crane.png[Crane 3 with boom]
+// a comment
+include::other.adoc[]
+"""
+
+
+def read(text: str) -> tuple[Block, ...]:
+    return extract(text.encode(), media_type("guide.adoc"))
+
+
+def test_a_guide_is_read_without_its_signs() -> None:
+    assert [(b.kind, b.first_line, " ".join(b.text.split())) for b in read(GUIDE)] == [
+        ("heading", 1, "Harbour Guide"),
+        ("paragraph", 2, "Ilse Brandt"),
+        ("heading", 5, "Mooring"),
+        (
+            "paragraph",
+            7,
+            "It has 214 berths on 10^6 m and H_2O. Use two lines and moor(); see the crane and"
+            " the terms. (Since 1987.)",
+        ),
+        ("heading", 11, "The crane"),
+        ("paragraph", 16, "Loads of a year"),
+        ("table", 18, "Year: 1987 | Loads: 12"),
+        ("table", 21, "none since"),
+        ("list_item", 24, "Winch"),
+        ("list_item", 25, "Drum"),
+        ("list_item", 26, "First"),
+        ("paragraph", 28, "More of it."),
+        ("list_item", 30, "Draught: how deep it lies"),
+        ("code", 34, '*left* = "as it is" #'),
+        ("paragraph", 38, "Note: Bring fenders."),
+        ("paragraph", 42, "Crane 3 with boom"),
+    ]
+
+
+def test_cells_span_rows_and_values_may_be_separated_by_commas() -> None:
+    spanning = "|===\n|Zone|Port|Fee\n\n.2+|North|Kiel|9\n|Riga|7\n|South|Pula|5\n|===\n"
+    assert [b.text for b in read(spanning)] == [
+        "Zone: North | Port: Kiel | Fee: 9",
+        "Zone: North | Port: Riga | Fee: 7",
+        "Zone: South | Port: Pula | Fee: 5",
+    ]
+    separated = "[%header]\n,===\nPort,Fee\nKiel,9\n,===\nand on\n"
+    assert [b.text for b in read(separated)] == ["Port: Kiel | Fee: 9", "and on"]
+
+
+@pytest.mark.parametrize("text", ["|===\nno cell\n|===\n", "----\nopen", "|===\n|open", "= \n:a:"])
+def test_nothing_is_lost_of_what_is_cut_off(text: str) -> None:
+    said = " ".join(block.text for block in read(text))
+    for word in ("cell", "open"):
+        assert (word in said) == (word in text)
