@@ -43,11 +43,10 @@ from hopsyncd.retrieve.answering.short_answer import (
     Short,
     candidates,
     likeliest,
-    log_odds,
-    probability,
 )
 from hopsyncd.retrieve.answering.support import needs
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.logistic import log_odds, probability
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 

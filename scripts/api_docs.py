@@ -24,7 +24,7 @@ from hopsyncd.config import values as strategy
 ROOT = Path(__file__).parents[1]
 CALLS, REFERENCE = ROOT / "hopsyncd/client/calls.py", ROOT / "docs/reference/http-api.md"
 _BEGIN, _END = "<!-- reference -->\n", "<!-- end of the reference -->"
-_NAMED = ("Method", "Profile", "Reasoner", "Rerank", "Strategy", "Unit")
+_NAMED = ("Match", "Method", "Profile", "Reasoner", "Rerank", "Strategy", "Unit")
 UNLIMITED = 1_000_000_000  # the largest number that a field takes
 _ALIASES = {get_args(getattr(strategy, name)): name for name in _NAMED}
 _HEAD = '''\
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Required, TypedDict
 
     from hopsyncd.answers import changed, daemon_state, found
-    from hopsyncd.config.values import Method, Profile, Reasoner, Rerank, Strategy, Unit
+    from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
 
 '''
 

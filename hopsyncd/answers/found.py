@@ -69,9 +69,13 @@ class FoundStatement(TypedDict):
 
 
 class FoundPassage(PlacedPassage):
-    """A passage that answers a query; of `statement` and `topic`, by the last of the statements."""
+    """A passage that answers a query; of `statement` and `topic`, by the last of the statements.
+
+    `strength` says how likely it bears on the question.
+    """
 
     score: float
+    strength: Literal["strong", "fair", "weak"]
     hops: list[WalkedHop]
     statements: list[FoundStatement]
 
@@ -112,12 +116,14 @@ class UnderstoodWord(TypedDict):
 class UnderstoodQuestion(TypedDict):
     """What was looked for, where that is not the question as it was typed.
 
+    `absent` are the words and phrases that no passage searched has.
     `filter` has the filters as they may be written, `documents` and `passages` what they leave. If
     that is nothing, `hint` names the nearest that would leave something.
     """
 
     question: str
     words: list[UnderstoodWord]
+    absent: list[str]
     filter: str
     documents: int
     passages: int

@@ -116,6 +116,7 @@ class ReadService:
             request.rerank,
             request.unit,
             request.method,
+            request.match,
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
         k = request.k or state.config.query.k
@@ -193,7 +194,11 @@ class ReadService:
             tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
-        search = Search(request.strategy or state.config.query.strategy, method=request.method)
+        search = Search(
+            request.strategy or state.config.query.strategy,
+            method=request.method,
+            match=request.match,
+        )
         asker = state.asker
 
         def here() -> AskAnswer:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from hopsyncd.config.values import (
     DEFAULT_BEAM,
     DEFAULT_TOP_K,
+    Match,
     Method,
     Profile,
     Reasoner,
@@ -107,6 +108,7 @@ class QueryRequest(_Body):
     rerank: Rerank = "mean"
     unit: Unit = "passage"
     method: Method = "direct"
+    match: Match = "auto"
     filters: FilterTexts = ()
 
     @property
@@ -138,6 +140,7 @@ class AskRequest(_Body):
     llm: bool = False
     method: Method = "direct"
     strategy: Strategy | None = None
+    match: Match = "auto"
     filters: FilterTexts = ()
     passages: bool = False
 

@@ -19,6 +19,7 @@ from hopsyncd.client import Client
 from hopsyncd.client.response import Answer, Call, counted, mail_subject, title_of
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
+from hopsyncd.config.values import Match
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
 
@@ -308,11 +309,34 @@ def warn(reasons: list[str]) -> None:
         click.secho(f"note: {printable(reason)}", fg="yellow", err=True)
 
 
+_EXACT = click.option(
+    "--exact", is_flag=True, help="Find only passages that have every word as typed."
+)
+_SEMANTIC = click.option(
+    "--semantic", is_flag=True, help="Rank by meaning, even where words stand as typed."
+)
+
+
+def match_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --exact and --semantic."""
+    return _EXACT(_SEMANTIC(command))
+
+
+def chosen_match(exact: bool, semantic: bool) -> Match:
+    """How words are matched. Raises UsageError if both options are given."""
+    if exact and semantic:
+        raise click.UsageError("Give --exact or --semantic, not both.")
+    return "exact" if exact else "semantic" if semantic else "auto"
+
+
 def tell_understood(answer: Mapping[str, Any]) -> None:
     """What was looked for, and in how much, where the question had typos or filters."""
     meant = answer["understood"]
     if not meant:
         return
+    if meant["absent"]:
+        absent = " or ".join(f"'{printable(one)}'" for one in meant["absent"])
+        click.secho(f"No passage contains {absent}.", fg="yellow", err=True)
     for word in meant["words"]:
         told = f"understood {printable(word['typed'])!r} as {printable(word['meant'])!r}"
         click.secho(told, fg="cyan", err=True)

@@ -11,6 +11,7 @@ import click
 from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
+    chosen_match,
     client_of,
     echo_drawn,
     filter_options,
@@ -18,6 +19,7 @@ from hopsyncd.cli.output import (
     heading_text,
     json_option,
     linked_places,
+    match_options,
     place_text,
     printed_json,
     tell_understood,
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
-_STRONG, _FAIR = 0.5, 0.2  # of the best score
 
 
 @click.command()
@@ -115,6 +116,7 @@ _STRONG, _FAIR = 0.5, 0.2  # of the best score
     show_default=True,
     help="With logic, the configured LLM splits the question, and each part is searched for.",
 )
+@match_options
 @filter_options
 @at_option
 @click.option("--explain", is_flag=True, help="Draw what led to each passage.")
@@ -126,6 +128,8 @@ def query(
     question: str,
     explain: bool,
     as_json: bool,
+    exact: bool,
+    semantic: bool,
     **search: Any,
 ) -> None:
     """Find the passages that answer a question, across documents.
@@ -136,8 +140,9 @@ def query(
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
+    match = chosen_match(exact, semantic)
     with client_of(context) as client:
-        answer = client.query(question, filters=filter_texts(search), **search)
+        answer = client.query(question, match=match, filters=filter_texts(search), **search)
         place_of = linked_places(client)
     if printed_json(answer, as_json):
         return
@@ -147,33 +152,31 @@ def query(
         _draw_logic(answer["logic"])
     if not answer["passages"]:
         click.echo("No passage was found.")
-    best = max((one["score"] for one in answer["passages"]), default=0.0)
+    elif all(one["strength"] == "weak" for one in answer["passages"]):
+        click.secho("All matches are weak.", fg="yellow")
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, place_of(passage), explain, search["unit"], best)
+        _print_passage(rank, passage, place_of(passage), explain, search["unit"])
     if cost := answer["llm"]:
         told = f"{counted(cost['calls'], 'LLM call')}, {counted(cost['tokens'], 'token')}"
         click.echo(told, err=True)
 
 
-def _strength(passage: Mapping[str, Any], best: float) -> str:
-    """Its score in a word, beside the best of its answer: across answers they cannot be compared.
+def _strength(passage: Mapping[str, Any]) -> str:
+    """Its strength, and from where a hop led to it.
 
-    Of what was reached by a hop, from where: it need not be like the question.
-
-    >>> [_strength({"score": score, "hops": []}, 2.0) for score in (2.0, 0.6, 0.1)]
-    ['strong', 'fair', 'weak']
+    >>> _strength({"strength": "fair", "hops": []})
+    'fair'
     """
     if passage["hops"]:
-        return f"by way of {heading_text(passage['hops'][-1]['from'])}"
-    part = passage["score"] / best if best > 0 else 1.0
-    return "strong" if part >= _STRONG else "fair" if part >= _FAIR else "weak"
+        return f"{passage['strength']}, by way of {heading_text(passage['hops'][-1]['from'])}"
+    return str(passage["strength"])
 
 
 def _print_passage(
-    rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit, best: float
+    rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit
 ) -> None:
     click.secho(f"{rank}. {heading_text(passage)}", bold=True)
-    strength = _strength(passage, best)
+    strength = _strength(passage)
     click.echo(f"   {place}   {strength}   id {passage['id']}")
     statements = passage["statements"]
     if explain and statements:
@@ -236,6 +239,7 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     show_default=True,
     help="How many passages to answer from.",
 )
+@match_options
 @filter_options
 @at_option
 @click.option(
@@ -267,6 +271,8 @@ def ask(
     strategy: Strategy | None,
     explain: bool,
     as_json: bool,
+    exact: bool,
+    semantic: bool,
     **filters: Sequence[str],
 ) -> None:
     """Answer a question with citations, or say there is no answer.
@@ -283,6 +289,7 @@ def ask(
         llm=by_llm,
         method=method,
         strategy=strategy,
+        match=chosen_match(exact, semantic),
         filters=filter_texts(filters),
     )
     reply = _reply(context, asked, drawn=by_llm and not as_json)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Required, TypedDict
 
     from hopsyncd.answers import changed, daemon_state, found
-    from hopsyncd.config.values import Method, Profile, Reasoner, Rerank, Strategy, Unit
+    from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
 
     class Query(TypedDict, total=False):
         """One of several."""
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         rerank: Rerank
         unit: Unit
         method: Method
+        match: Match
         filters: Sequence[str]
 
 
@@ -48,6 +49,7 @@ def query(
     rerank: Rerank = "mean",
     unit: Unit = "passage",
     method: Method = "direct",
+    match: Match = "auto",
     filters: Sequence[str] = (),
 ) -> Call[found.QueryAnswer]:
     """Find the passages that answer a question, best first."""
@@ -67,6 +69,7 @@ def query(
             "rerank": rerank,
             "unit": unit,
             "method": method,
+            "match": match,
             "filters": list(filters),
         },
         "QueryAnswer",
@@ -85,6 +88,7 @@ def ask(
     llm: bool = False,
     method: Method = "direct",
     strategy: Strategy | None = None,
+    match: Match = "auto",
     filters: Sequence[str] = (),
     passages: bool = False,
 ) -> Call[found.AskAnswer]:
@@ -99,6 +103,7 @@ def ask(
             "llm": llm,
             "method": method,
             "strategy": strategy,
+            "match": match,
             "filters": list(filters),
             "passages": passages,
         },

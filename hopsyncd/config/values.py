@@ -22,6 +22,7 @@ Reasoner = Literal["walk", "similarity", "llm", "llm-relevance"]
 Method = Literal["direct", "logic"]
 Rerank = Literal["none", "mean", "cosine", "cross-encoder"]
 Unit = Literal["passage", "statement"]
+Match = Literal["auto", "exact", "semantic"]
 
 ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 # Strategies that need no configuration: `rerank` is refused without models.reranker.
@@ -31,6 +32,7 @@ REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
 METHODS: tuple[Method, ...] = get_args(Method)
 RERANKS: tuple[Rerank, ...] = get_args(Rerank)
 UNITS: tuple[Unit, ...] = get_args(Unit)
+MATCHES: tuple[Match, ...] = get_args(Match)
 
 DEFAULT_TOP_K = 20
 PAPER_HOPS = 4
@@ -52,6 +54,9 @@ class Search:
     refuse a beam, rerank or unit that is not the default.
 
     method: "logic" lets an LLM split the question, and searches for each part.
+
+    match: "exact" finds only passages that have all words of the query as typed, "semantic" leaves
+    the order to the strategy, and "auto" puts literal hits first as the query asks for it.
     """
 
     strategy: Strategy = "hop"
@@ -63,6 +68,14 @@ class Search:
     rerank: Rerank = "mean"
     unit: Unit = "passage"
     method: Method = "direct"
+    match: Match = "auto"
+
+    @property
+    def leads_with_literals(self) -> bool:
+        """Whether passages with the query's words as typed may come before others."""
+        if self.match != "auto" or self.strategy not in ("hop", "hybrid", "bm25"):
+            return False
+        return self.profile == "default" and self.chosen_reasoner == "walk"
 
     @property
     def chosen_reasoner(self) -> Reasoner:

@@ -22,8 +22,10 @@ from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.acl_views import RestrictedViews
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
+from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_parser import respelled
+from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
@@ -240,8 +242,8 @@ class Engine:
                     return None
                 asked, meant = _spelled(connection, served, question)
                 if not search.wants_llm:
-                    found = Found(self._searcher.search(connection, served, asked, k, search))
-                    answer = answer_of(connection, served, asked, search, found)
+                    found = self._searcher.find(connection, served, asked, k, search)
+                    answer = self._answer(connection, served, asked, search, found)
                     return replace(answer, respelled=meant)
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
@@ -250,9 +252,17 @@ class Engine:
                 )
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
-                        answer = answer_of(connection, served, asked, search, found)
+                        answer = self._answer(connection, served, asked, search, found)
                         cost = LlmCost(usage.calls, usage.tokens)
                         return replace(answer, llm=cost, respelled=meant)
+
+    def _answer(
+        self, connection: Connection, served: Snapshot, question: str, search: Search, found: Found
+    ) -> Answer:
+        """The answer with strengths, and with the words that no passage has."""
+        absent, strengths = self._searcher.rate(connection, served, question, found)
+        answer = answer_of(connection, served, question, search, found)
+        return replace(answer, absent=absent, strengths=strengths)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
         """What `hop` finds at the head, and what that rests on; None while there is no version."""
@@ -261,7 +271,7 @@ class Engine:
                 return None
             asked, meant = _spelled(connection, served, question)
             ranked, dependencies = self._searcher.trace(connection, served, asked, k)
-            found = answer_of(connection, served, asked, Search("hop"), Found(ranked))
+            found = self._answer(connection, served, asked, Search("hop"), Found(ranked))
             return replace(found, respelled=meant), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
@@ -270,7 +280,10 @@ class Engine:
         with self.reading() as (connection, served):
             assert served is not None  # the dependencies is of a version
             spelled, _ = _spelled(connection, served, question)
-            return spelled != dependencies.question or is_touched(dependencies, served)
+            if spelled != dependencies.question or is_touched(dependencies, served):
+                return True
+            words = read_query_words(spelled)
+            return may_differ_by_words(words, dependencies.snapshot, served)
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
         """An answer with these entries of its version in place of what was found."""

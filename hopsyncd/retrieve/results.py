@@ -24,6 +24,7 @@ from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.searcher import Found
+from hopsyncd.retrieve.strength import Strength
 from store.content import known_passages, question_texts
 from store.contract import Connection
 from store.reads import Place, places_at
@@ -45,8 +46,10 @@ class Answer:
     """Ranked passages with what is needed to show them, all of one version.
 
     question: as it was searched for; `respelled` are the words typed otherwise, with those taken
-    for them. snapshot: what was searched. degraded: what the LLM was to do and did not. llm: its
-    cost; None when it was not to be asked. resolution: how it resolved the question, by logic.
+    for them. absent: words and phrases that no visible passage has. strengths: of the
+    passages found. snapshot: what was searched.
+    degraded: what the LLM was to do and did not. llm: its cost; None when it was not to be asked.
+    resolution: how it resolved the question, by logic.
     """
 
     version: int
@@ -61,6 +64,8 @@ class Answer:
     llm: LlmCost | None = None
     resolution: Resolution | None = None
     respelled: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    strengths: Mapping[PassageId, Strength] = field(default_factory=dict)
 
 
 def answer_of(
@@ -118,7 +123,8 @@ def id_text(passage: PassageId) -> str:
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
     """What was looked for; None if that is the question as it was typed."""
     respelled = answer.respelled if answer else {}
-    if meant is None or not (meant.wanted or respelled):
+    absent = answer.absent if answer else ()
+    if meant is None or not (meant.wanted or respelled or absent):
         return None
     documents = passages = 0
     hint = None
@@ -133,6 +139,7 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
     return {
         "question": answer.question if answer else meant.question,
         "words": [{"typed": typed, "meant": word} for typed, word in respelled.items()],
+        "absent": list(dict.fromkeys((*respelled, *absent))),
         "filter": meant.filter_text,
         "documents": documents,
         "passages": passages,
@@ -197,6 +204,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
             answer.places.get(ranked.passage, ()),
         ),
         "score": ranked.score,
+        "strength": answer.strengths.get(ranked.passage, "weak"),
         "hops": [hop_json(answer, step) for step in ranked.hops],
         "statements": [
             {

@@ -15,12 +15,20 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.hop import rank_hops, search_hops
+from hopsyncd.retrieve.literal_search import (
+    LiteralMatches,
+    find_literals,
+    rank_exact,
+    rank_literals,
+)
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, united
 from hopsyncd.retrieve.plain_search import by_parts, decomposed, split
+from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.strategies.by_hops import follow_edges, make_offers
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
+from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import known_passages
 from store.contract import Connection
@@ -33,11 +41,15 @@ EncodedTexts = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found, and why it did not search as it was asked to."""
+    """The result of a search, and why it did not search as requested.
+
+    matches: the words of the question as typed, in the version searched.
+    """
 
     ranked: Sequence[Ranked]
     degraded: Sequence[str] = ()
     resolution: Resolution | None = None
+    matches: LiteralMatches | None = None
 
 
 _OF_STATEMENTS = ("unit", "beam", "rerank")
@@ -77,9 +89,36 @@ class Searcher(SearchTools):
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> list[Ranked]:
         """Search without an LLM. Raises BadRequest."""
+        return list(self.find(connection, head, question, k, search).ranked)
+
+    def find(
+        self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
+    ) -> Found:
+        """Search without an LLM, and look up the words as typed. Raises BadRequest."""
         _refuse_unheeded(search)
+        is_exact = search.match == "exact"
+        matches = self._find_literals(connection, head, question, is_exact=is_exact)
+        if is_exact:
+            return Found(rank_exact(head, matches, k), matches=matches)
         request = SearchRequest(self, connection, head, question, k, search)
-        return find_strategy(search.strategy).run(request)
+        ranked = find_strategy(search.strategy).run(request)
+        if search.leads_with_literals:
+            ranked = rank_literals(head, matches, ranked, k)
+        return Found(ranked, matches=matches)
+
+    def rate(
+        self, connection: Connection, head: Snapshot, question: str, found: Found
+    ) -> tuple[tuple[str, ...], Mapping[PassageId, Strength]]:
+        """The words and phrases that no visible passage has, and the strength of each passage."""
+        matches = found.matches or self._find_literals(connection, head, question)
+        asked = question if matches.query.is_keywords else self.asked(head, question)
+        return matches.absent, rate(head, asked, self.vector(asked), found.ranked, matches)
+
+    def _find_literals(
+        self, connection: Connection, head: Snapshot, question: str, *, is_exact: bool = False
+    ) -> LiteralMatches:
+        read = partial(self.passages.read, connection)
+        return find_literals(head, read_query_words(question), read, is_exact=is_exact)
 
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
@@ -90,9 +129,9 @@ class Searcher(SearchTools):
         search = search_hops(context, self.settings)
         if search is None:
             return [], None
-        ranked = rank_hops(context, search, k, self.settings)
-        vector = self.vector(asked)
-        return ranked, Dependencies.collect(question, context, vector, search, k)
+        matches = self._find_literals(connection, head, question)
+        ranked = rank_literals(head, matches, rank_hops(context, search, k, self.settings), k)
+        return ranked, Dependencies.collect(question, context, self.vector(asked), search, k)
 
     def search_by_llm(
         self,

@@ -5,7 +5,6 @@ stands there; then the best one by how far it leads and how its sentence bears o
 docs/reference/evaluation.md says how many of those shown were right on collections left out.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
+from hopsyncd.retrieve.logistic import log_odds
 from hopsyncd.text.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.
@@ -54,21 +54,6 @@ HELD: Mapping[str, float] = {
     "long": 2.526,
     "bias": -4.366,
 }
-
-
-def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """The logistic model's.
-
-    >>> probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
-    0.5
-    """
-    return 1 / (1 + math.exp(-log_odds(weights, features)))
-
-
-def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    return weights["bias"] + sum(
-        weight * features[name] for name, weight in weights.items() if name != "bias"
-    )
 
 
 _ONES = (

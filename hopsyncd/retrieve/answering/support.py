@@ -25,9 +25,8 @@ from hopsyncd.retrieve.answering.short_answer import (
     Candidate,
     candidates,
     likeliest,
-    log_odds,
-    probability,
 )
+from hopsyncd.retrieve.logistic import log_odds, probability
 from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"

@@ -1,0 +1,362 @@
+"""Finds the passages that have the words of a query as typed, and ranks them.
+
+The text index finds the passages that have all terms of a phrase, code or word. Whether they stand
+there as typed is then read in the passages themselves. So the index stores nothing for it, and a
+past version, a filter or an ACL view gives what is visible there.
+
+- A keyword query is ranked by its words. Passages with the whole query as one phrase come first,
+  then those that have every part of it as typed, then those with most of its weight by idf. Within
+  these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
+- For a question, the best passage that has its phrases and codes comes first. The other passages
+  stay where the strategy ranked them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import repeat
+from operator import eq, mul
+
+import numpy as np
+
+from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import is_usual
+from hopsyncd.retrieve.query_context import Read, having, words_of
+from hopsyncd.retrieve.query_words import (
+    QueryPart,
+    QueryWords,
+    contains_as_part,
+    contains_joined,
+    contains_literal,
+    split_humps,
+)
+from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
+from hopsyncd.text.words import index_terms
+from store.content import full_text
+from store.records import PassageId
+
+_BATCH = 128  # passages that are read at once.
+_MOST_READ = 2048  # passages in which a text is looked for.
+_ENOUGH = 20  # passages with everything as typed, after which no more are read.
+_OF_VARIANTS = 0.9  # the worth of no-cache where noCache is looked for.
+_OF_FORMS = 0.8  # the worth of a word in another form, beside the word as typed.
+_OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
+_MOST, _HALF = 0.95, 0.5  # of the weight of all parts: the bounds of the tiers.
+_LEAST_NAME = 4  # letters of a word that is looked for inside camelCase names.
+_LEAST_UNUSUAL = 3  # letters of a word of a question that is reported absent.
+_MOST_ABSENT = 5  # words of a question; with more it is in another language.
+_FUSION_K = 60
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundPart:
+    """A part of a query in one version.
+
+    rows: the passage rows that have all its terms, rising. names: words of the documents that may
+    have it as a part of a camelCase name.
+    """
+
+    part: QueryPart
+    rows: Integers
+    weight: float
+    names: tuple[str, ...] = ()
+    joined: tuple[tuple[str, ...], ...] = ()
+
+    def worth_in(self, text: str) -> float:
+        """1 if the text of one of its rows has it as typed, less if only its terms."""
+        if contains_literal(text, self.part.text):
+            return 1.0
+        if any(contains_joined(text, words) for words in self.joined):
+            return 1.0 if self.part.kind == "word" else _OF_VARIANTS
+        if self.part.kind == "word":
+            is_part = self.names and contains_as_part(text, self.part.text)
+            return 1.0 if is_part else 0.0 if self.names else _OF_FORMS
+        return _OF_APART
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralMatches:
+    """The passages of one version that have parts of a query.
+
+    scores: (n,) BM25 by passage row; empty where no passage has a part. worth: the share of the
+    query's weight that each row read has; literal: the same of its parts as typed. complete: the
+    rows that have every part as typed. whole: the rows that have the query as one phrase. absent:
+    the parts that no visible passage has, as typed.
+    """
+
+    query: QueryWords
+    scores: Floats = field(default_factory=lambda: np.zeros(0))
+    worth: dict[int, float] = field(default_factory=dict)
+    literal: dict[int, float] = field(default_factory=dict)
+    complete: frozenset[int] = frozenset()
+    whole: frozenset[int] = frozenset()
+    absent: tuple[str, ...] = ()
+
+
+def find_literals(
+    snapshot: Snapshot, query: QueryWords, read: Read, *, is_exact: bool = False
+) -> LiteralMatches:
+    """Look the parts of a query up in the visible passages: all of them for a keyword query or if
+    it `is_exact`, otherwise its phrases and codes."""
+    wanted = query.parts if query.is_keywords or is_exact else query.literals
+    parts = [_find_part(snapshot, part, query) for part in wanted]
+    absent = _find_absent(snapshot, query, parts, read)
+    whole_rows = _find_rows(snapshot, index_terms(query.whole)) if query.whole else _NO_ROWS
+    if not len(whole_rows) and not any(len(part.rows) for part in parts):
+        return LiteralMatches(query, absent=absent)
+    scores = words_of(snapshot, query.text).scores
+    texts = _Texts(snapshot, read)
+    whole = _find_whole(snapshot, query, whole_rows, scores, texts)
+    found = _weigh_rows(snapshot, parts, scores, texts)
+    return replace(found, query=query, scores=scores, whole=whole, absent=absent)
+
+
+def _weigh_rows(
+    snapshot: Snapshot, parts: Sequence[_FoundPart], scores: Floats, texts: "_Texts"
+) -> LiteralMatches:
+    """Read the passages with the most weight, and note which parts each has as typed."""
+    total = sum(part.weight for part in parts) or 1.0
+    stems = np.zeros(len(scores))
+    for part in parts:
+        stems[part.rows] += part.weight / total
+    members = [frozenset(part.rows.tolist()) for part in parts]
+    worth: dict[int, float] = {}
+    literal: dict[int, float] = {}
+    complete: set[int] = set()
+    for row, text in texts.read_rows(_order(snapshot, stems, scores)):
+        shares = [
+            part.worth_in(text) if row in rows else 0.0
+            for part, rows in zip(parts, members, strict=True)
+        ]
+        weights = [part.weight / total for part in parts]
+        worth[row] = sum(map(mul, weights, shares))
+        literal[row] = sum(map(mul, weights, map(float, map(eq, shares, repeat(1.0)))))
+        if all(share == 1.0 for share in shares):
+            complete.add(row)
+            if len(complete) >= _ENOUGH:
+                break
+    return LiteralMatches(
+        QueryWords("", (), is_keywords=False), scores, worth, literal, frozenset(complete)
+    )
+
+
+def rank_literals(
+    snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
+) -> list[Ranked]:
+    """The k best passages: those with the query's words as typed before what a strategy ranked."""
+    if matches.query.is_keywords:
+        return _rank_keywords(snapshot, matches, ranked, k)
+    best = max(matches.literal.values(), default=0.0)
+    holders = matches.whole or {row for row, share in matches.literal.items() if share == best}
+    if not best and not matches.whole:
+        return list(ranked)
+    ids = snapshot.passage_ids
+    by_id = {PassageId(int(ids[row])): row for row in holders}
+    first = next((one for one in ranked if one.passage in by_id), None)
+    if first is None:
+        rows = np.array(sorted(holders), dtype=np.int64)
+        row = int(rows[largest(matches.scores[rows], ids[rows], 1)[0]])
+        first = Ranked(PassageId(int(ids[row])), 0.0)
+    rest = [one for one in ranked if one.passage != first.passage]
+    most = max((one.score for one in ranked), default=first.score)
+    return [
+        Ranked(first.passage, max(most, first.score), first.hops, first.statements),
+        *rest,
+    ][:k]
+
+
+def _rank_keywords(
+    snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
+) -> list[Ranked]:
+    """By tier, and within a tier by BM25 and the strategy's order, fused."""
+    if not len(matches.scores):
+        return list(ranked)
+    ids, scores = snapshot.passage_ids, matches.scores
+    known = {one.passage: one for one in ranked}
+    by_words = np.flatnonzero(scores > 0)
+    by_words = by_words[largest(scores[by_words], ids[by_words], FUSION_DEPTH)]
+    fused: dict[PassageId, float] = {}
+    tiers: dict[PassageId, int] = {}
+    for rank, row in enumerate(by_words.tolist(), 1):
+        fused[PassageId(int(ids[row]))] = 2 / (_FUSION_K + rank)
+    for row in sorted(matches.worth.keys() | matches.whole):
+        id_ = PassageId(int(ids[row]))
+        fused.setdefault(id_, 0.0)
+        tiers[id_] = _tier_of(matches, row)
+    for rank, one in enumerate(ranked, 1):
+        fused[one.passage] = fused.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
+    order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
+    return [
+        Ranked(
+            id_,
+            tiers.get(id_, 0) + fused[id_],
+            known[id_].hops if id_ in known else (),
+            known[id_].statements if id_ in known else (),
+        )
+        for id_ in order
+    ]
+
+
+def _tier_of(matches: LiteralMatches, row: int) -> int:
+    if row in matches.whole:
+        return _WHOLE_TIER
+    if row in matches.complete:
+        return _COMPLETE_TIER
+    share = matches.worth.get(row, 0.0)
+    return _MOST_TIER if share >= _MOST else _HALF_TIER if share >= _HALF else 0
+
+
+def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Ranked]:
+    """The k best passages by BM25 that have every part of the query as typed."""
+    if not matches.complete:
+        return []
+    rows = np.array(sorted(matches.complete), dtype=np.int64)
+    ids, scores = snapshot.passage_ids, matches.scores
+    best = rows[largest(scores[rows], ids[rows], k)]
+    return [Ranked(PassageId(int(ids[row])), float(scores[row])) for row in best.tolist()]
+
+
+def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> bool:
+    """Whether the words of a query may rank or be missing otherwise at a later version.
+
+    Any passage that came or went may change the order of a keyword query, or the only passage with
+    a literal. For other questions only the words that no passage had, or has, matter.
+    """
+    if query.is_keywords or query.literals or query.whole:
+        old, new = before.statistics.visible.passages, now.statistics.visible.passages
+        count = min(len(old), len(new))
+        return bool((old[:count] != new[:count]).any() or new[count:].any() or old[count:].any())
+    return _find_unknown(before, query) != _find_unknown(now, query)
+
+
+class _Texts:
+    """Reads the texts of passages."""
+
+    def __init__(self, snapshot: Snapshot, read: Read) -> None:
+        self._ids = snapshot.passage_ids
+        self._read = read
+
+    def read_rows(self, rows: Integers) -> Iterator[tuple[int, str]]:
+        """The text of each passage row, for at most 2,048 rows."""
+        for start in range(0, min(len(rows), _MOST_READ), _BATCH):
+            some = rows[start : min(start + _BATCH, _MOST_READ)].tolist()
+            ids = {row: PassageId(int(self._ids[row])) for row in some}
+            passages = self._read(ids.values())
+            for row, id_ in ids.items():
+                if id_ in passages:  # a purge may have removed it
+                    yield row, full_text(passages[id_])
+
+
+def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:
+    """The rows that have terms of the query, those with the most weight and BM25 first."""
+    rows = np.flatnonzero(stems > 0)
+    ids = snapshot.passage_ids[rows]
+    return rows[np.lexsort((ids, -scores[rows], -np.round(stems[rows], 9)))]
+
+
+def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
+    """The visible passage rows that have all the terms, rising."""
+    if not terms:
+        return _NO_ROWS
+    found = sorted(having(snapshot, terms), key=lambda one: one.df)
+    if not found[0].df:
+        return _NO_ROWS
+    rows: Integers = reduce(
+        np.intersect1d,
+        (one.visible[1].astype(np.int64) for one in found),
+    )
+    return np.unique(rows)
+
+
+def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _FoundPart:
+    terms = index_terms(part.text)
+    rows = _find_rows(snapshot, terms)
+    weight = sum(_idf(snapshot, term) for term in terms)
+    if part.kind == "word":
+        joined = _joined_with(part.text, query.words)
+        for words in joined:
+            rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(words))))
+        names: tuple[str, ...] = ()
+        if not len(rows) and len(part.text) >= _LEAST_NAME:
+            names = _names_with(snapshot, part.text)
+            for name in names:
+                rows = np.union1d(rows, _find_rows(snapshot, index_terms(name)))
+        return _FoundPart(part, rows, weight, names, joined)
+    humps = tuple(split_humps(part.text))
+    if part.kind == "code" and len(humps) > 1 and part.text.replace("_", "").isalnum():
+        rows = np.union1d(rows, _find_rows(snapshot, index_terms(" ".join(humps))))
+        rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(humps))))
+        return _FoundPart(part, rows, weight, (), (humps,))
+    return _FoundPart(part, rows, weight)
+
+
+def _joined_with(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The runs of two or three words of the query that may be one name, with the word in them."""
+    runs = [
+        tuple(words[start : start + length])
+        for length in (2, 3)
+        for start in range(len(words) - length + 1)
+    ]
+    return tuple(run for run in runs if word in run)
+
+
+def _idf(snapshot: Snapshot, term: str) -> float:
+    df, count = having(snapshot, [term])[0].df, snapshot.statistics.passages
+    return float(np.log1p((count - df + 0.5) / (df + 0.5)))
+
+
+def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
+    """The longer words of the documents that have the word inside. Whether it is a part of a name
+    there is read in the passages."""
+    wanted = word.lower()
+    return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
+
+
+def _find_whole(
+    snapshot: Snapshot, query: QueryWords, rows: Integers, scores: Floats, texts: _Texts
+) -> frozenset[int]:
+    """The rows that have the query as one phrase."""
+    if query.whole is None:
+        return frozenset()
+    order = rows[largest(scores[rows], snapshot.passage_ids[rows], _MOST_READ)]
+    whole: set[int] = set()
+    for row, text in texts.read_rows(order):
+        if contains_literal(text, query.whole):
+            whole.add(row)
+            if len(whole) >= _ENOUGH:
+                break
+    return frozenset(whole)
+
+
+def _find_absent(
+    snapshot: Snapshot, query: QueryWords, parts: Sequence[_FoundPart], read: Read
+) -> tuple[str, ...]:
+    """The parts that no visible passage has.
+
+    For a question, only phrases, codes and unusual words: usual words may be meant otherwise.
+    """
+    texts = _Texts(snapshot, read)
+    absent = []
+    for found in parts:
+        if found.part.kind == "word" and not found.names and len(found.rows):
+            continue
+        rows = found.rows
+        if len(rows) > _MOST_READ:  # too many to read them all
+            continue
+        if not any(found.worth_in(text) >= _OF_VARIANTS for _, text in texts.read_rows(rows)):
+            absent.append(found.part.text)
+    if query.is_keywords:
+        return tuple(absent)
+    unknown = _find_unknown(snapshot, query)
+    return (*absent, *(unknown if len(unknown) <= _MOST_ABSENT else ()))
+
+
+def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
+    """The unusual words of a question that no visible passage has."""
+    unusual = [
+        word for word in query.words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())
+    ]
+    return tuple(word for word in unusual if not len(_find_rows(snapshot, index_terms(word))))

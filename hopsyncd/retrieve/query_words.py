@@ -1,0 +1,234 @@
+"""The parts of a query that are searched for as typed: quoted phrases, codes and words.
+
+A keyword query (at most six words, no question word and no auxiliary verb) leans on its words; a
+question leans on its meaning, and only its phrases and codes count as literals.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from hopsyncd.models.keywords import STOP_WORDS
+from store.word_count import UNSPACED
+
+Kind = Literal["phrase", "code", "word"]
+
+_MOST_KEYWORDS = 6
+_KEPT_PATTERNS = 512
+_LEAST_WHOLE = 2  # words of a query that is looked for as a phrase too, as error messages are
+_QUOTED = re.compile(
+    '"([^"]+)"|\u201c([^\u201c\u201d]+)\u201d|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]|\u00ab([^\u00ab\u00bb]+)\u00bb|`([^`]+)`'
+)
+_SPACED_CODES = re.compile(
+    r"(?<!\w)\+?\(?\d[\d()]*(?:[ /-]\d[\d()]*){2,}(?!\w)"  # phone numbers
+    r"|(?<!\w)\d{1,2}(?:st|nd|rd|th|\.)?\s(?:\w{3,9}\.?)\s(?:1|2)\d{3}(?!\w)"  # 7 May 2025
+    r"|(?<!\w)[A-Z]\w{2,8}\.?\s\d{1,2}(?:st|nd|rd|th)?,\s(?:1|2)\d{3}(?!\w)"  # May 7, 2025
+    r"|(?<!\w)\d[\d.,]*\s?[€$£¥%](?!\w)"
+)
+_PUNCTUATION = "?!,;:()[]{}<>\"'\u2018\u2019\u201c\u201d\u2026"
+_CODE = re.compile(
+    r"""
+    --?[A-Za-z][\w-]*(?:=\S+)?      # an option
+    | v?\d+(?:[.:/-]\d+)+[\w.-]*    # a version, date or time
+    | [$€£¥]\d[\d.,]*               # money
+    | \.[A-Za-z]\w+                 # .NET, .gitignore
+    | [A-Za-z]\w*(?:\+\+|\#)        # C++, C#
+    | \w+(?:_+\w+)+_*|_+\w+         # snake_case
+    | [a-z]+\d*(?:[A-Z]\w*)+        # camelCase
+    | (?!Ma?c[A-Z]|D[ei][A-Z]|L[ae][A-Z]|Van[A-Z])(?:[A-Z][a-z0-9]+){2,}[A-Z]?  # PascalCase
+    | \w[\w.-]*@[\w.-]+             # an address
+    | [A-Za-z]+://\S+
+    | (?=\S*\d)(?=\S*[A-Za-z])\w+(?:[-=]\w+)*   # letters and digits
+    | \w+=\S+
+    | \w+(?:::\w+)+(?:\(\))?
+    | [\w-]{2,}(?:\.[\w-]{2,})+     # a file name or a dotted name
+    | [\w.-]*/[\w.-]*/[\w./-]*      # a path
+    | \w+\(\)
+    """,
+    re.VERBOSE,
+)
+_INITIALS = re.compile(r"(?:\w\.)+\w?")
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|er|e|\u00e8me)|v?\d+", re.IGNORECASE)
+# Words that only link others. Words that negate or compare are kept: they say what is meant.
+_KEPT_WORDS = frozenset(
+    "no not before after during since while first second early late later most many some several "
+    "all both each two three once".split()
+)
+FUNCTION_WORDS = STOP_WORDS - _KEPT_WORDS
+_OF_QUESTIONS = frozenset(
+    word
+    for words in (
+        "who whom whose what which when where why how is are am was were be been being do does did",
+        "has have had can could will would should shall may might must i you he she it they we me",
+        "my your tell explain describe compare",
+        "wer was wie wann wo warum wieso welche welcher welches ist sind war waren hat haben kann",
+        "wird qui que quoi quel quelle quand comment pourquoi est sont",
+        "quién quien qué cuál cuándo cuando cómo como dónde donde es son",
+        "chi cosa quale quando perché dove sono",
+    )
+    for word in words.split()
+)
+_ASKS = ("?", "\uff1f", "\u061f")
+_WORD = re.compile(r"\w+(?:['\u2019]\w+)?")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPart:
+    """A part of a query as it was typed, without its quotes."""
+
+    text: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class QueryWords:
+    """The words of a query that are searched for as typed.
+
+    parts: its phrases, codes and content words. is_keywords: whether it leans on its words.
+    """
+
+    text: str
+    parts: tuple[QueryPart, ...]
+    is_keywords: bool
+
+    @cached_property
+    def literals(self) -> tuple[QueryPart, ...]:
+        """Its phrases and codes."""
+        return tuple(part for part in self.parts if part.kind != "word")
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Its content words that are no part of a phrase or code."""
+        return tuple(part.text for part in self.parts if part.kind == "word")
+
+    @property
+    def whole(self) -> str | None:
+        """The text as one phrase; None for a question, and for a single word."""
+        text = self.text.strip()
+        is_phrase = len(_WORD.findall(text)) >= _LEAST_WHOLE and not text.endswith(_ASKS)
+        return text if is_phrase and not _QUOTED.search(text) else None
+
+
+def read_query_words(query: str) -> QueryWords:
+    """Find the parts of a query that are searched for as typed.
+
+    >>> [(part.text, part.kind) for part in read_query_words('"dry run" of --no-cache').parts]
+    [('dry run', 'phrase'), ('--no-cache', 'code')]
+    >>> read_query_words("spare key flat").is_keywords
+    True
+    >>> read_query_words("Where is the spare key?").is_keywords
+    False
+    """
+    parts: list[QueryPart] = []
+
+    def take_phrase(found: re.Match[str]) -> str:
+        text = next(filter(None, found.groups()))
+        parts.append(QueryPart(" ".join(text.split()), "phrase"))
+        return " "
+
+    def take_code(found: re.Match[str]) -> str:
+        parts.append(QueryPart(" ".join(found[0].split()), "code"))
+        return " "
+
+    rest = _SPACED_CODES.sub(take_code, _QUOTED.sub(take_phrase, query))
+    words: list[str] = []
+    for token in rest.split():
+        bare = token.strip(_PUNCTUATION).rstrip(".")
+        if _is_code(bare):
+            parts.append(QueryPart(bare, "code"))
+        elif _INITIALS.fullmatch(bare):
+            words.append(bare)
+        else:
+            words += _WORD.findall(bare)
+    content = [word for word in words if word.lower() not in FUNCTION_WORDS]
+    if not content and not parts:
+        content = words
+    parts += [QueryPart(word, "word") for word in content]
+    is_question = query.rstrip().endswith(_ASKS) or any(
+        word.lower() in _OF_QUESTIONS and word != "May" for word in words
+    )
+    is_keywords = bool(parts) and not is_question and len(content) <= _MOST_KEYWORDS
+    return QueryWords(query, tuple(dict.fromkeys(parts)), is_keywords)
+
+
+def _is_code(token: str) -> bool:
+    return bool(_CODE.fullmatch(token)) and not _ORDINAL.fullmatch(token)
+
+
+def split_humps(name: str) -> list[str]:
+    """The parts of a camelCase or snake_case name.
+
+    >>> split_humps("parseHTTPHeader"), split_humps("no_cache")
+    (['parse', 'HTTP', 'Header'], ['no', 'cache'])
+    """
+    return [part for part in _HUMP.split(name) if part]
+
+
+def contains_literal(text: str, literal: str) -> bool:
+    """Whether a text has the literal as typed, but for case and white space.
+
+    >>> contains_literal("Use --no-cache  here", "--no-cache here")
+    True
+    >>> contains_literal("--no-cache-dir", "--no-cache"), contains_literal("1.2.3", "1.2")
+    (False, False)
+    """
+    return _pattern_of(literal).search(normalise(text)) is not None
+
+
+def normalise(text: str) -> str:
+    """The text with composed letters and straight apostrophes."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", text).replace("\u2019", "'")
+
+
+@lru_cache(_KEPT_PATTERNS)
+def _pattern_of(literal: str) -> re.Pattern[str]:
+    literal = normalise(literal)
+    body = r"\s+".join(map(re.escape, literal.split()))
+    first, last = literal[0], literal[-1]
+    start = end = ""
+    if first == "-":
+        start = r"(?<![\w-])"
+    elif (first.isalnum() or first == "_") and not UNSPACED.match(first):
+        start = r"(?<!\w)(?<!\d\.)" if first.isdigit() else r"(?<!\w)"
+    if last in "+#":
+        end = r"(?![\w+#])"
+    elif (last.isalnum() or last == "_") and not UNSPACED.match(last):
+        end = r"(?!-?\w)" if first == "-" else r"(?!\w)"
+        end += r"(?![.,]\d)" if last.isdigit() else ""
+    return re.compile(f"{start}{body}{end}", re.IGNORECASE)
+
+
+def contains_as_part(text: str, word: str) -> bool:
+    """Whether a word stands in a text as a part of a camelCase or snake_case name.
+
+    >>> contains_as_part("use libFuzzer", "fuzzer"), contains_as_part("concatenate", "cat")
+    (True, False)
+    """
+    lower, wanted = text.lower(), word.lower()
+    if len(lower) != len(text):  # a letter whose lower case is longer
+        return False
+    position = lower.find(wanted)
+    while position >= 0:
+        end = position + len(wanted)
+        before, after = text[position - 1 : position], text[end : end + 1]
+        begins = not before.isalnum() or (text[position].isupper() and not before.isupper())
+        ends = not after.isalnum() or (after.isupper() and not text[end - 1].isupper())
+        if begins and ends:
+            return True
+        position = lower.find(wanted, position + 1)
+    return False
+
+
+def contains_joined(text: str, words: tuple[str, ...]) -> bool:
+    """Whether words stand in a text as one name: `no cache` as noCache, no-cache or no_cache.
+
+    >>> contains_joined("set noCache", ("no", "cache"))
+    True
+    """
+    pattern = r"[-_ ]?".join(map(re.escape, words))
+    return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE) is not None

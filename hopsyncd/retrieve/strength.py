@@ -1,0 +1,109 @@
+"""How likely each passage found bears on the question: strong, fair or weak.
+
+A logistic model estimates the probability from the passage's best cosine with the question, the
+share of the question's words that it has (by idf, without function words), and its rank.
+benchmarks/fit_strength.py fits the weights on development sets and prints the reliability.
+
+Where no passage has a word or phrase of the question as typed, no passage is above weak. Otherwise
+a passage that has all words of a keyword query as typed is strong.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.literal_search import LiteralMatches
+from hopsyncd.retrieve.logistic import probability
+from hopsyncd.retrieve.query_context import having
+from hopsyncd.retrieve.query_words import FUNCTION_WORDS
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.text.words import index_terms
+from store.records import PassageId, Vectors
+from store.word_count import WORD
+
+Strength = Literal["strong", "fair", "weak"]
+
+STRONG, FAIR = 0.6, 0.25  # the least probabilities
+WEIGHTS = {"bias": -4.21, "cosine": 5.677, "share": 2.03, "rank": -1.442, "words": 0.172}
+
+
+def measure_features(
+    snapshot: Snapshot, question: str, vector: Vectors, ranked: Sequence[Ranked]
+) -> list[dict[str, float]]:
+    """The features of each passage found."""
+    if not ranked:
+        return []
+    found = [snapshot.find_passage(one.passage) for one in ranked]
+    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    cosines, shares = _best_cosines(snapshot, vector, rows), _word_shares(snapshot, question, rows)
+    count = math.log1p(len(_content_terms(question)))
+    return [
+        {"cosine": cosine, "share": share, "rank": math.log(rank), "words": count}
+        for rank, (cosine, share) in enumerate(
+            zip(cosines.tolist(), shares.tolist(), strict=True), 1
+        )
+    ]
+
+
+def rate(
+    snapshot: Snapshot,
+    question: str,
+    vector: Vectors,
+    ranked: Sequence[Ranked],
+    matches: LiteralMatches,
+) -> dict[PassageId, Strength]:
+    """The strength of each passage found."""
+    if matches.absent:
+        return {one.passage: "weak" for one in ranked}
+    features = measure_features(snapshot, question, vector, ranked)
+    strengths = {
+        one.passage: _name(probability(WEIGHTS, each))
+        for one, each in zip(ranked, features, strict=True)
+    }
+    if matches.query.is_keywords:
+        literal = {int(snapshot.passage_ids[row]) for row in matches.complete | matches.whole}
+        strengths |= {one: "strong" for one in strengths if one in literal}
+    return strengths
+
+
+def _name(probability: float) -> Strength:
+    return "strong" if probability >= STRONG else "fair" if probability >= FAIR else "weak"
+
+
+def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats:
+    """(m,) the largest cosine of the question with a vector of each passage."""
+    columns, exact = snapshot.index.passages, snapshot.index.vectors.exact
+    wanted = vector.astype(np.float64)
+    wanted /= max(float(np.linalg.norm(wanted)), 1e-9)
+    best = np.zeros(len(rows))
+    for position, row in enumerate(rows.tolist()):
+        if row < 0:
+            continue
+        vectors = exact[int(columns.vector_start[row]) : int(columns.vector_end[row])]
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        cosines = (vectors.astype(np.float64) * wanted).sum(axis=1) / np.maximum(lengths, 1e-9)
+        best[position] = cosines.max(initial=0.0)
+    return best
+
+
+def _content_terms(question: str) -> tuple[str, ...]:
+    """The terms of the question without function words, unless it has no others."""
+    words = [word for word in WORD.findall(question) if word.lower() not in FUNCTION_WORDS]
+    return index_terms(" ".join(words) or question)
+
+
+def _word_shares(snapshot: Snapshot, question: str, rows: Integers) -> Floats:
+    """(m,) the share of the question's idf whose terms each passage has."""
+    found = having(snapshot, _content_terms(question))
+    count, total = snapshot.statistics.passages, 0.0
+    shares = np.zeros(len(rows))
+    for term in found:
+        idf = math.log1p((count - term.df + 0.5) / (term.df + 0.5))
+        total += idf
+        if term.df:
+            shares += idf * np.isin(rows, term.visible[1])
+    return shares / (total or 1.0)
