@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.response import Call, call, sent, streamed
+from hopsyncd.client.call import Call, call, event_method, send_method
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict
@@ -85,14 +85,14 @@ def _calls() -> Iterator[str]:
     yield 'class Methods:\n    """One method for each endpoint."""\n\n'
     # The streams first: within the class a name is its method once that is defined.
     yield from (
-        f"    {one.operation}_events = streamed({one.operation})\n"
+        f"    {one.operation}_events = event_method({one.operation})\n"
         for one in ENDPOINTS
         if one.streams
     )
     for one in ENDPOINTS:
-        yield f"    {one.operation} = sent({one.operation})\n"
+        yield f"    {one.operation} = send_method({one.operation})\n"
         if one.may_accept:
-            yield f"    start_{one.operation} = sent(start_{one.operation})\n"
+            yield f"    start_{one.operation} = send_method(start_{one.operation})\n"
 
 
 def _nested() -> dict[str, type[BaseModel]]:

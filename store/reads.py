@@ -285,6 +285,28 @@ def documents_touched(
     )
 
 
+def first_headings(
+    connection: Connection, version: int, paths: Collection[str]
+) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
+    """Documents of a version at these paths that have an origin, such as mails.
+
+    Each is its source name, its path, its origin and the heading of its first passage.
+    """
+    rows = connection.execute(
+        "SELECT s.name, d.path, d.origin,"
+        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        f" FROM source AS s {connection.dialect.first_join} document AS d ON d.source = s.id"
+        f" WHERE d.path IN {connection.dialect.names('?2')} AND d.born <= ?1 AND ?1 < d.died"
+        " AND d.origin <> '{}'",
+        [version, json.dumps(sorted(paths))],
+    )
+    return [
+        (name, path, json.loads(origin), tuple(json.loads(heading or "[]")))
+        for name, path, origin, heading in rows
+    ]
+
+
 def document_at(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Occurrence, ...]] | None:

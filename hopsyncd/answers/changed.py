@@ -104,10 +104,14 @@ class DiffFolder(TypedDict):
 
 
 class DiffDocument(TypedDict):
-    """A document that differs."""
+    """A document that differs.
+
+    `document_name` is the subject and sender of a mail; other documents have no such field.
+    """
 
     source: str
     document: str
+    document_name: NotRequired[str]
 
 
 class RenamedDocument(DiffDocument):

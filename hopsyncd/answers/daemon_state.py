@@ -1,6 +1,6 @@
 """Answers about the state of the daemon and its sources."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -211,12 +211,16 @@ class StatsAnswer(TypedDict):
 
 
 class WatchedPassage(TypedDict):
-    """One of the first passages for a watched question; `start` is the beginning of its text."""
+    """A passage among the first for a watched question; `start` is the beginning of its text.
+
+    `document_name` is the subject and sender of a mail; other documents have no such field.
+    """
 
     id: str
     heading: list[str]
     source: str | None
     document: str | None
+    document_name: NotRequired[str]
     start: str
 
 

@@ -41,11 +41,15 @@ class PlacedPassage(PassagePlace):
 
 
 class HopEnd(TypedDict):
-    """One of the two passages that a hop joins."""
+    """A passage at one end of a hop.
+
+    `document_name` is the subject and sender of a mail; other documents have no such field.
+    """
 
     id: str
     heading: list[str]
     document: str | None
+    document_name: NotRequired[str]
 
 
 WalkedHop = TypedDict(
@@ -232,12 +236,16 @@ class DocumentAnswer(TypedDict):
 
 
 class NearPassage(TypedDict):
-    """A passage near another; `start` is the beginning of its text."""
+    """A passage near another; `start` is the beginning of its text.
+
+    `document_name` is the subject and sender of a mail; other documents have no such field.
+    """
 
     id: str
     heading: list[str]
     source: str | None
     document: str | None
+    document_name: NotRequired[str]
     location: str | None
     start: str
     distance: int

@@ -17,6 +17,7 @@ from hopsyncd.answers.found import (
 from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import start_of
 from hopsyncd.config.values import Search
+from hopsyncd.display import mail_name
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Around, Joint, around, paths
@@ -227,23 +228,24 @@ def paths_answer(
 
 
 def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]:
-    told = []
+    found_near = list[NearPassage]()
     for position, distance in found.distance.items():
         id_ = _id(head, position)
         if passage := shown.passages.get(id_):
             whole = placed_json(id_, passage, shown.places.get(id_, ()))
-            told.append(
-                NearPassage(
-                    id=whole["id"],
-                    heading=whole["heading"],
-                    source=whole["source"],
-                    document=whole["document"],
-                    location=whole["location"],
-                    start=start_of(passage.text),
-                    distance=distance,
-                )
-            )
-    return told
+            near: NearPassage = {
+                "id": whole["id"],
+                "heading": whole["heading"],
+                "source": whole["source"],
+                "document": whole["document"],
+                "location": whole["location"],
+                "start": start_of(passage.text),
+                "distance": distance,
+            }
+            if name := mail_name(whole["origin"], whole["heading"]):
+                near["document_name"] = name
+            found_near.append(near)
+    return found_near
 
 
 def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:

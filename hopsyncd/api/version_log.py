@@ -1,5 +1,4 @@
-"""Answers about versions: the log, each version in words, and what differs between two: documents,
-sentences, passages and edges."""
+"""Answers about versions: the log, a summary of each version, and the difference between two."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +15,14 @@ from hopsyncd.answers.changed import (
     DiffPassage,
     LoggedVersion,
 )
+from hopsyncd.display import mail_name
 from hopsyncd.formats.units import sentences
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import id_text
 from store.content import known_passages
 from store.contract import Connection
 from store.history import Diff, Edge, LogEntry, edge_ends, in_order, renames_of
-from store.reads import document_at, documents_touched
+from store.reads import document_at, documents_touched, first_headings
 from store.records import PassageId, Version
 
 _FOLDERS = 12  # at most, unless the first level alone has more
@@ -30,8 +30,8 @@ _START_CHARACTERS = 80
 _CONTEXT = 1  # sentences around a change
 _MAX_SENTENCES = 4000  # of a document on either side; longer ones are only counted
 _MAX_CHARACTERS = 500  # of a sentence
-_MAX_DOCUMENTS = 1000  # of a version that are looked at to tell what it was about
-_NAMED = 3  # documents of a kind; more are counted
+_MAX_DOCUMENTS = 1000  # a version that touched more has no summary
+_NAMED = 3  # documents of a kind in a summary; more are counted
 
 Sentence = tuple[tuple[str, ...], str]
 """The headings above it, and its text in one line."""
@@ -51,15 +51,15 @@ def moment_text(unix_ms: int) -> str:
     return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def logged_version(entry: LogEntry, told: str | None = None) -> LoggedVersion:
-    """An entry of the log; `told` is what it was about, in words."""
+def logged_version(entry: LogEntry, summary: str | None = None) -> LoggedVersion:
+    """An entry of the log; `summary` says in words what the version changed."""
     version = entry.version
     return {
         "version": version.id,
         "created": moment_text(version.created_ms),
         "collected": time_text(entry.collected_ms),
         "reason": version.reason,
-        "about": told,
+        "about": summary,
         "tags": list(entry.tags),
         "documents": version.documents,
         "passages": version.passages,
@@ -82,9 +82,18 @@ def diff_answer(
     limit: int | None,
     graph: bool = True,
 ) -> DiffAnswer:
-    """What differs: counts, folders, and lists that are each cut to `limit` lines; those of
-    passages and edges are empty without `graph`."""
+    """The difference between two versions: counts, folders, and lists cut to `limit` lines each.
+
+    Without `graph`, the lists of passages and edges are empty.
+    """
     listed = limit if graph else 0
+    shown = {
+        "added": found.documents_added[:limit],
+        "changed": found.documents_changed[:limit],
+        "removed": found.documents_removed[:limit],
+    }
+    names = _mail_names(connection, new.id, [*shown["added"], *shown["changed"]])
+    old_names = _mail_names(connection, old.id, shown["removed"])
     documents = {
         "added": found.documents_added,
         "changed": found.documents_changed,
@@ -103,15 +112,15 @@ def diff_answer(
         },
         "folders": by_folder(documents),
         "documents": {
-            "added": _documents(found.documents_added[:limit]),
-            "changed": _documents(found.documents_changed[:limit]),
-            "removed": _documents(found.documents_removed[:limit]),
+            "added": _documents(shown["added"], names),
+            "changed": _documents(shown["changed"], names),
+            "removed": _documents(shown["removed"], old_names),
             "renamed": [
                 {"source": one.source, "document": one.path, "was": one.was}
                 for one in found.documents_renamed[:limit]
             ],
         },
-        "texts": changed_texts(connection, old.id, new.id, found.documents_changed[:limit]),
+        "texts": changed_texts(connection, old.id, new.id, shown["changed"], names),
         "passages": {
             "added": _passages(connection, found.passages_added[:listed]),
             "removed": _passages(connection, found.passages_removed[:listed]),
@@ -167,8 +176,30 @@ def _cut_at(
     return counts
 
 
-def _documents(found: Sequence[tuple[str, str]]) -> list[DiffDocument]:
-    return [{"source": source, "document": path} for source, path in found]
+def _mail_names(
+    connection: Connection, version: int, documents: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], str]:
+    """Subject and sender of the mails among documents of a version, by source name and path."""
+    wanted = {*documents}
+    found = first_headings(connection, version, {path for _, path in wanted}) if wanted else ()
+    return {
+        (source, path): name
+        for source, path, origin, heading in found
+        if (source, path) in wanted and (name := mail_name(origin, heading))
+    }
+
+
+def _documents(
+    found: Sequence[tuple[str, str]], names: Mapping[tuple[str, str], str]
+) -> list[DiffDocument]:
+    return [_document(source, path, names) for source, path in found]
+
+
+def _document(source: str, path: str, names: Mapping[tuple[str, str], str]) -> DiffDocument:
+    document: DiffDocument = {"source": source, "document": path}
+    if name := names.get((source, path)):
+        document["document_name"] = name
+    return document
 
 
 def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPassage]:
@@ -204,20 +235,20 @@ def start_of(text: str) -> str:
 
 
 def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
-    """What differs between two versions that both lack the same sources."""
+    """The difference between two versions for a caller from whom both hide the same sources."""
     was, now = _edges_of(old), _edges_of(new)
     lived, live = _passages_of(old), _passages_of(new)
 
-    def seen(documents: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        return tuple(one for one in documents if one[0] not in new.hidden)
+    def visible(documents: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple(document for document in documents if document[0] not in new.hidden)
 
     return Diff(
-        documents_added=seen(found.documents_added),
-        documents_removed=seen(found.documents_removed),
+        documents_added=visible(found.documents_added),
+        documents_removed=visible(found.documents_removed),
         documents_renamed=tuple(
             one for one in found.documents_renamed if one.source not in new.hidden
         ),
-        documents_changed=seen(found.documents_changed),
+        documents_changed=visible(found.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
         edges_added=in_order(now - was),
@@ -237,14 +268,17 @@ def _edges_of(snapshot: Snapshot) -> set[Edge]:
 
 
 def changed_texts(
-    connection: Connection, old: int, new: int, documents: Sequence[tuple[str, str]]
+    connection: Connection,
+    old: int,
+    new: int,
+    documents: Sequence[tuple[str, str]],
+    names: Mapping[tuple[str, str], str],
 ) -> list[ChangedText]:
-    """What changed in each of the documents (source name and path), which both versions have."""
+    """The changes in each of the documents (source name and path), which both versions have."""
     return [
         {
-            "source": source,
-            "document": path,
-            "lines": unified(*(_text(connection, at, source, path) for at in (old, new))),
+            **_document(source, path, names),
+            "lines": diff_lines(*(_text(connection, at, source, path) for at in (old, new))),
         }
         for source, path in documents
     ]
@@ -264,12 +298,12 @@ def _text(connection: Connection, version: int, source: str, path: str) -> list[
     ]
 
 
-def unified(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
-    """The lines of a diff: a sentence each, ` `, `-` or `+` before it, under `@@` and the headings.
+def diff_lines(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
+    """The lines of a diff. A sentence has ` `, `-` or `+` before it, and `@@` begins a heading.
 
     >>> was = [(("Ada",), "She wrote."), (("Ada",), "She died in 1852.")]
     >>> now = [(("Ada",), "She wrote."), (("Ada",), "She died young.")]
-    >>> unified(was, now)
+    >>> diff_lines(was, now)
     ['@@ Ada', ' She wrote.', '-She died in 1852.', '+She died young.']
     """
     if max(len(old), len(new)) > _MAX_SENTENCES:
@@ -314,7 +348,10 @@ def _heading(heading: Sequence[str]) -> str:
 
 
 def version_about(connection: Connection, number: int, hidden: Collection[str]) -> str | None:
-    """What a version did to which documents; None where they are too many, or no longer known."""
+    """A summary of the documents that a version changed.
+
+    None if there are too many, or if the version's rows are no longer stored.
+    """
     touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:
         return None
@@ -323,26 +360,37 @@ def version_about(connection: Connection, number: int, hidden: Collection[str]) 
     come = {key: content for key, content in begun.items() if key not in ended}
     renamed = renames_of(gone, come)
     moved = {(one.source, path) for one in renamed for path in (one.was, one.path)}
-    return about(
+    changed = sorted(key for key in begun if key in ended)
+    added = sorted(key for key in come if key not in moved)
+    removed = sorted(key for key in gone if key not in moved)
+    names = {
+        **_mail_names(connection, number - 1, removed if len(removed) <= _NAMED else ()),
+        **_mail_names(
+            connection,
+            number,
+            [key for keys in (changed, added) if len(keys) <= _NAMED for key in keys],
+        ),
+    }
+    return summary_text(
         {
-            "changed": sorted(path for source, path in begun if (source, path) in ended),
+            "changed": [names.get(key, key[1]) for key in changed],
             "renamed": [f"{one.was} -> {one.path}" for one in renamed],
-            "added": sorted(path for source, path in come if (source, path) not in moved),
-            "removed": sorted(path for source, path in gone if (source, path) not in moved),
+            "added": [names.get(key, key[1]) for key in added],
+            "removed": [names.get(key, key[1]) for key in removed],
         }
     )
 
 
-def about(documents: Mapping[str, Sequence[str]]) -> str:
-    """What a version was about: its documents by what became of them.
+def summary_text(documents: Mapping[str, Sequence[str]]) -> str:
+    """A summary of a version: the names of its documents by kind of change.
 
-    >>> about({"changed": ["ada.md"], "added": ["a/1.md", "a/2.md", "a/3.md", "a/4.md"]})
+    >>> summary_text({"changed": ["ada.md"], "added": ["a/1.md", "a/2.md", "a/3.md", "a/4.md"]})
     'changed ada.md; added 4 documents in a'
-    >>> about({"renamed": ["rome.md -> roma.md"]}), about({})
+    >>> summary_text({"renamed": ["rome.md -> roma.md"]}), summary_text({})
     ('renamed rome.md -> roma.md', 'no document')
     """
-    told = [f"{kind} {_names(paths)}" for kind, paths in documents.items() if paths]
-    return "; ".join(told) or "no document"
+    parts = [f"{kind} {_names(paths)}" for kind, paths in documents.items() if paths]
+    return "; ".join(parts) or "no document"
 
 
 def _names(paths: Sequence[str]) -> str:

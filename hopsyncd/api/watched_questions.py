@@ -23,6 +23,7 @@ from hopsyncd.api.version_log import moment_text, start_of, time_text
 from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
 from hopsyncd.api.watch_delivery import Delivery, WatchDelivery
 from hopsyncd.config.values import Search
+from hopsyncd.display import document_name, mail_name, title_of
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
@@ -451,7 +452,7 @@ def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
     """The passages that are first here and not there, by heading and document."""
     known = {one["id"] for one in there["passages"]}
     return {
-        f"{' > '.join(one['heading']) or one['id']} ({one['document']})"
+        f"{title_of(one)} ({document_name(one)})"
         for one in here["passages"]
         if one["id"] not in known
     }
@@ -460,13 +461,16 @@ def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
 def _passage(found: Answer, rank: int) -> WatchedPassage:
     id_ = found.ranked[rank].passage
     whole = placed_json(id_, found.passages[id_], found.places.get(id_, ()))
-    return {
+    passage: WatchedPassage = {
         "id": whole["id"],
         "heading": whole["heading"],
         "source": whole["source"],
         "document": whole["document"],
         "start": start_of(whole["text"]),
     }
+    if name := mail_name(whole["origin"], whole["heading"]):
+        passage["document_name"] = name
+    return passage
 
 
 def _not_watched(number: int) -> NotFound:

@@ -15,11 +15,13 @@ from hopsyncd.config.privacy import own_folder
 @click.option("--revoke", is_flag=True, help="Delete the token; it is refused at once.")
 @click.pass_context
 def token(context: click.Context, role: Role, renew: bool, revoke: bool) -> None:
-    """Print the file with the token of a role; make the file if it is missing.
+    """Print the path of a role's token file. The file is created if it is missing.
 
-    metrics may only read the metrics and the health, read what all members may see, admin may do
-    what admins may, and owner everything. Only your user can read the file. Programs send the
-    token to the address access.tcp, as "Authorization: Bearer TOKEN".
+    The role metrics can read metrics and health. The role read can also search what all members may
+    see. The role admin can do what admins can, and owner can do everything.
+
+    Programs send the token to the address access.tcp as "Authorization: Bearer TOKEN". Only your
+    user can read the file.
 
     Example: hopsyncd token metrics
     """
@@ -31,10 +33,10 @@ def token(context: click.Context, role: Role, renew: bool, revoke: bool) -> None
         raise click.UsageError("Give --renew or --revoke, not both.")
     if revoke:
         revoke_token(file)
-        click.echo(f"The token of the role {role} is revoked.")
+        click.echo(f"Revoked the token of the role {role}.")
         return
     own_folder(config.daemon.data_dir)
     token_in(file, renew=renew)
     click.echo(str(file))
     if not config.access.tcp:
-        click.echo('No program can send it yet: set access.tcp = "127.0.0.1:7717".', err=True)
+        click.echo('To use it, set access.tcp = "127.0.0.1:7717" and reload.', err=True)

@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, confirm, json_option, local_time, printed_json
+from hopsyncd.cli.output import client_of, confirm, json_option, print_if_json
 from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problem
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.values import CRON_HINT
+from hopsyncd.display import plural, relative_time
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 from hopsyncd.printable import printable
 
@@ -22,12 +22,12 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """Parse `30m` to seconds."""
+    """Parse a duration such as `30m` to seconds."""
     if text is None:
         return None
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     if not found:
-        raise click.BadParameter("write a number and s, m, h or d, such as 30m")
+        raise click.BadParameter("use a number and s, m, h or d, such as 30m")
     return float(found[1]) * _UNITS_S[found[2]]
 
 
@@ -49,31 +49,31 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
 
 @click.command()
 @click.argument("place", metavar="PATH|URL")
-@click.option("--name", help="The name of the source. Default: from its place.")
-@click.option("--kind", default="", help="Its kind, if its place does not show it.")
+@click.option("--name", help="The name of the source. Default: taken from the path or URL.")
+@click.option("--kind", default="", help="The kind of source, if it cannot be detected.")
 @click.option(
-    "--every", callback=_seconds, metavar="30m", help="The time between two scans: 90s, 30m, 2h."
+    "--every", callback=_seconds, metavar="30m", help="Time between two scans: 90s, 30m, 2h."
 )
 @click.option(
     "--at",
     callback=_times,
     metavar="CRON",
-    help='The times of its scans, such as "30 3 * * mon-fri".',
+    help='Scan at these times, as a cron expression: "30 3 * * mon-fri".',
 )
 @click.option(
     "--include", multiple=True, help="Only files that match this pattern: *.md. Repeatable."
 )
 @click.option(
-    "--ignore", multiple=True, help="Skip what this gitignore pattern matches. Repeatable."
+    "--ignore", multiple=True, help="Skip files that match this gitignore pattern. Repeatable."
 )
 @click.option("--table", help="SQLite: the table or view whose rows are documents.")
-@click.option("--query", help="SQLite: a SELECT instead of a table.")
+@click.option("--query", help="SQLite: a SELECT statement instead of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
 @click.option(
     "--text", multiple=True, callback=_columns, help="SQLite: the columns that hold the text: a,b."
 )
 @click.option("--title", help="SQLite: the column that holds the title.")
-@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the new section without writing it.")
 @click.pass_context
 def add(
     context: click.Context,
@@ -92,8 +92,8 @@ def add(
 
     PATH is a folder, a git repository, a Maildir, an mbox file or a SQLite database. URL is a web
     page, a sitemap or a feed (https://), a git repository (https://….git, git@host:path, git+URL),
-    an IMAP account (imap://user@host), or a bucket or share (s3://, gs://, sftp:// …). Comments and
-    everything else in the file stay as they are.
+    an IMAP account (imap://user@host), or a bucket or share (s3://, gs://, sftp:// …). The rest of
+    the configuration file is not changed.
 
     Example: hopsyncd add https://example.org/project.git --name project --every 30m
     """
@@ -107,7 +107,7 @@ def add(
     if any(patterns.values()) and found.keys["kind"] not in _FILE_KINDS:
         raise BadRequest(
             f"Cannot add {place}",
-            f"--include and --ignore select files, but its kind is {found.keys['kind']}",
+            f"--include and --ignore do not apply to a source of kind {found.keys['kind']}",
             "Leave them out",
         )
     more = {"scan_every_s": every, "scan_at": at, **patterns}
@@ -118,24 +118,23 @@ def add(
     for note in found.notes:
         click.echo(note)
     if dry_run:
-        click.echo(f"Nothing was written to {file}.")
+        click.echo(f"This was a dry run: {file} was not changed.")
         return
     click.echo(f'Added "{chosen}" to {file}. {reload_if_running(context.obj)}')
 
 
 @click.command()
 @click.argument("name", shell_complete=complete_source)
-@click.option("--purge", is_flag=True, help="Erase its documents from every version, for good.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--purge", is_flag=True, help="Erase its documents from all versions for good.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 @click.pass_context
 def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: bool) -> None:
     """Take a source out of the configuration and the index.
 
-    Its documents leave the newest version. Older versions keep them, and `--at` and `diff` find
-    them there until gc collects those versions. `restore` does not bring back a source that is no
-    longer configured. The files themselves are not touched. Needs no daemon; a running one stops
-    reading the source.
+    Its documents are removed from the newest version. Older versions keep them until `gc` collects
+    those versions. `restore` does not bring back a source that is no longer configured. The files
+    themselves are not changed. Needs no daemon; a running daemon stops reading the source.
 
     Example: hopsyncd remove project
     """
@@ -147,18 +146,18 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     if name not in configured | (stored := stored_sources(config)):
         known = ", ".join(sorted(configured | stored)) or "none"
         raise ConfigError(
-            f"Cannot remove {name}", "there is no source of that name", f"There are: {known}"
+            f"Cannot remove {name}", "no source has that name", f"The sources are: {known}"
         )
     if not yes:
-        where = "every version, for good" if purge else "the newest version"
-        confirm(f"Remove {name} and take its documents out of {where}?", f"{name} was not removed")
+        where = "all versions for good" if purge else "the newest version"
+        confirm(f"Remove {name}, and its documents from {where}?", f"{name} was not removed")
     file = config_path(context.obj)
     if name in configured:
-        # First, so that a daemon that starts in between does not fetch its documents again.
+        # First, so that a daemon that starts meanwhile does not fetch the documents again.
         remove_source(file, name)
     done = _remove(config, name, purge)
     reload_if_running(context.obj)
-    if not printed_json(done, as_json):
+    if not print_if_json(done, as_json):
         _print_removal(done)
 
 
@@ -170,7 +169,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
         with Client(config.daemon.socket) as client:
             return client.remove(name, purge=purge)
     except RequestFailed as error:
-        if error.code != "not_found":  # the daemon may not know the source
+        if error.code != "not_found":  # the daemon may not have loaded the source
             raise
     except DaemonUnavailable:
         if exists(config.database):
@@ -180,15 +179,15 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
 
 
 def _print_removal(done: Mapping[str, Any]) -> None:
-    kept = "erased from every version" if done["purged"] else "older versions keep them"
+    kept = "erased from all versions" if done["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {done['name']}: {counted(done['documents'], 'document')} left the graph ({kept});"
+        f"Removed {done['name']}: {plural(done['documents'], 'document')} left the graph ({kept});"
         f" the newest version is {done['version']}."
     )
     for source, document in done["held_by"]:
-        click.echo(f"{source}: {printable(document)} has some of the same text, and keeps it.")
+        click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
     if not done["erased"]:
-        click.echo("A query was still reading the old data: run this again to erase the rest.")
+        click.echo("A query was still reading the old data. Run this again to erase the rest.")
 
 
 @click.command()
@@ -206,9 +205,9 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
     if name and not found:
         known = ", ".join(one["name"] for one in now["sources"]) or "none"
         raise BadRequest(
-            f"Cannot show {name}", "there is no source of that name", f"There are: {known}"
+            f"Cannot show {name}", "no source has that name", f"The sources are: {known}"
         )
-    if printed_json(found[0] if name else now, as_json):
+    if print_if_json(found[0] if name else now, as_json):
         return
     for source in found:
         if name:
@@ -221,13 +220,15 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _print_line(source: dict[str, Any]) -> None:
-    parts = [counted(source["documents"], "document")]
+    parts = [plural(source["documents"], "document")]
     parts += [f"{source['problems']} with problems"] if source["problems"] else []
     parts += [f"{source['pinned']} restored"] if source["pinned"] else []
-    parts.append(f"last success {local_time(source['scanned'])}")
-    parts += [f"next {local_time(source['next'])}"] if source["next"] else []
-    told = f": {printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
-    click.echo(f"{source['name']} ({source['kind']}): {source['state']}, {', '.join(parts)}{told}")
+    parts.append(f"scanned {relative_time(source['scanned'])}")
+    parts += [f"next scan {relative_time(source['next'])}"] if source["next"] else []
+    problem = f": {printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
+    click.echo(
+        f"{source['name']} ({source['kind']}): {source['state']}, {', '.join(parts)}{problem}"
+    )
 
 
 def _print_details(source: dict[str, Any]) -> None:
@@ -240,9 +241,9 @@ def _print_details(source: dict[str, Any]) -> None:
         "documents": source["documents"],
         "with problems": source["problems"],
         "restored": source["pinned"] or None,
-        "last success": local_time(source["scanned"]),
-        "next scan": local_time(source["next"]) if source["next"] else None,
-        "file events": source["watch_problem"] or "arrive",
+        "last scan": relative_time(source["scanned"]),
+        "next scan": relative_time(source["next"]) if source["next"] else None,
+        "file events": source["watch_problem"] or "working",
     }
     click.echo(source["name"])
     for title, value in rows.items():
@@ -255,13 +256,15 @@ def _print_details(source: dict[str, Any]) -> None:
 @json_option
 @click.pass_context
 def pause(context: click.Context, name: str, as_json: bool) -> None:
-    """Stop scanning a source until `resume`, across restarts too. Its documents stay indexed.
+    """Stop scanning a source until you resume it. Its documents stay searchable.
+
+    The pause lasts across restarts of the daemon.
 
     Example: hopsyncd pause project
     """
     done = client_of(context).pause(name)
-    if not printed_json(done, as_json):
-        click.echo(f"{name} is paused. Its documents stay indexed.")
+    if not print_if_json(done, as_json):
+        click.echo(f"Paused {name}. Its documents stay searchable.")
 
 
 @click.command()
@@ -269,10 +272,10 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def resume(context: click.Context, name: str, as_json: bool) -> None:
-    """End a `pause`, and scan the source at once.
+    """Resume a paused source, and scan it at once.
 
     Example: hopsyncd resume project
     """
     done = client_of(context).resume(name)
-    if not printed_json(done, as_json):
-        click.echo(f"{name} is resumed and is being scanned.")
+    if not print_if_json(done, as_json):
+        click.echo(f"Resumed {name}. It is being scanned.")

@@ -1,4 +1,4 @@
-"""`hopsyncd completion`, and the completion of the names of sources, tags and versions."""
+"""`hopsyncd completion`, and completion of the names of sources, tags and versions."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ _DEADLINE_S = 0.5  # the user is waiting at the prompt
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what a shell needs to complete commands and names.
+    """Print a completion script for a shell.
 
-    It completes the names of sources, tags and versions too.
+    It completes commands, options, and the names of sources, tags and versions.
 
     Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
     """
@@ -48,7 +48,7 @@ def complete_source(context: click.Context, _: click.Parameter, begun: str) -> l
 def complete_version(
     context: click.Context, _: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Tags and the newest versions, if a daemon answers at once."""
+    """Tags and the newest versions, if a daemon answers in time."""
     items = [CompletionItem("head", help="the newest version")]
     for version in _versions(context):
         what = f"version {version['version']}: {version['reason']}"

@@ -1,4 +1,4 @@
-"""`hopsyncd eval`: compare searches on a corpus with questions, or on one's own index."""
+"""`hopsyncd eval`: measure searches on a corpus with questions, or on your own index."""
 
 import sys
 import tempfile
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, printed_json
+from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, print_if_json
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
@@ -38,32 +38,32 @@ _folder = click.Path(path_type=Path, file_okay=False)
 _there = click.Path(path_type=Path, file_okay=False, exists=True)
 _OPTIONS = (
     click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
-    click.option("--folder", type=_there, help="Real documents, indexed like a source."),
-    click.option("--ignore", multiple=True, help="With --folder: a pattern of files to leave out."),
+    click.option("--folder", type=_there, help="A folder of documents, indexed like a source."),
+    click.option("--ignore", multiple=True, help="With --folder: leave out these files."),
     click.option(
         "--questions",
         type=str,
         help="JSON lines {id, question, answers, gold}; with --folder, {id, kind, question,"
-        " answers, evidence}. With --self: how many.  [default: 50]",
+        " answers, evidence}. With --self: the number of questions.  [default: 50]",
     ),
     click.option(
         "--self",
         "own",
         is_flag=True,
-        help="Measure your own index, with two-hop questions made from its edges. Only reads it.",
+        help="Measure your own index with two-hop questions generated from its edges. Read-only.",
     ),
     click.option(
         "--seed",
         default=0,
         show_default=True,
-        help="The random seed with which --self draws edges.",
+        help="With --self: the random seed for choosing edges.",
     ),
     click.option(
         "--strategy",
         "strategies",
         multiple=True,
         type=click.Choice(ALL_STRATEGIES),
-        help="Default: all that need no configuration.",
+        help="Default: all strategies that need no configuration.",
     ),
     click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES)),
     click.option("--reasoner", "reasoners", multiple=True, type=click.Choice(REASONERS)),
@@ -76,14 +76,18 @@ _OPTIONS = (
         "methods",
         multiple=True,
         type=click.Choice(METHODS),
-        help="`logic` asks the configured LLM.",
+        help="`logic` calls the configured LLM.",
     ),
-    click.option("--answers", is_flag=True, help="Also answer, and compare with the gold answers."),
+    click.option(
+        "--answers",
+        is_flag=True,
+        help="Also compare answers with the gold answers.",
+    ),
     click.option(
         "--llm",
         "by_llm",
         is_flag=True,
-        help="Let the configured LLM answer; with --self, let it write the questions.",
+        help="Let the configured LLM answer. With --self it also writes the questions.",
     ),
     click.option(
         "--questions-from",
@@ -95,30 +99,32 @@ _OPTIONS = (
         type=click.Choice(["both", "llm"]),
         default="both",
         show_default=True,
-        help="Recorded and built-in questions, or the recorded ones alone.",
+        help="Use recorded and built-in questions, or only recorded ones.",
     ),
     click.option(
         "--keep",
         type=_folder,
         envvar="HOPSYNCD_EVAL_KEEP",
         show_envvar=True,
-        help="Keep the index here, and use it the next time.",
+        help="Keep the index in this folder and use it again next time.",
     ),
     click.option("--report", type=_folder, help="Write report.md, report.json and plots here."),
     click.option(
-        "--per-question", type=_new, help="Write JSON lines with the rank of each gold passage."
+        "--per-question",
+        type=_new,
+        help="Write the ranks of gold passages here, as JSON lines.",
     ),
 )
 
 
-def _with_options(command: Any) -> Any:
+def _add_options(command: Any) -> Any:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 @click.command("eval")
-@_with_options
+@_add_options
 @json_option
 @click.pass_context
 def evaluate(
@@ -130,12 +136,13 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Measure retrieval and answers on a corpus, on documents or on your notes.
+    """Measure search and answers on a corpus, a folder of documents, or your own index.
 
-    A corpus and a folder come with questions; of your notes, with --self, questions are made.
+    A corpus or folder needs a file of questions. With --self, questions are generated from your
+    index.
 
-    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method can
-    each be given several times. Every combination that makes a different search is measured.
+    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method may be
+    repeated. Every combination that gives a different search is measured.
 
     Example: hopsyncd eval --self --answers
     """
@@ -145,27 +152,27 @@ def evaluate(
 
         require_matplotlib()
     if own:
-        measured = _measured_self(config, given)
+        measured = _measure_self(config, given)
     elif given["folder"]:
-        measured = _measured_folder(config, given)
+        measured = _measure_folder(config, given)
     else:
-        measured = _measured(config, given)
+        measured = _measure_corpus(config, given)
     from hopsyncd.evaluation.report import evaluation_json, question_lines, write_report
 
     if per_question:
         per_question.write_text(question_lines(measured.evaluation), encoding="utf-8")
     written = write_report(report, measured) if report else []
-    if printed_json(evaluation_json(measured), as_json):
+    if print_if_json(evaluation_json(measured), as_json):
         return
     _print_table(measured)
     for file in written:
         click.echo(f"written: {file}")
 
 
-def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
-    """Measure on the corpus and the questions of two files."""
+def _measure_corpus(config: Config, given: Mapping[str, Any]) -> "Measured":
+    """Measure on a file of passages and a file of questions."""
     if given["corpus"] is None or given["questions"] is None:
-        raise click.UsageError("--questions is needed with --corpus or --folder, or --self alone")
+        raise click.UsageError("Use --corpus or --folder with --questions, or use --self.")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
     from hopsyncd.evaluation.recordings import recorded_maker
     from hopsyncd.evaluation.report import Measured
@@ -176,7 +183,7 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     corpus = read_corpus(given["corpus"])
     questions = read_questions(Path(given["questions"]), corpus)
     models, notes = _models(config, given), []
-    # Never the configured LLM: indexing a corpus with it is expensive, and nobody asked for that.
+    # Never the configured LLM: indexing a corpus with it is expensive.
     maker: QuestionMaker = BuiltinMaker(models.language, models.encoder)
     recorded, mode = given["questions_from"], given["questions_mode"]
     if recorded:
@@ -192,9 +199,9 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     return Measured(title, notes, experiment.searches, result)
 
 
-def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
+def _measure_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     if given["corpus"] or given["questions_from"] or given["questions"] is None:
-        raise click.UsageError("--folder goes with --questions, and with no corpus")
+        raise click.UsageError("Use --folder with --questions, and without a corpus.")
     from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
     from hopsyncd.evaluation.report import Measured
 
@@ -214,12 +221,12 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     return Measured(title, notes, experiment.searches, result)
 
 
-def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
+def _measure_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     if given["corpus"] or given["folder"] or given["questions_from"]:
-        raise click.UsageError("--self measures your own index: it takes no corpus and no folder")
+        raise click.UsageError("Use --self without a corpus, folder or recorded questions.")
     wanted = given["questions"] or "50"
     if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
-        raise click.UsageError("with --self, --questions is a number from 1 to 1000")
+        raise click.UsageError("With --self, --questions must be a number from 1 to 1000.")
     from hopsyncd.evaluation.index_questions import NOTES, evaluate_index
     from hopsyncd.evaluation.report import Measured
 
@@ -235,7 +242,7 @@ def _models(config: Config, given: Mapping[str, Any]) -> "Models":
 
     models = load_models(config)
     if given["by_llm"] and models.llm is None:
-        raise click.UsageError("--llm needs a section [llm] in the configuration")
+        raise click.UsageError("--llm needs a section [llm] in the configuration.")
     return models
 
 
@@ -248,16 +255,14 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
     )
     searches = searches_of(given["strategies"] or default, *swept)
     if not searches:
-        raise click.UsageError(
-            "the paper's profile follows single edges: it has no reasoner `walk`"
-        )
+        raise click.UsageError("The reasoner `walk` does not work with --profile paper.")
     return searches
 
 
 def _experiment(
     config: Config, given: Mapping[str, Any], models: "Models", strategies: tuple[Strategy, ...]
 ) -> "Experiment":
-    """What was asked for; `strategies` are the default ones."""
+    """The experiment that the options describe; `strategies` are the default strategies."""
     from hopsyncd.evaluation.run import Experiment
     from hopsyncd.retrieve.walk_settings import WalkSettings
 
@@ -273,21 +278,21 @@ def _experiment(
 
 
 class _Lines:
-    """Progress where no bar can be drawn: a line on standard error every few seconds."""
+    """Progress without a terminal: a line on standard error every few seconds."""
 
     def __init__(self, questions: int) -> None:
         self._questions = questions
-        self._asked = 0
+        self._done = 0
         self._due_s = time.monotonic()
 
     def on_passages(self, done: int, total: int) -> None:
-        self._tell(f"indexing: {done} of {total} passages" if total else "indexing: reading")
+        self._print(f"indexing: {done} of {total} passages" if total else "indexing: reading")
 
     def on_question(self) -> None:
-        self._asked += 1
-        self._tell(f"asking: {self._asked} of {self._questions or '?'} questions")
+        self._done += 1
+        self._print(f"asking: {self._done} of {self._questions or '?'} questions")
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if time.monotonic() >= self._due_s:
             click.echo(text, err=True)
             self._due_s = time.monotonic() + _LINE_EVERY_S
@@ -295,10 +300,10 @@ class _Lines:
 
 @contextmanager
 def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterator["Experiment"]:
-    """The same experiment, with a progress bar for passages and one for questions, or lines."""
-    asked = len(experiment.searches) * questions
+    """The experiment with progress reports: two bars at a terminal, or else lines."""
+    searches = len(experiment.searches) * questions
     if not sys.stderr.isatty():
-        lines = _Lines(asked)
+        lines = _Lines(searches)
         yield replace(experiment, on_passages=lines.on_passages, on_question=lines.on_question)
         return
     from hopsyncd.cli.progress import bars
@@ -307,7 +312,7 @@ def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterat
         first = shown.add_task(
             "indexing", total=passages or None, visible=bool(passages), unit="passages"
         )
-        then = shown.add_task("asking", total=asked or None, unit="questions")
+        then = shown.add_task("asking", total=searches or None, unit="questions")
         yield replace(
             experiment,
             on_passages=lambda done, total: shown.update(first, completed=done, total=total),
@@ -323,8 +328,8 @@ def _print_table(measured: "Measured") -> None:
     ranked = ["recall@5", "recall@10", "recall@20", "all@5", "all@10", "all@20", "reciprocal_rank"]
     for kind, scores in (whole["kinds"] or {"": rows}).items():
         _print_rows(rows=scores, columns=ranked, head=kind or "search")
-    some = next(iter(rows.values()))
-    if answers := [column for column in some if column.startswith("answer_")]:
+    first = next(iter(rows.values()))
+    if answers := [column for column in first if column.startswith("answer_")]:
         _print_rows(rows, answers)
     _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"])
     click.echo(

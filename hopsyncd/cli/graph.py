@@ -1,4 +1,4 @@
-"""`hopsyncd graph`: the neighbours of a passage or a document, as a tree, DOT or JSON."""
+"""`hopsyncd graph`: the passages around a passage or document, as a tree, DOT or JSON."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from hopsyncd.cli.output import (
     print_json,
     warn,
 )
-from hopsyncd.cli.show import document_of
+from hopsyncd.cli.show import find_document
 from hopsyncd.client import Client
-from hopsyncd.client.response import ARROWS, title_of
+from hopsyncd.display import ARROWS, title_of
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _REVERSED = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
-# Also a beginning that is too short, of which the daemon says so.
+# Includes prefixes that are too short; the daemon reports those.
 _ID = re.compile("[0-7][0-9a-f]{0,15}")
 _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=dashed"}
 
@@ -37,14 +37,16 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
 @click.command()
 @click.argument("start", metavar="PASSAGE|DOCUMENT", required=False)
 @click.option("--document", help="Start from all passages of this document.")
-@click.option("--source", help="The source of --document, if several sources have it.")
-@click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How far.")
+@click.option(
+    "--source", help="The source of the document, if several sources have one with this path."
+)
+@click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How many hops.")
 @click.option(
     "--limit",
     default=50,
     show_default=True,
     type=WholeNumber(min=1),
-    help="How many passages at most around each start, the nearest first.",
+    help="The most passages to show around each start, nearest first.",
 )
 @at_option
 @click.option(
@@ -53,7 +55,7 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
     type=click.Choice(["tree", "dot", "json"]),
     default="tree",
     show_default=True,
-    help="A tree for people, DOT for Graphviz, or the daemon's JSON.",
+    help="A tree, DOT for Graphviz, or JSON.",
 )
 @json_option
 @click.pass_context
@@ -68,26 +70,28 @@ def graph(
     shape: str,
     as_json: bool,
 ) -> None:
-    """Draw the neighbours of a passage or a document.
+    """Draw the passages around a passage or a document.
 
-    PASSAGE is an id, as `query` and `ask` print it, or its beginning. DOCUMENT is the
-    path of a document: the drawing starts from all of its passages. In the tree, `A -> B` means
-    that A raises the question and B answers it, `A => B` that A has a link to B, and `A -- B` that
-    both mention the same name. Each passage is drawn once, where it is nearest.
+    PASSAGE is an id, as `query` and `ask` print it, or its first characters. DOCUMENT is a path;
+    the drawing starts from all passages of that document.
+
+    In the tree, `A -> B` means that A raises a question and B answers it, `A => B` that A links to
+    B, and `A -- B` that both mention the same name. Each passage is drawn once, at its shortest
+    distance from the start.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
               hopsyncd graph people/ada.md --format dot | dot -Tsvg > ada.svg
     """
     if (start is None) == (document is None):
-        raise click.UsageError("give the id of a passage, or a document")
+        raise click.UsageError("Give the id of a passage, or the path of a document.")
     with client_of(context) as client:
         if start and _ID.fullmatch(start):
             ids = [start]
         else:
             ids = _passages_of(client, document or start or "", source, at)
-        found = [client.neighbours(one, hops=hops, limit=limit, at=at) for one in ids]
-    whole = _merged(found)
+        found = [client.neighbours(id_, hops=hops, limit=limit, at=at) for id_ in ids]
+    whole = _merge(found)
     if as_json or shape == "json":
         print_json(whole)
     elif shape == "dot":
@@ -101,15 +105,15 @@ def graph(
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
     """The passages of a document. Raises RequestFailed, NotFound, click.UsageError."""
-    name, found = document_of(client, document, source, at)
+    name, found = find_document(client, document, source, at)
     ids = list(dict.fromkeys(one["id"] for one in found["passages"]))
     if not ids:
-        raise click.UsageError(f"{document} of {name} has no text, so no passages")
+        raise click.UsageError(f"{name}: {document} has no text, so it has no passages.")
     return ids
 
 
-def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several neighbourhoods as one: each passage at its least distance, each edge once."""
+def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge neighbourhoods: each passage at its shortest distance, each edge once."""
     passages: dict[str, Any] = {}
     for one in sorted((p for part in found for p in part["passages"]), key=lambda p: p["distance"]):
         passages.setdefault(one["id"], one)
@@ -123,7 +127,7 @@ def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any]) -> "Tree":
-    """Each passage is below one that is a hop nearer, joined by the first of their edges."""
+    """A tree in which each passage hangs below a nearer one, by the first edge between them."""
     from rich.tree import Tree
 
     passages = {one["id"]: one for one in found["passages"]}
@@ -172,6 +176,6 @@ def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _dot_text(*lines: str) -> str:
-    """A quoted string of the DOT language, of one or more lines."""
+    """A quoted string in the DOT language; it may have several lines."""
     escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
     return '"' + "\\n".join(escaped) + '"'

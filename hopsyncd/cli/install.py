@@ -22,7 +22,7 @@ _STOP_S = 30  # a running sync gets 6 s and requests 3 s; then comes a checkpoin
 _START_S = 600  # a new schema can take minutes
 _WATCHDOG_S = 60
 
-# What a user's systemd can do without namespaces, which not every kernel allows.
+# Hardening that systemd can apply for a user without namespaces, which some kernels forbid.
 _HARDENING = """\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -47,11 +47,11 @@ CapabilityBoundingSet=
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a service runs, which user runs it, and where its files are.
+    """The command, user and files of a service.
 
-    command: how to run hopsyncd. user: the user that a system service runs as; None for a user's
-    own service. home: HOPSYNCD_HOME, if set. config: the configuration file, if one was named.
-    places: everything else that it reads or writes. group: the members may ask the daemon.
+    `command` runs hopsyncd. `user` is the user of a system service, None for a user's own service.
+    `home` is HOPSYNCD_HOME and `config` the configuration file, if they were given. `places` are
+    the other paths that the daemon reads or writes. Members of `group` may use the daemon.
     """
 
     command: tuple[str, ...]
@@ -80,11 +80,11 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
         "NotifyAccess=main",
         f"ExecStart={_command(installed.arguments)}",
         "ExecReload=kill -HUP $MAINPID",
-        # Otherwise systemd stops workers and git as well, and they seem to have failed.
+        # Otherwise systemd also stops workers and git, which then seem to have failed.
         "KillMode=mixed",
         *([f"User={installed.user}"] if installed.user else []),
-        *([f"Environment={_quoted(f'HOPSYNCD_HOME={installed.home}')}"] if installed.home else []),
-        f"EnvironmentFile=-{_escaped(str(installed.environment_file))}",
+        *([f"Environment={_quote(f'HOPSYNCD_HOME={installed.home}')}"] if installed.home else []),
+        f"EnvironmentFile=-{_escape(str(installed.environment_file))}",
         "Restart=on-failure",
         "RestartSec=5",
         f"TimeoutStartSec={_START_S}",
@@ -95,17 +95,17 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
     ]
     if installed.user:
         lines += _SYSTEM_HARDENING.splitlines()
-        lines += ["PrivateTmp=yes"] if _none_is_temporary(installed) else []
+        lines += ["PrivateTmp=yes"] if _uses_no_temporary_folder(installed) else []
     target = "multi-user.target" if installed.user else "default.target"
     return "\n".join([*lines, "", "[Install]", f"WantedBy={target}", ""])
 
 
 def socket_unit(installed: Installation) -> str:
-    """The text of hopsyncd.socket: the first request starts the daemon; a restart loses none."""
+    """The text of hopsyncd.socket. The first request starts the daemon; restarts lose none."""
     owner = [f"SocketUser={installed.user}"] if installed.user else []
     owner += [f"SocketGroup={installed.group}"] if installed.group else []
     if owner:
-        # systemd would make the folder for its own user, and nobody else could enter it.
+        # systemd would create the folder for its own user, and no other user could enter it.
         access = '-m 0710 -g "$1"' if installed.group else "-m 0700"
         make = f'[ -d "$0" ] || install -d {access} "$0"'
         words = ["sh", "-c", make, str(installed.socket.parent)]
@@ -118,7 +118,7 @@ def socket_unit(installed: Installation) -> str:
             "Description=The socket of hopsyncd",
             "",
             "[Socket]",
-            f"ListenStream={_escaped(str(installed.socket))}",
+            f"ListenStream={_escape(str(installed.socket))}",
             f"SocketMode={'0660' if installed.group else '0600'}",
             "DirectoryMode=0700",
             *owner,
@@ -148,31 +148,31 @@ def launchd_plist(installed: Installation, log: Path) -> str:
     ).decode()
 
 
-def _none_is_temporary(installed: Installation) -> bool:
-    """Whether PrivateTmp would hide nothing that the daemon runs from or shares."""
+def _uses_no_temporary_folder(installed: Installation) -> bool:
+    """Whether PrivateTmp would hide no file that the daemon needs or shares."""
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (Path(installed.command[0]), installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
 
 
 def _command(words: Sequence[str]) -> str:
-    """A command line. systemd replaces variables in all words but the first."""
-    program, *arguments = map(_quoted, words)
+    """A command line for a unit file. systemd expands `$` in all words but the first."""
+    program, *arguments = map(_quote, words)
     return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
 
 
-def _escaped(text: str) -> str:
-    """The text with systemd's specifiers escaped."""
+def _escape(text: str) -> str:
+    """Escape systemd's specifiers."""
     return text.replace("%", "%%")
 
 
-def _quoted(text: str) -> str:
-    r"""A word for a line of a unit.
+def _quote(text: str) -> str:
+    r"""Quote a word for a line of a unit file.
 
-    >>> _quoted("/home/ann/100% notes")
+    >>> _quote("/home/ann/100% notes")
     '"/home/ann/100%% notes"'
     """
-    escaped = _escaped(text).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = _escape(text).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if escaped != text or " " in text else text
 
 
@@ -181,7 +181,7 @@ class ServiceRefused(HopsyncdError):
 
 
 _system = click.option(
-    "--system", is_flag=True, help="For the whole machine, not only for you (systemd, as root)."
+    "--system", is_flag=True, help="Install for the whole machine (systemd, as root)."
 )
 
 
@@ -193,9 +193,11 @@ def service() -> None:
 @service.command()
 @_system
 @click.option("--user", help="With --system: the user that the daemon runs as.")
-@click.option("--socket-activation", is_flag=True, help="Start it with the first request.")
-@click.option("--now", is_flag=True, help="Start it at once, and with each login or boot.")
-@click.option("--print", "only_print", is_flag=True, help="Print the files and write nothing.")
+@click.option(
+    "--socket-activation", is_flag=True, help="Start the daemon when the first request arrives."
+)
+@click.option("--now", is_flag=True, help="Start it now and at each login or boot.")
+@click.option("--print", "only_print", is_flag=True, help="Only print the files.")
 @click.pass_context
 def install(
     context: click.Context,
@@ -205,17 +207,17 @@ def install(
     now: bool,
     only_print: bool,
 ) -> None:
-    """Write the supervisor's files for the configuration in use.
+    """Write the service files for the current configuration.
 
     Example: hopsyncd service install --now
     """
     if system != bool(user):
-        raise click.UsageError("--system and --user NAME go together.")
+        raise click.UsageError("Use --system and --user NAME together.")
     if system and home() is None:
         raise ServiceRefused(
             "Cannot install a system service",
-            f"HOPSYNCD_HOME is not set, and the default folders are yours, not {user}'s",
-            f"Set it to a folder of {user}'s, such as /var/lib/hopsyncd, with a config.toml",
+            f"HOPSYNCD_HOME is not set, and the default folders do not belong to {user}",
+            f"Set it to a folder of {user} with a config.toml, such as /var/lib/hopsyncd",
         )
     installed = _installation(context.obj, user)
     files = _files(installed, socket_activation)
@@ -231,16 +233,16 @@ def install(
     for command in start if now else ():
         _run(command)
     if not now:
-        click.echo("Start it, now and with each login or boot:")
+        click.echo("Start it now and at each login or boot with:")
         click.echo("\n".join(f"  {' '.join(command)}" for command in start))
     if not (system or _is_mac()):
-        click.echo("It ends when you log out, unless you run: loginctl enable-linger")
+        click.echo("It stops when you log out. To keep it running: loginctl enable-linger")
 
 
 @service.command()
 @_system
 def uninstall(system: bool) -> None:
-    """Stop the daemon and remove the files of `install`. Index and configuration stay."""
+    """Stop the daemon and remove the service files. The index and the configuration stay."""
     found = [path for path in _places(system) if path.exists()]
     if not found:
         click.echo("No service is installed.")
@@ -254,12 +256,15 @@ def uninstall(system: bool) -> None:
 @_system
 @click.pass_context
 def service_status(context: click.Context, system: bool) -> None:
-    """Show what is installed and the supervisor's view. Exit status 3 if it does not run."""
+    """Show the installed files and the state of the service.
+
+    If the service does not run, the exit status is 3.
+    """
     found = [path for path in _places(system) if path.exists()]
     for path in found:
         click.echo(f"Installed: {path}")
     if not found:
-        click.echo("No service is installed; `hopsyncd service install` installs one.")
+        click.echo("No service is installed. Install one with `hopsyncd service install`.")
         context.exit(3)
     if _is_mac():
         command = ["launchctl", "print", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"]
@@ -302,7 +307,7 @@ def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
 
 
 def _places(system: bool) -> tuple[Path, ...]:
-    """Where `install` puts its files."""
+    """The paths of the service files."""
     if _is_mac():
         return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
     base = os.environ.get("XDG_CONFIG_HOME", "")
@@ -331,7 +336,7 @@ def _start_commands(system: bool, socket_activation: bool) -> list[list[str]]:
     unit = SOCKET if socket_activation else SERVICE
     steps = [["daemon-reload"], ["enable", unit], ["restart", unit]]
     if socket_activation:
-        # systemd cannot open a socket for a service that runs already.
+        # systemd cannot open a socket for a service that is already running.
         steps.insert(1, ["disable", "--now", SERVICE])
     return [[*_systemctl(system), *step] for step in steps]
 
@@ -352,24 +357,24 @@ def _write(path: Path, text: str) -> None:
         raise ServiceRefused(
             f"Cannot write {path}",
             (error.strerror or str(error)).lower(),
-            "Only root installs a system service; `--print` shows what to write",
+            "Run this as root, or use --print to see the files",
         ) from error
 
 
 def _run(command: Sequence[str], *, must: bool = True) -> bool:
-    """Whether the supervisor's command succeeded. Raises ServiceRefused if it `must`."""
+    """Run a command; return whether it succeeded. With `must`, raise ServiceRefused if not."""
     try:
         ended = subprocess.run(command, check=False).returncode
     except FileNotFoundError as error:
         raise ServiceRefused(
             f"Cannot run {command[0]}",
-            "there is no such program",
-            "This machine has another supervisor; `--print` shows what to configure in it",
+            "the program is not installed",
+            "This machine has another supervisor. `--print` shows what to configure in it",
         ) from error
     if must and ended:
         raise ServiceRefused(
             f"`{' '.join(command)}` failed",
-            f"it ended with status {ended}",
-            "Its output above says why",
+            f"its exit status is {ended}",
+            "See its output above",
         )
     return ended == 0

@@ -1,4 +1,4 @@
-"""`hopsyncd`: the command group, and how errors end a command."""
+"""`hopsyncd`: the command group, and how a command reports errors."""
 
 import io
 import os
@@ -30,7 +30,7 @@ from hopsyncd.cli.web import web
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.printable import printable
 
-# Names that other tools use for our commands; click finds only similar spellings.
+# Names of commands in other tools. click suggests only similar spellings.
 _SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
           "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
 
@@ -60,7 +60,7 @@ class _Commands(click.Group):
 @click.version_option(__version__)
 @click.pass_context
 def cli(context: click.Context, config_file: Path | None) -> None:
-    """Search your documents, connect facts across files, and stay current while you edit."""
+    """Search your documents, connect facts across files, and stay current as you edit."""
     context.obj = config_file
 
 
@@ -77,11 +77,10 @@ for command in _COMMANDS:
 
 
 def main() -> None:
-    """Run a command. One of REPORTABLE becomes a message on standard error and exit status 1."""
+    """Run a command. A reportable error is printed on standard error and gives exit status 1."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # so that a character it cannot show does not end the command
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="hopsyncd")

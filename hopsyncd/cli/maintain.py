@@ -1,4 +1,4 @@
-"""`hopsyncd check`, `rebuild`, `backup`, `recover`, `gc` and `purge`."""
+"""`hopsyncd check`, `rebuild`, `backup`, `copy`, `recover`, `gc` and `purge`."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -7,21 +7,23 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.output import confirm, json_option, print_json, printed_json, send_long
+from hopsyncd.cli.output import confirm, json_option, print_if_json, print_json, send_long
 from hopsyncd.client import calls
-from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import DATABASE_NAME, load_config
 from hopsyncd.config.values import is_database
+from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
 
 
 @click.command()
-@click.option("--deep", is_flag=True, help="Verify every invariant, including the matches.")
+@click.option("--deep", is_flag=True, help="Verify every invariant, including all edges.")
 @json_option
 @click.pass_context
 def check(context: click.Context, deep: bool, as_json: bool) -> None:
-    """Verify the database. Needs no daemon. Exit status 1 if something is wrong.
+    """Verify the database. Needs no daemon.
+
+    If something is wrong, the exit status is 1.
 
     Example: hopsyncd check --deep
     """
@@ -29,7 +31,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
     try:
         found = send_long(context, calls.check(deep))
     except DaemonUnavailable:
-        found = _checked_alone(context, deep)
+        found = _check_without_daemon(context, deep)
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:
@@ -38,11 +40,10 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
     if found["findings"]:
         context.exit(1)
     if not as_json:
-        click.echo(f"Version {found['version']} is whole{' in every detail' if deep else ''}.")
+        click.echo(f"Version {found['version']} has no errors{' (deep check)' if deep else ''}.")
 
 
-def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
-    """The check, done here because no daemon runs."""
+def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.upkeep import checked
     from store.open_database import exists, open_reader
 
@@ -51,43 +52,43 @@ def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
         raise BadRequest(
             "There is nothing to check",
             f"{database} does not exist",
-            "`hopsyncd serve` makes it, and indexes the configured sources",
+            "Run `hopsyncd serve` to create it and index the configured sources",
         )
     with closing(open_reader(database)) as connection:
         return checked(connection, deep, lambda *_: None)
 
 
 @click.command()
-@click.option("--encoder", is_flag=True, help="Switch to the newer encoder that status names.")
-@click.option("--dry-run", is_flag=True, help="With --encoder: only estimate what it takes.")
+@click.option("--encoder", is_flag=True, help="Switch to the newer encoder that `status` reports.")
+@click.option("--dry-run", is_flag=True, help="With --encoder: only estimate the time.")
 @json_option
 @click.pass_context
 def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool) -> None:
-    """Compute the graph again from the stored passages and questions, as one version.
+    """Rebuild the graph from the stored passages and questions, as one version.
 
-    With --encoder, every passage gets vectors of the newer encoder. The old ones serve until all
-    the new ones are there; edits are taken in meanwhile.
+    With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
+    old vectors are used, and edits are indexed as usual.
 
     Example: hopsyncd rebuild --encoder --dry-run
     """
     if dry_run and not encoder:
-        raise click.UsageError("--dry-run goes with --encoder")
+        raise click.UsageError("--dry-run works only with --encoder.")
     if encoder:
         planned = send_long(context, calls.rebuild(encoder, dry_run=True), "estimating")
-        if dry_run and printed_json(planned, as_json):
+        if dry_run and print_if_json(planned, as_json):
             return
         if not as_json:
             click.echo(
-                f"New vectors for {counted(planned['passages'], 'passage')}:"
+                f"New vectors for {plural(planned['passages'], 'passage')}:"
                 f" about {planned['estimated_s']:,.0f} s."
             )
         if dry_run:
             return
     done = send_long(context, calls.rebuild(encoder), "rebuilding")
-    if printed_json(done, as_json):
+    if print_if_json(done, as_json):
         return
-    made = "Every passage has its new vectors." if encoder else "No question was generated."
-    click.echo(f"Rebuilt; serving version {done['version']}. {made}")
+    detail = "All passages have new vectors." if encoder else "No questions were generated."
+    click.echo(f"Rebuilt. Serving version {done['version']}. {detail}")
 
 
 @click.command()
@@ -100,7 +101,7 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
     Example: hopsyncd backup ~/backups/notes.db
     """
     done = send_long(context, calls.backup(str(file.absolute())), "copying")
-    if not printed_json(done, as_json):
+    if not print_if_json(done, as_json):
         click.echo(
             f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version {done['version']}."
         )
@@ -110,10 +111,10 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 @click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a URL.")
 @click.pass_context
 def copy(context: click.Context, to: str) -> None:
-    """Copy the whole record to PLACE: a new SQLite file, or the URL of a PostgreSQL database.
+    """Copy the whole database to PLACE: a new SQLite file, or the URL of a PostgreSQL database.
 
-    Stop the daemon first, and set [store] url or daemon.data_dir to the copy afterwards. A copy
-    that was cut short goes on when it is run again.
+    Stop the daemon first. Afterwards set [store] url or daemon.data_dir to the copy. If a copy is
+    interrupted, run the command again to continue it.
 
     Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
     """
@@ -125,9 +126,9 @@ def copy(context: click.Context, to: str) -> None:
         place = is_database(to) if "://" in to else Path(to).absolute()
     except ValueError as error:
         hint = (
-            "Use a URL of PostgreSQL without a password: PGPASSWORD, a service or passfile has it"
+            "Use a PostgreSQL URL without a password; give the password in PGPASSWORD or a passfile"
         )
-        raise BadRequest("Cannot copy the record there", str(error), hint) from None
+        raise BadRequest("Cannot copy the database there", str(error), hint) from None
     source = load_config(context.obj).database
     with (
         hold_writer_lock(source),
@@ -136,25 +137,27 @@ def copy(context: click.Context, to: str) -> None:
         closing(open_writer(place)) as target,
     ):
         counts = copy_record(connection, target)
-        told = sum("mcp" not in (one.act or "mcp") for one in all_watches(target))
-    click.echo(f"Copied {counted(sum(counts.values()), 'row')} to {displayed_url(place)}.")
-    if told:
+        actions = sum("mcp" not in (watch.act or "mcp") for watch in all_watches(target))
+    click.echo(f"Copied {plural(sum(counts.values()), 'row')} to {displayed_url(place)}.")
+    if actions:
         click.echo(
-            f"The programs and webhooks of {counted(told, 'watched question')} are not in the copy:"
+            f"The programs and webhooks of {plural(actions, 'watched question')} were not copied:"
             " they stay in watch_actions.json in the data folder."
         )
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.pass_context
 def recover(context: click.Context, yes: bool) -> None:
-    """Accept a database that has lost acknowledged changes.
+    """Accept a database that has lost committed changes.
 
-    The daemon refuses to start if the log of its database was lost or damaged, or if a backup took
-    the database's place. Stop the daemon first. Lost versions, tags, purges and pauses stay lost,
-    and the numbers of lost versions are not used again. The next scans bring back the documents as
-    they are now, including those whose purge was lost.
+    The daemon refuses to start if its database log was lost or damaged, or if the database was
+    replaced by a backup. Stop the daemon before you run this command.
+
+    Lost versions, tags, purges and pauses stay lost, and the numbers of lost versions are not used
+    again. The next scans index the documents as they are now, including documents whose purge was
+    lost.
 
     Example: hopsyncd recover
     """
@@ -167,11 +170,11 @@ def recover(context: click.Context, yes: bool) -> None:
     with hold_writer_lock(database):
         why = find_loss(database)
         if why is None:
-            click.echo(f"{database} has lost nothing that was acknowledged; nothing was changed.")
+            click.echo(f"{database} has not lost anything. Nothing was changed.")
             return
         click.echo(f"{database}: {why}.")
         if not yes:
-            confirm("Continue with what is left, for good?", "Nothing was recovered")
+            confirm("Continue without the lost changes?", "The database was not recovered")
         with closing(open_writer(database, accept_loss=True)) as connection:
             newest = head(connection)
             found = check(connection, deep=True)
@@ -181,35 +184,35 @@ def recover(context: click.Context, yes: bool) -> None:
     for one in found:
         click.echo(f"{one.invariant}: {printable(one.where)}: {printable(one.detail)}")
     if found:
-        click.echo(f"The check has {counted(len(found), 'finding')}: restore a backup instead.")
+        click.echo(f"The check found {plural(len(found), 'error')}. Restore a backup instead.")
         context.exit(1)
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Show what would be collected, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, without deleting it.")
 @json_option
 @click.pass_context
 def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
-    """Collect the versions that [retention] does not keep.
+    """Delete old versions that [retention] does not keep.
 
-    That section of the configuration says how many versions to keep, and for how long. The newest
-    version and tagged ones are always kept. gc works in small steps: queries go on meanwhile, and
-    a gc that was killed continues when it is run again.
+    The section [retention] of the configuration says how many versions to keep and for how long.
+    The newest version and tagged versions are always kept. Queries continue meanwhile. If gc is
+    interrupted, run it again to continue.
 
     Example: hopsyncd gc --dry-run
     """
     done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
-    if printed_json(done, as_json):
+    if print_if_json(done, as_json):
         return
-    would = "would go" if dry_run else "went"
+    verb = "would be deleted" if dry_run else "deleted"
     parts = ("documents", "passages", "question_sets", "matches")
     if not done["versions"] and not any(done[name] for name in parts):
-        click.echo(f"Nothing {would}: [retention] or a tag keeps every version.")
+        click.echo("Nothing to delete: [retention] or a tag keeps every version.")
         return
     counts = ", ".join(f"{done[name]:,} {name.replace('_', ' ')}" for name in parts)
     freed = done["bytes"] if dry_run else done["freed_bytes"]
-    click.echo(f"{counted(len(done['versions']), 'version')} {would}: {_numbers(done['versions'])}")
-    click.echo(f"With them: {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB.")
+    click.echo(f"{plural(len(done['versions']), 'version')} {verb}: {_numbers(done['versions'])}")
+    click.echo(f"Including {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB freed.")
 
 
 def _numbers(versions: list[int]) -> str:
@@ -220,29 +223,29 @@ def _numbers(versions: list[int]) -> str:
 
 @click.command()
 @click.argument("document")
-@click.option("--source", help="The source, if several have a document of that path.")
-@click.option("--again", is_flag=True, help="Undo the exclusion, so that scans index it again.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--source", help="The source, if the path is in several sources.")
+@click.option("--again", is_flag=True, help="Let scans index a purged document again.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 @click.pass_context
 def purge(
     context: click.Context, document: str, source: str | None, again: bool, yes: bool, as_json: bool
 ) -> None:
-    """Erase a document from every version, for good.
+    """Erase a document from all versions for good.
 
-    DOCUMENT is removed from every version, cache and index, and not indexed again. Past versions
-    lose its passages and their edges. The file itself is not touched. This cannot be undone.
+    DOCUMENT is removed from all versions, caches and indexes, and is not indexed again. The file
+    itself is not changed. This cannot be undone.
 
     Example: hopsyncd purge letters/private.md --source notes
     """
     if not again and not yes:
-        confirm(f"Remove {document} from every version, for good?", f"{document} was not purged")
+        confirm(f"Erase {document} from all versions for good?", f"{document} was not purged")
     done = send_long(context, calls.purge(document, source, again), "purging")
     if as_json:
         print_json(done)
     elif again:
         click.echo(
-            "The next scan indexes it again." if done["included"] else "It was not excluded."
+            "The next scan indexes it again." if done["included"] else "It was not purged before."
         )
     else:
         _print_purge(done)
@@ -251,10 +254,10 @@ def purge(
 def _print_purge(done: Mapping[str, Any]) -> None:
     click.echo(
         f"Purged {printable(done['document'])} of {done['source']}:"
-        f" {counted(done['revisions'], 'revision')}, {counted(done['passages'], 'passage')},"
-        f" in {counted(len(done['versions']), 'version')}."
+        f" {plural(done['revisions'], 'revision')}, {plural(done['passages'], 'passage')},"
+        f" in {plural(len(done['versions']), 'version')}."
     )
     for source, document in done["held_by"]:
-        click.echo(f"{source}: {printable(document)} has some of the same text, and keeps it.")
+        click.echo(f"{source}: {printable(document)} contains some of the same text and keeps it.")
     if not done["erased"]:
-        click.echo("A query was still reading the old data: run the purge again to erase the rest.")
+        click.echo("A query was still reading the old data. Purge again to erase the rest.")

@@ -1,4 +1,4 @@
-"""What the commands share: options, the client, the progress of long work, and printing."""
+"""Shared by all commands: options, the client, progress of long work, and printing."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,10 +15,11 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
-from hopsyncd.client.response import Answer, Call, counted, mail_subject, title_of
+from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.config.values import Match
+from hopsyncd.display import mail_subject, plural, title_of
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
 
@@ -29,48 +29,49 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import ProgressEvent
 
 
-_TELL_EVERY_S = 5.0
+_REPORT_EVERY_S = 5.0
 _SIGN_OF_LIFE_S = 0.5
-_WHOLE = re.compile("-?[0-9]+")
-_PIPED_COLUMNS = 92  # of running text
+_WHOLE_NUMBER = re.compile("-?[0-9]+")
+_PIPED_COLUMNS = 92  # width of running text in a pipe
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
 _UNWRAPPED_COLUMNS = 100_000
-_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json escapes the others
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json escapes lower ones
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 at_option = click.option(
     "--at",
     default="head",
     shell_complete=complete_version,
-    help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
+    help="Search this version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the"
+    " newest.",
 )
 
 
 _FILTERS = {
-    "source": "Only of this source.",
-    "path": "Only where the path has this, or is like this pattern: 'Projects/**'.",
-    "type": "Only of this type or extension: md, pdf, message/rfc822.",
-    "author": "Only by this author.",
-    "tag": "Only with this tag.",
-    "property": "Only with this property of the front matter: status=done.",
-    "since": "Only written on this day or later: 2026-01-31, 2026-01, or 30d for 30 days ago.",
-    "before": "Only written before this day.",
-    "created-since": "Only begun on this day or later.",
-    "created-before": "Only begun before this day.",
+    "source": "Only documents of this source.",
+    "path": "Only paths that contain this text or match this pattern: 'Projects/**'.",
+    "type": "Only this file type: md, pdf, message/rfc822.",
+    "author": "Only documents by this author.",
+    "tag": "Only documents with this tag.",
+    "property": "Only documents with this front matter property: status=done.",
+    "since": "Only documents modified on or after this day: 2026-01-31, 2026-01 or 30d.",
+    "before": "Only documents modified before this day.",
+    "created-since": "Only documents created on or after this day.",
+    "created-before": "Only documents created before this day.",
 }
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that narrow a question; they may be given several times."""
+    """Add the filter options to a command. Each may be repeated."""
     for key, text in reversed(_FILTERS.items()):
         command = click.option(f"--{key}", multiple=True, metavar="TEXT", help=text)(command)
     return command
 
 
-def filter_texts(given: dict[str, Any]) -> list[str]:
-    """The filters as the daemon reads them, taken out of a command's options.
+def take_filters(given: dict[str, Any]) -> list[str]:
+    """Remove the filters from a command's options, and return them as the daemon reads them.
 
-    A value that begins with `!` excludes.
+    A value that begins with `!` excludes documents.
     """
     return [
         f"-{key}:{value[1:]}" if value.startswith("!") else f"{key}:{value}"
@@ -80,23 +81,23 @@ def filter_texts(given: dict[str, Any]) -> list[str]:
 
 
 class WholeNumber(click.IntRange):
-    """A number in a range, in ASCII digits: int() would accept `1_0` and digits of any script."""
+    """A whole number in ASCII digits. int() would accept `1_0` and digits of any script."""
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+        if isinstance(value, str) and not _WHOLE_NUMBER.fullmatch(value):
             self.fail(f"{value!r} is not a whole number.", parameter, context)
         return super().convert(value, parameter, context)
 
 
 def client_of(context: click.Context) -> Client:
-    """A client of the configured daemon, even if the rest of the configuration has mistakes."""
+    """Connect to the configured daemon, even if the rest of the configuration has mistakes."""
     config_file: Path | None = context.obj
     socket, error = daemon_socket(config_file)
     if error:
         mistakes = str(error).partition("\n")[0]
-        warn([f"the configuration has mistakes, so `hopsyncd reload` would refuse it: {mistakes}"])
+        warn([f"the configuration has mistakes, and `hopsyncd reload` would refuse it: {mistakes}"])
     _await_sign_of_life(socket)
     return Client(socket)
 
@@ -109,16 +110,16 @@ def _await_sign_of_life(socket: Path) -> None:
 
 
 def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:
-    """Send a request for long work, and show a bar at a terminal.
+    """Send a request for long work, and show a progress bar at a terminal.
 
-    doing: what to write beside the bar, for work that does not report how far it is.
+    `doing` is the text beside the bar, for work that reports no progress.
     """
     with client_of(context) as client:
         try:
             return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
             click.echo(
-                "The daemon continues what it has begun: `hopsyncd status` shows it.", err=True
+                "The daemon continues the work. `hopsyncd status` shows its progress.", err=True
             )
             raise
 
@@ -127,7 +128,7 @@ def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Ans
     if not sys.stderr.isatty():
         if doing:
             return client.send(call)
-        return send_and_tell(client, call)
+        return send_and_report(client, call)
     # Takes 0.1 s to import.
     from hopsyncd.cli.progress import send_and_follow, send_and_wait
 
@@ -136,8 +137,8 @@ def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Ans
     return send_and_follow(client, call)
 
 
-def send_and_tell(client: Client, call: Call[Answer], every_s: float = _TELL_EVERY_S) -> Answer:
-    """Send a request for long work, and print now and then how far it is."""
+def send_and_report(client: Client, call: Call[Answer], every_s: float = _REPORT_EVERY_S) -> Answer:
+    """Send a request for long work, and print its progress every `every_s` seconds."""
     result: Any = None  # the last event has it, or the client raises
     next_s = time.monotonic() + every_s
     for event in client.events(call):
@@ -152,28 +153,28 @@ def send_and_tell(client: Client, call: Call[Answer], every_s: float = _TELL_EVE
 
 
 def _progress_text(event: "ProgressEvent") -> str:
-    """How far a check or a sync is."""
+    """The progress of a check or a sync, as a line."""
     if total := event.get("checks_total"):
         return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
     source = printable(event.get("source", ""))
     if total := event.get("documents_total"):
-        return f"{source}: {event.get('share', 0.0):.0%} of {counted(total, 'document')}"
+        return f"{source}: {event.get('share', 0.0):.0%} of {plural(total, 'document')}"
     return f"{source}: listing"
 
 
-def heading_text(end: Mapping[str, Any]) -> str:
-    return printable(title_of(end))
+def heading_text(passage: Mapping[str, Any]) -> str:
+    return printable(title_of(passage))
 
 
 def text_columns() -> int:
-    """The width of running text: the terminal's, within limits; fixed in a pipe."""
+    """The width of running text: the terminal's width within limits, or a fixed one in a pipe."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     return min(max(shutil.get_terminal_size().columns, _LEAST_COLUMNS), _MOST_COLUMNS)
 
 
 def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
-    """Print a drawing: in colour at the terminal's width, or plain and unwrapped in a pipe."""
+    """Print a table or tree: coloured and wrapped at a terminal, plain and unwrapped in a pipe."""
     from rich.console import Console
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
@@ -184,38 +185,33 @@ def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
         click.echo(f"{indent}{line}".rstrip())
 
 
-def local_time(time: str | None) -> str:
-    """A time of the API in the local time zone, to the second."""
-    if time is None:
-        return "never"
-    return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
-
-
 def place_text(passage: Mapping[str, Any]) -> str:
-    """Where a passage stands: source, document, lines or pages, and its author if known.
+    """The place of a passage: source, document, lines or pages, and its author if known.
 
-    A mail is named by its subject: people know no message ids.
+    A mail is named by its subject, because nobody knows its message id.
     """
     name = f"{passage['source']}: {printable(passage['document'])}"
     if subject := mail_subject(passage):
         place = f"{passage['source']}: {printable(subject)}"
+    elif passage.get("document_name"):
+        place = f"{passage['source']}: {printable(passage['document_name'])}"
     elif passage["lines"]:
         first, last = passage["lines"]
         place = f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
     else:
         place = f"{name}, {printable(passage['location'])}"
     origin = passage.get("origin") or {}
-    told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
-    shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
-    return f"{place} ({shown})" if shown else place
+    facts = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
+    details = ", ".join(printable(fact) for fact in (*facts, origin.get("url")) if fact)
+    return f"{place} ({details})" if details else place
 
 
 def target_of(
     place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, bool]:
-    """An address or an absolute path, and whether an editor can go to a line of it.
+    """The URL or absolute path of a document, and whether an editor can open it at a line.
 
-    Raises NotFound where the document is nothing that a program here could open.
+    Raises NotFound if no program on this machine can open the document.
     """
     origin, document = place["origin"] or {}, str(place["document"])
     for address in (origin.get("url", ""), document):
@@ -223,19 +219,20 @@ def target_of(
             return address, False
     location = sources.get(place["source"], {}).get("location", "")
     file = Path(location) / document
-    # Unlike is_file(), it raises nothing for a folder that we may not enter.
+    # Unlike Path.is_file(), this does not raise for a folder that we may not enter.
     if location and file.is_absolute() and os.path.isfile(file):  # noqa: PTH113
         return str(file), bool(place["lines"])
     if message := origin.get("message_id"):
         return f"mid:{quote(message)}", False
     raise NotFound(
         f"Cannot open {document}",
-        f"there is no such file on this machine: {place['source']} is at {location or 'no place'}",
-        f"`hopsyncd show {place['id']}` prints it",
+        f"its file is not on this machine: the source {place['source']} is at"
+        f" {location or 'an unknown place'}",
+        f"Print it with `hopsyncd show {place['id']}`",
     )
 
 
-# Of terminals that show hyperlinks: variables that only they set, and what they call themselves.
+# How to recognize terminals that show hyperlinks: by variables they set, or by their names.
 _LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
 _LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "mintty", "zed"}
 _LINKING_VTE = 5000
@@ -243,7 +240,7 @@ _LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghost
 
 
 def _shows_links(variables: Mapping[str, str]) -> bool:
-    """Whether a terminal with these variables shows hyperlinks; FORCE_HYPERLINK decides, if set.
+    """Whether a terminal with these variables shows hyperlinks. FORCE_HYPERLINK overrides it.
 
     >>> _shows_links({"TERM": "foot"}), _shows_links({"TERM": "foot", "FORCE_HYPERLINK": "0"})
     (True, False)
@@ -260,13 +257,13 @@ def _shows_links(variables: Mapping[str, str]) -> bool:
     )
 
 
-def linked_places(client: Client) -> Callable[[Mapping[str, Any]], str]:
-    """`place_text`, as a hyperlink to the file or page where the terminal shows such."""
+def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
+    """`place_text`, with a hyperlink to the file or page if the terminal shows hyperlinks."""
     if not sys.stdout.isatty() or not _shows_links(os.environ):
         return place_text
-    sources = {one["name"]: one for one in client.sources()["sources"]}
+    sources = {source["name"]: source for source in client.sources()["sources"]}
 
-    def linked(passage: Mapping[str, Any]) -> str:
+    def link(passage: Mapping[str, Any]) -> str:
         text = place_text(passage)
         try:
             target, _ = target_of(passage, sources)
@@ -275,19 +272,19 @@ def linked_places(client: Client) -> Callable[[Mapping[str, Any]], str]:
         uri = Path(target).as_uri() if target.startswith("/") else target
         return f"\x1b]8;;{printable(uri)}\x1b\\{text}\x1b]8;;\x1b\\"
 
-    return linked
+    return link
 
 
 def confirm(question: str, refused: str) -> None:
-    """Ask before something that cannot be undone; a no ends the command.
+    """Ask for confirmation; the answer "no" ends the command.
 
-    Raises BadRequest, which begins with `refused`, if there is no terminal to ask at.
+    Raises BadRequest with `refused` as its first part if there is no terminal to ask at.
     """
     if not sys.stdin.isatty():
         raise BadRequest(
             refused,
-            "there is no terminal to ask for confirmation",
-            "`--yes` does it without asking",
+            "it needs a confirmation, and there is no terminal to ask at",
+            "Use --yes to skip the confirmation",
         )
     click.confirm(question, abort=True)
 
@@ -296,25 +293,21 @@ def print_json(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 
-def printed_json(value: Mapping[str, Any], as_json: bool) -> bool:
-    """Print the object if the command was asked for JSON; returns whether it was."""
+def print_if_json(value: Mapping[str, Any], as_json: bool) -> bool:
+    """Print the object if `--json` was given; return whether it was."""
     if as_json:
         print_json(value)
     return as_json
 
 
 def warn(reasons: list[str]) -> None:
-    """Print notes on standard error: why an answer may be behind the documents."""
+    """Print notes on standard error, such as why an answer may be out of date."""
     for reason in reasons:
         click.secho(f"note: {printable(reason)}", fg="yellow", err=True)
 
 
-_EXACT = click.option(
-    "--exact", is_flag=True, help="Find only passages that have every word as typed."
-)
-_SEMANTIC = click.option(
-    "--semantic", is_flag=True, help="Rank by meaning, even where words stand as typed."
-)
+_EXACT = click.option("--exact", is_flag=True, help="Find only passages with all words as typed.")
+_SEMANTIC = click.option("--semantic", is_flag=True, help="Rank by meaning instead of exact words.")
 
 
 def match_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -329,21 +322,21 @@ def chosen_match(exact: bool, semantic: bool) -> Match:
     return "exact" if exact else "semantic" if semantic else "auto"
 
 
-def tell_understood(answer: Mapping[str, Any]) -> None:
-    """What was looked for, and in how much, where the question had typos or filters."""
-    meant = answer["understood"]
-    if not meant:
+def print_understood(answer: Mapping[str, Any]) -> None:
+    """Print what was searched for, if typos were corrected, words are absent or filters apply."""
+    query = answer["understood"]
+    if not query:
         return
-    if meant["absent"]:
-        absent = " or ".join(f"'{printable(one)}'" for one in meant["absent"])
+    if query["absent"]:
+        absent = " or ".join(f"'{printable(word)}'" for word in query["absent"])
         click.secho(f"No passage contains {absent}.", fg="yellow", err=True)
-    for word in meant["words"]:
-        told = f"understood {printable(word['typed'])!r} as {printable(word['meant'])!r}"
-        click.secho(told, fg="cyan", err=True)
-    if not meant["filter"]:
+    for word in query["words"]:
+        text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
+        click.secho(text, fg="cyan", err=True)
+    if not query["filter"]:
         return
-    left = f"{counted(meant['documents'], 'document')}, {counted(meant['passages'], 'passage')}"
-    what = f"{printable(meant['question'])!r} in {printable(meant['filter'])}"
-    click.secho(f"looked for {what}: {left}", fg="cyan", err=True)
-    if meant["hint"]:
-        warn([meant["hint"]])
+    scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"
+    what = f"{printable(query['question'])!r} in {printable(query['filter'])}"
+    click.secho(f"searched for {what}: {scope}", fg="cyan", err=True)
+    if query["hint"]:
+        warn([query["hint"]])

@@ -1,4 +1,4 @@
-"""Progress bars for long work. Imported only at a terminal, as rich takes 0.1 s to load."""
+"""Progress bars for long work. Imported only at a terminal, because rich takes 0.1 s to load."""
 
 from typing import Any
 
@@ -18,12 +18,13 @@ from rich.text import Text
 
 from hopsyncd.answers.found import AskAnswer
 from hopsyncd.client import Client
-from hopsyncd.client.response import Answer, Call, counted
+from hopsyncd.client.call import Answer, Call
+from hopsyncd.display import plural
 from hopsyncd.printable import printable
 
 
 class _RateColumn(ProgressColumn):
-    """The rate of a task, in its own `unit`."""
+    """The rate of a task in its `unit` per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -31,7 +32,7 @@ class _RateColumn(ProgressColumn):
 
 
 def bars() -> Progress:
-    """Bars on standard error, with rate and time left, for tasks that each have a `unit`."""
+    """Bars on standard error with rate and remaining time. Each task needs a `unit`."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -44,19 +45,19 @@ def bars() -> Progress:
 
 
 def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
-    """Send a request, and show that its work goes on, and for how long."""
+    """Send a request for work of unknown length, and show the elapsed time."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as running:
         running.add_task(doing, total=None)
         return client.send(call)
 
 
-def ask_and_show(client: Client, asked: Call[AskAnswer]) -> dict[str, Any]:
-    """Send a question for an LLM, and show what it looks for, and its draft."""
+def ask_and_show(client: Client, call: Call[AskAnswer]) -> dict[str, Any]:
+    """Send a question for an LLM; show its searches and its draft."""
     result: dict[str, Any] = {}
     draft = ""
     with Live(console=Console(), transient=True) as shown:
-        for event in client.events(asked):
+        for event in client.events(call):
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "text":
@@ -72,7 +73,7 @@ def ask_and_show(client: Client, asked: Call[AskAnswer]) -> dict[str, Any]:
 
 
 def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
-    """Send a request for a sync or a check, and show how far it is."""
+    """Send a request for a sync or a check, and show its progress."""
     result: Any = None  # the last event has it, or the client raises
     checks = call.path == "/v1/check"
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
@@ -85,7 +86,7 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
                 name = f"checking {event.get('checking')}"
                 shown.update(bar, description=name, total=total, completed=event["checks_done"])
             elif event["event"] == "progress" and (total := event.get("documents_total")):
-                name = f"{event.get('source')}: {counted(total, 'document')}"
+                name = f"{event.get('source')}: {plural(total, 'document')}"
                 done = event.get("share", 0.0) * total
                 shown.update(bar, description=name, total=total, completed=done)
     answer: Answer = result

@@ -1,4 +1,4 @@
-"""`hopsyncd query` and `hopsyncd ask`: passages or an answer, and how they were reached."""
+"""`hopsyncd query` and `hopsyncd ask`: passages or an answer, and how they were found."""
 
 import math
 import sys
@@ -15,19 +15,18 @@ from hopsyncd.cli.output import (
     client_of,
     echo_drawn,
     filter_options,
-    filter_texts,
     heading_text,
     json_option,
-    linked_places,
     match_options,
+    place_printer,
     place_text,
-    printed_json,
-    tell_understood,
+    print_if_json,
+    print_understood,
+    take_filters,
     text_columns,
     warn,
 )
 from hopsyncd.client.calls import ask as ask_call
-from hopsyncd.client.response import ARROWS, counted
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
     DEFAULT_BEAM,
@@ -41,13 +40,14 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
+from hopsyncd.display import ARROWS, plural
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
     from hopsyncd.answers.found import AskAnswer
-    from hopsyncd.client.response import Call
+    from hopsyncd.client.call import Call
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
@@ -58,68 +58,68 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
 @click.option(
     "-k",
     type=WholeNumber(1, 1000),
-    help="How many passages. Default: query.k of the configuration.",
+    help="How many passages. Default: query.k in the configuration.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search. Default: hop.")
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
     default="default",
-    help="How `hop` searches: as hopsyncd does, or exactly as the HopRAG paper does.",
+    help="How `hop` searches: in the way of hopsyncd, or exactly as in the HopRAG paper.",
 )
 @click.option(
     "--reasoner",
     type=click.Choice(REASONERS),
-    help="How the edges to follow are chosen. Default: walk; for the paper's profile, similarity."
-    " Only llm and llm-relevance ask the configured LLM.",
+    help="How `hop` chooses the edges to follow. Default: walk, or similarity with --profile"
+    " paper. Only llm and llm-relevance call the configured LLM.",
 )
 @click.option(
     "--top-k",
     type=WholeNumber(1, 1000),
     default=DEFAULT_TOP_K,
     show_default=True,
-    help="The number of seeds: for reasoners other than walk, and for statement and topic.",
+    help="The number of start passages for statement, topic and reasoners other than walk.",
 )
 @click.option(
     "--n-hop",
     type=WholeNumber(1, 20),
-    help="The number of rounds. Default: query.hops; the paper has 4. For statement and topic, by"
-    " how many statements a path grows: 2.",
+    help="The number of hops. Default: query.hops in the configuration, 4 with --profile paper,"
+    " or 2 statements for statement and topic.",
 )
 @click.option(
     "--beam",
     type=WholeNumber(1, 100),
     default=DEFAULT_BEAM,
     show_default=True,
-    help="For statement and topic: how many paths from each seed grow on.",
+    help="For statement and topic: how many paths to continue from each start.",
 )
 @click.option(
     "--rerank",
     type=click.Choice(RERANKS),
     default="mean",
     show_default=True,
-    help="For statement and topic: what orders the statements in the end: none (the score of their"
-    " best path), their own cosine, the mean of both with the cosine and words of their"
-    " passages, or the cross-encoder in models.reranker.",
+    help="For statement and topic, how to rank the statements: none (by their best path), cosine,"
+    " mean (path, cosine, and cosine and words of the passage), or the cross-encoder in"
+    " models.reranker.",
 )
 @click.option(
     "--unit",
     type=click.Choice(UNITS),
     default="passage",
     show_default=True,
-    help="For statement and topic: find passages, or statements with their passages.",
+    help="For statement and topic: return passages, or statements with their passages.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default="direct",
     show_default=True,
-    help="With logic, the configured LLM splits the question, and each part is searched for.",
+    help="With logic, the configured LLM splits the question, and each part is searched.",
 )
 @match_options
 @filter_options
 @at_option
-@click.option("--explain", is_flag=True, help="Draw what led to each passage.")
+@click.option("--explain", is_flag=True, help="Show how each passage was found.")
 @json_option
 @click.pass_context
 def query(
@@ -134,20 +134,20 @@ def query(
 ) -> None:
     """Find the passages that answer a question, across documents.
 
-    The question may hold filters: source:, path:, type:, author:, tag:, property:, since:, before:
-    and so on. -tag:draft or --tag '!draft' excludes.
+    The question may contain filters: source:, path:, type:, author:, tag:, property:, since:,
+    before:, created-since: and created-before:. -tag:draft or --tag '!draft' excludes documents.
 
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
     match = chosen_match(exact, semantic)
     with client_of(context) as client:
-        answer = client.query(question, match=match, filters=filter_texts(search), **search)
-        place_of = linked_places(client)
-    if printed_json(answer, as_json):
+        answer = client.query(question, match=match, filters=take_filters(search), **search)
+        place_of = place_printer(client)
+    if print_if_json(answer, as_json):
         return
     warn(answer["degraded"])
-    tell_understood(answer)
+    print_understood(answer)
     if explain:
         _draw_logic(answer["logic"])
     if not answer["passages"]:
@@ -157,18 +157,18 @@ def query(
     for rank, passage in enumerate(answer["passages"], 1):
         _print_passage(rank, passage, place_of(passage), explain, search["unit"])
     if cost := answer["llm"]:
-        told = f"{counted(cost['calls'], 'LLM call')}, {counted(cost['tokens'], 'token')}"
-        click.echo(told, err=True)
+        text = f"{plural(cost['calls'], 'LLM call')}, {plural(cost['tokens'], 'token')}"
+        click.echo(text, err=True)
 
 
 def _strength(passage: Mapping[str, Any]) -> str:
-    """Its strength, and from where a hop led to it.
+    """The strength of a match, and the passage from which a hop led to it.
 
     >>> _strength({"strength": "fair", "hops": []})
     'fair'
     """
     if passage["hops"]:
-        return f"{passage['strength']}, by way of {heading_text(passage['hops'][-1]['from'])}"
+        return f"{passage['strength']}, found through {heading_text(passage['hops'][-1]['from'])}"
     return str(passage["strength"])
 
 
@@ -184,23 +184,23 @@ def _print_passage(
     elif explain and passage["hops"]:
         echo_drawn(_hop_tree(passage["hops"]), "   ")
     elif explain:
-        click.secho("   found directly", fg="cyan")
+        click.secho("   matched directly", fg="cyan")
     text = statements[-1]["text"] if unit == "statement" and statements else passage["text"]
-    for line in _beginning(text):
+    for line in _first_lines(text):
         filled = textwrap.fill(printable(line), text_columns() - 3)
         click.echo(textwrap.indent(filled, "   "))
     click.echo()
 
 
-def _beginning(text: str) -> list[str]:
+def _first_lines(text: str) -> list[str]:
     start = text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS].rsplit(" ", 1)[0]
     lines = [line.expandtabs(4) for line in start.splitlines() if line.strip()]
-    cut = len(start) < len(text) or len(lines) > _TEXT_LINES
-    return [*lines[:_TEXT_LINES], *(["..."] if cut else [])]
+    is_cut = len(start) < len(text) or len(lines) > _TEXT_LINES
+    return [*lines[:_TEXT_LINES], *(["..."] if is_cut else [])]
 
 
 def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The hops to a passage, each below the one before."""
+    """The hops to a passage, each below the previous one."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -211,22 +211,21 @@ def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
                 (f"{ARROWS[hop['asked_by']]} ", "cyan"),
                 heading_text(hop["to"]),
                 (f"   {printable(hop['question'])}", "italic"),
-                f" ({hop['share']:.0%} of what reached it)",
+                f" ({hop['share']:.0%} of its score)",
             )
         )
     return tree
 
 
 def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The path of statements, each below the one that it shares a name with."""
+    """The statements that led to a passage, each below the one that it shares a name with."""
     from rich.text import Text
     from rich.tree import Tree
 
     tree = below = Tree(Text(printable(statements[0]["text"])), guide_style="cyan")
-    for one in statements[1:]:
-        below = below.add(
-            Text.assemble((f"-- {printable(one['name'])}: ", "cyan"), printable(one["text"]))
-        )
+    for statement in statements[1:]:
+        name, text = printable(statement["name"]), printable(statement["text"])
+        below = below.add(Text.assemble((f"-- {name}: ", "cyan"), text))
     return tree
 
 
@@ -237,7 +236,7 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     type=WholeNumber(1, 50),
     default=8,
     show_default=True,
-    help="How many passages to answer from.",
+    help="How many passages to use for the answer.",
 )
 @match_options
 @filter_options
@@ -246,18 +245,22 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     "--llm",
     "by_llm",
     is_flag=True,
-    help="Let the configured LLM answer. The passages found are sent to it.",
+    help="Let the configured LLM answer. The passages are sent to it.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default="direct",
     show_default=True,
-    help="With --llm: answer at once, or by logic, where the LLM splits the question and reads the"
-    " passages for each part before it asks the next.",
+    help="With --llm: answer in one step, or by logic: the LLM splits the question and answers each"
+    " part before it searches for the next.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search.")
-@click.option("--explain", is_flag=True, help="By logic: draw the question's parts and answers.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="With --method logic: show the parts of the question and their answers.",
+)
 @json_option
 @click.pass_context
 def ask(
@@ -275,14 +278,14 @@ def ask(
     semantic: bool,
     **filters: Sequence[str],
 ) -> None:
-    """Answer a question with citations, or say there is no answer.
+    """Answer a question with citations, or say that the documents do not answer it.
 
-    Without --llm the answer is the sentences of your documents that carry it. With --llm, a
-    terminal shows the draft while the LLM writes, and then the checked answer.
+    Without --llm, the answer is quoted from your documents. With --llm, a terminal shows the draft
+    while the LLM writes, and then the checked answer.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
-    asked = ask_call(
+    call = ask_call(
         question,
         k=k,
         at=at,
@@ -290,22 +293,22 @@ def ask(
         method=method,
         strategy=strategy,
         match=chosen_match(exact, semantic),
-        filters=filter_texts(filters),
+        filters=take_filters(filters),
     )
-    reply = _reply(context, asked, drawn=by_llm and not as_json)
-    if printed_json(reply, as_json):
+    reply = _ask(context, call, show_draft=by_llm and not as_json)
+    if print_if_json(reply, as_json):
         return
     warn(reply["degraded"])
-    tell_understood(reply)
+    print_understood(reply)
     if explain:
         _draw_logic(reply["logic"])
     if not reply["found"]:
         click.echo("not found in your documents")
         if reply["version"]:
-            warn(["`hopsyncd query` shows the passages nearest to the question"])
+            warn(["`hopsyncd query` shows the passages that come closest"])
     elif reply["by"] == "llm":
-        marks = "".join(f"[{one['number']}]" for one in reply["citations"])
-        _print(f"{reply['answer']} {marks}")
+        marks = "".join(f"[{citation['number']}]" for citation in reply["citations"])
+        _print_wrapped(f"{reply['answer']} {marks}")
     else:
         _print_sentences(reply)
     for citation in reply["citations"]:
@@ -314,24 +317,24 @@ def ask(
     click.secho(f"version {reply['version']}", fg="cyan")
 
 
-def _reply(context: click.Context, asked: "Call[AskAnswer]", *, drawn: bool) -> Mapping[str, Any]:
+def _ask(context: click.Context, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
     with client_of(context) as client:
-        if drawn and sys.stdout.isatty():
+        if show_draft and sys.stdout.isatty():
             # Takes 0.1 s to import.
             from hopsyncd.cli.progress import ask_and_show
 
-            return ask_and_show(client, asked)
-        return client.send(asked)
+            return ask_and_show(client, call)
+        return client.send(call)
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:
-    """The question's graph, if it has one: none is drawn where the LLM failed at once."""
+    """Draw the parts of a question. There are none if the LLM failed at the first step."""
     if logic and logic["subproblems"]:
         echo_drawn(_logic_tree(logic))
 
 
 def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
-    """The question's graph by ranks: each part with what it needs, its answer and citations."""
+    """The parts of a question in the order they were answered, with answers and citations."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -342,7 +345,7 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
             Text.assemble(
                 (f"#{one['id']} ", "cyan"),
                 printable(one["question"]),
-                (f"   rank {one['rank']}" if one["rank"] else "   never asked", "cyan"),
+                (f"   step {one['rank']}" if one["rank"] else "   not searched", "cyan"),
                 (f", needs{needs}" if needs else "", "cyan"),
             )
         )
@@ -355,8 +358,8 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
     return tree
 
 
-def _print(text: str, indent: str = "") -> None:
-    """Print the text in the width of the terminal. Rows of a table stay lines of their own."""
+def _print_wrapped(text: str, indent: str = "") -> None:
+    """Print a text wrapped to the terminal. Existing line breaks, as in tables, are kept."""
     for line in text.splitlines():
         filled = textwrap.fill(printable(line), text_columns() - len(indent))
         click.echo(textwrap.indent(filled, indent))
@@ -366,11 +369,11 @@ def _print_sentences(reply: Mapping[str, Any]) -> None:
     if reply["short"]:
         click.secho(f"Perhaps: {printable(reply['short'])}", bold=True)
     for sentence in reply["sentences"]:
-        _print(f"{sentence['text']} [{sentence['citation']}]", "  ")
+        _print_wrapped(f"{sentence['text']} [{sentence['citation']}]", "  ")
 
 
 def _print_citation(citation: Mapping[str, Any]) -> None:
-    place = "no file at this version"
+    place = "in no document at this version"
     if citation["location"]:
         place = place_text(citation)
     click.echo(f"[{citation['number']}] {place}   id {citation['id']}")

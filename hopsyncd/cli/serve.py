@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from hopsyncd.cli.output import client_of, json_option, local_time, print_json, printed_json, warn
+from hopsyncd.cli.output import client_of, json_option, print_if_json, print_json, warn
 from hopsyncd.client import Client
 from hopsyncd.client.starting import StartLock
 from hopsyncd.config.configuration import config_path, load_config, write_config
 from hopsyncd.config.values import host_and_port
+from hopsyncd.display import relative_time
 from hopsyncd.errors import DaemonUnavailable
 from hopsyncd.printable import printable
 
@@ -38,8 +39,8 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
         click.echo(f"It watches {', '.join(str(folder.absolute()) for folder in folders)}.")
     else:
         click.echo(
-            "It watches nothing yet: add a source with `hopsyncd add PATH`, or write a [[source]]"
-            " as at the end of the file."
+            "It has no source yet. Add one with `hopsyncd add PATH`, or write a [[source]] section"
+            " like the example at the end of the file."
         )
     click.echo("Then start the daemon: hopsyncd serve")
 
@@ -47,21 +48,22 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
 @click.command()
 @click.pass_context
 def serve(context: click.Context) -> None:
-    """Run the daemon in the foreground. SIGTERM or Ctrl-C stops it; SIGHUP reloads its config.
+    """Run the daemon in the foreground.
+
+    SIGTERM or Ctrl-C stops it. SIGHUP makes it reload the configuration.
 
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
     start = StartLock(config.daemon.socket, may_create_folder=not config.access.group)
-    imported_run()(config, config_file=context.obj, on_listening=start.release)
+    import_run()(config, config_file=context.obj, on_listening=start.release)
 
 
-def imported_run() -> Callable[..., None]:
-    """`hopsyncd.daemon.run`: slow to import, and the other commands do without it."""
-    # What it leaves stays for good: looking through it for garbage would cost the start, and every
-    # later collection.
+def import_run() -> Callable[..., None]:
+    """Import `hopsyncd.daemon.run`, which is too slow to import for the other commands."""
+    # Imported objects live as long as the process. Freezing them saves time in each collection.
     gc.disable()
-    # Of rich, structlog would take a printer of tracebacks that our logs have no use for.
+    # structlog would import rich for tracebacks, which our logs do not use.
     sys.modules["rich"] = None  # type: ignore[assignment]
     import structlog  # noqa: F401
 
@@ -79,35 +81,36 @@ def imported_run() -> Callable[..., None]:
 def reload(context: click.Context, as_json: bool) -> None:
     """Make the daemon apply a changed configuration.
 
-    It names the keys that need a restart. A configuration with mistakes is refused as a whole, and
-    the old one stays in force.
+    Settings that need a restart are listed. If the configuration has a mistake, nothing is applied
+    and the daemon keeps the old one.
 
     Example: hopsyncd reload
     """
-    load_config(context.obj)  # reports mistakes here, with their lines
+    load_config(context.obj)  # reports mistakes with their line numbers
     done = client_of(context).reload()
-    if printed_json(done, as_json):
+    if print_if_json(done, as_json):
         return
     sources = done["sources"]
     lines = [f"source added: {name}" for name in sources["added"]]
     lines += [f"source changed: {name}" for name in sources["changed"]]
     lines += [f"source removed: {name}" for name in sources["removed"]]
     lines += [f"changed: {key}" for key in done["changed"]]
-    click.echo("\n".join(lines or ["Nothing has changed."]))
+    if lines or not done["restart_needed"]:
+        click.echo("\n".join(lines or ["Nothing has changed."]))
     if done["pending"]:
-        warn(["it takes effect after the current batch"])
+        warn(["the changes take effect after the current batch"])
     if waiting := done["restart_needed"]:
-        warn([f"these take effect at the next start: {', '.join(waiting)}"])
+        warn([f"takes effect after a restart of the daemon: {', '.join(waiting)}"])
 
 
 def reload_if_running(config_file: Path | None) -> str:
-    """Make a running daemon apply the edited file; returns a sentence on the result."""
+    """Make a running daemon apply the changed file, and return a sentence about the result."""
     try:
         done = Client(load_config(config_file).daemon.socket).reload()
     except DaemonUnavailable:
         return "It takes effect when the daemon starts."
     if done["pending"]:
-        return "The daemon applies it after the current batch."
+        return "The daemon will apply it after the current batch."
     return "The daemon has applied it."
 
 
@@ -115,19 +118,19 @@ def reload_if_running(config_file: Path | None) -> str:
 @json_option
 @click.pass_context
 def schedule(context: click.Context, as_json: bool) -> None:
-    """List the scheduled jobs: when each runs next, and how it last ran.
+    """List the scheduled jobs with their next and last run.
 
     Example: hopsyncd schedule
     """
     now = client_of(context).schedule()
-    if printed_json(now, as_json):
+    if print_if_json(now, as_json):
         return
     for job in now["jobs"]:
         click.echo(f"{job['job']}: {job['times']}")
-        ran, succeeded = local_time(job["last_run"]), local_time(job["last_success"])
-        click.echo(f"  next {local_time(job['next'])}; last {ran}")
+        ran, succeeded = relative_time(job["last_run"]), relative_time(job["last_success"])
+        click.echo(f"  next run {relative_time(job['next'])}; last run {ran}")
         if job["last_error"]:
-            click.echo(f"  it failed: {printable(job['last_error'])}; last success {succeeded}")
+            click.echo(f"  failed: {printable(job['last_error'])}; last success {succeeded}")
 
 
 def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
@@ -143,22 +146,22 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
 @click.option(
     "--allow-write",
     is_flag=True,
-    help="Also offer the tools `sync`, `tag` and, with mcp.inbox configured, `note`. Without it an"
-    " agent can change nothing.",
+    help="Also offer the tools `sync`, `tag` and, if mcp.inbox is configured, `note`. Without this"
+    " option agents can only read.",
 )
 @click.option(
     "--http",
     "address",
     metavar="ADDRESS",
     callback=_loopback,
-    help="Serve over HTTP on a loopback address such as 127.0.0.1:7719, to whoever sends the token"
-    " in the file mcp_token of the data folder.",
+    help="Serve over HTTP on this loopback address, such as 127.0.0.1:7719. Clients must send the"
+    " token in the file mcp_token of the data folder.",
 )
 @click.pass_context
 def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
     """Serve MCP to an agent, on standard input and output or over HTTP.
 
-    The agent's client starts this command, which needs a running daemon and never starts one.
+    The agent's client starts this command. It needs a running daemon.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
@@ -173,7 +176,7 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
         app = guarded(make_server(client_of(context), allow_write, inbox), config)
         server = loopback_server(app, config.limits)
         with bound_address(*host_and_port(address), "Give --http another port") as listener:
-            listener.listen()  # an agent may come before we serve
+            listener.listen()  # an agent may connect before we serve
             click.echo(f"http://{address}{PATH}\nCtrl-C stops it.")
             server.run(sockets=[listener])
         return
@@ -192,8 +195,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Check whether hopsyncd can work here, and say what to do if not.
 
-    Works with or without a daemon, changes nothing, and sends no text anywhere. Exit status 1 if a
-    check fails.
+    It works with or without a daemon, changes nothing and sends no text anywhere. If a check fails,
+    the exit status is 1.
 
     Example: hopsyncd doctor
     """

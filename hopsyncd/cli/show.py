@@ -1,4 +1,4 @@
-"""`hopsyncd show` and `hopsyncd open`: a whole passage or document, here or in its own program."""
+"""`hopsyncd show` and `hopsyncd open`: print a passage or document, or open it in a program."""
 
 import os
 import re
@@ -18,8 +18,8 @@ from hopsyncd.cli.output import (
     client_of,
     heading_text,
     json_option,
-    linked_places,
-    printed_json,
+    place_printer,
+    print_if_json,
     target_of,
     warn,
 )
@@ -32,7 +32,7 @@ from hopsyncd.text.words import index_terms
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")
 _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
-# How programs are told a line; others get the path alone.
+# How editors are given a line. Other programs get only the path.
 _AT_LINE = {
     **dict.fromkeys(("code", "codium", "cursor", "windsurf"), "-g {path}:{line}"),
     **dict.fromkeys(("subl", "zed", "hx", "helix", "mate"), "{path}:{line}"),
@@ -44,56 +44,59 @@ _AT_LINE = {
 }
 
 
-def document_of(
+def find_document(
     client: Client, document: str, source: str | None, at: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """The source and passages of a document, as an answer prints it: its path, with or without the
-    name of its source before it. Without a source, only one may have it.
+    """Find a document by its path, as answers print it, with or without its source before it.
 
-    Raises RequestFailed, NotFound, click.UsageError.
+    Returns the name of its source and the daemon's answer. Without `source`, all sources are
+    searched. Raises RequestFailed, NotFound, click.UsageError (several sources have it).
     """
-    names = [source] if source else [one["name"] for one in client.sources()["sources"]]
-    asked = {(name, document) for name in names}
+    names = [source] if source else [known["name"] for known in client.sources()["sources"]]
+    candidates = {(name, document) for name in names}
     if source is None:
         for name in names:
             if document.startswith((f"{name}: ", f"{name}/")):
-                asked.add((name, document[len(name) + 1 :].lstrip()))
-    having: dict[str, Mapping[str, Any]] = {}
+                candidates.add((name, document[len(name) + 1 :].lstrip()))
+    answers: dict[str, Mapping[str, Any]] = {}
     near: dict[str, None] = {}
-    for name, path in sorted(asked):
+    for name, path in sorted(candidates):
         try:
-            having[name] = client.document(name, path, at=at)
+            answers[name] = client.document(name, path, at=at)
         except RequestFailed as error:
             if error.status != 404 or source:
                 raise
             near |= dict.fromkeys(re.findall(r"near it: (.+)\Z", error.hint or ""))
-    if not having:
-        for one in client.status()["problems"]:
-            if (one["source"], one["document"]) in asked:
-                raise NotFound(f"{document} cannot be read", one["why"], one["hint"])
+    if not answers:
+        for problem in client.status()["problems"]:
+            if (problem["source"], problem["document"]) in candidates:
+                raise NotFound(f"{document} cannot be read", problem["why"], problem["hint"])
         raise NotFound(
             f"There is no document {document}",
-            f"no source has a document of that path ({', '.join(names) or 'none is configured'})",
-            f"Near it: {', '.join(near)}"
+            f"none of these sources has it: {', '.join(names)}" if names else "there is no source",
+            f"Did you mean {', '.join(near)}?"
             if near
             else "Give the path as `hopsyncd query` prints it, after the name of the source",
         )
-    if len(having) > 1:
+    if len(answers) > 1:
         raise click.UsageError(
-            f"several sources have {document}: name one of {', '.join(having)} before it"
+            f"Several sources have {document}. Name one before it: {', '.join(answers)}."
         )
-    return next(iter(having.items()))
+    return next(iter(answers.items()))
 
 
-def _found(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
-    """What `show` and `open` name: an answer with its passages, and the line that was named."""
+def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
+    """Find what the user named: an answer with its passages, and the line number if one was given.
+
+    Raises as find_document.
+    """
     if _ID.fullmatch(named):
         one = client.passage(named, at=at)
         return {**one, "passages": [one["passage"]]}, None
     document, _, heading = named.partition("#")
     line = _LINES.search(document)
     document = document[: line.start()] if line else document
-    _, answer = document_of(client, document, None, at)
+    _, answer = find_document(client, document, None, at)
     passages: Sequence[Mapping[str, Any]] = answer["passages"]
     number = int(line[1]) if line else None
     if heading:
@@ -103,8 +106,8 @@ def _found(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | N
             known = dict.fromkeys(part for one in passages for part in one["heading"])
             raise NotFound(
                 f"There is no heading {heading!r} in {document}",
-                "none of its passages is below one of that name",
-                f"Its headings: {', '.join(known) or 'it has none'}",
+                f"its headings are: {', '.join(known)}" if known else "it has no headings",
+                "Leave out the heading to see the whole document",
             )
         passages = below
     elif number is not None:
@@ -116,8 +119,12 @@ def _found(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | N
 
 @click.command()
 @click.argument("named", metavar="ID|DOCUMENT[#HEADING]")
-@click.option("--mark", default="", help="Mark the words of this question.")
-@click.option("--skipped", is_flag=True, help="Say what was left out of a document on purpose.")
+@click.option("--mark", default="", help="Highlight the words of this question.")
+@click.option(
+    "--skipped",
+    is_flag=True,
+    help="Count what the reader left out of a document, such as navigation.",
+)
 @at_option
 @json_option
 @click.pass_context
@@ -126,18 +133,18 @@ def show(
 ) -> None:
     """Print a whole passage or document.
 
-    ID is the id of a passage, as `query` prints it, or its beginning. DOCUMENT is a path, also with
-    its source before it (`notes: people/ada.md`) or a line behind it; with #HEADING, only what
-    stands below that heading.
+    ID is the id of a passage, as `query` prints it, or its first characters. DOCUMENT is a path. It
+    may have its source before it (`notes: people/ada.md`) and a line after it. With #HEADING, only
+    the passages below that heading are printed.
 
     \b
     Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"
               hopsyncd show "people/ada.md#Youth"
     """
     with client_of(context) as client:
-        found, _ = _found(client, named, at)
-        place_of = linked_places(client)
-    if printed_json(found, as_json):
+        found, _ = _find(client, named, at)
+        place_of = place_printer(client)
+    if print_if_json(found, as_json):
         return
     warn(found["degraded"])
     if skipped:
@@ -145,7 +152,7 @@ def show(
         for kind, count in sorted(counts.items()):
             click.echo(f"{printable(kind)}: {count:,}")
         if not counts:
-            click.echo("Nothing was left out on purpose.")
+            click.echo("The reader left nothing out.")
         return
     if not found["passages"]:
         click.echo(f"{printable(named)} has no text.")
@@ -156,22 +163,22 @@ def show(
             above = list(one["heading"])
         click.secho(f"{place_of(one)}   id {one['id']}", fg="cyan")
         for line in str(one["text"]).splitlines():
-            click.echo(_marked(printable(line.expandtabs(4)), mark))
+            click.echo(_highlight(printable(line.expandtabs(4)), mark))
         click.echo()
 
 
-def _marked(line: str, question: str) -> str:
-    """With the question's words, by their stems, in reverse at a terminal and else in **."""
+def _highlight(line: str, question: str) -> str:
+    """Highlight the question's words in any form: reversed at a terminal, else between `**`."""
     wanted = {*index_terms(question)} if question else set()
     if not wanted:
         return line
 
-    def one(found: re.Match[str]) -> str:
-        if not wanted & {*index_terms(found[0])}:
-            return found[0]
-        return click.style(found[0], reverse=True) if sys.stdout.isatty() else f"**{found[0]}**"
+    def mark(word: re.Match[str]) -> str:
+        if not wanted & {*index_terms(word[0])}:
+            return word[0]
+        return click.style(word[0], reverse=True) if sys.stdout.isatty() else f"**{word[0]}**"
 
-    return re.sub(r"\w+", one, line)
+    return re.sub(r"\w+", mark, line)
 
 
 @click.command("open")
@@ -188,10 +195,12 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
     Example: hopsyncd open 68e8242676714bee
     """
     with client_of(context) as client:
-        found, line = _found(client, named, at)
+        found, line = _find(client, named, at)
         if not found["passages"] or not found["passages"][0]["document"]:
             raise NotFound(
-                f"Cannot open {named}", "it stands in no document", "Ask another version"
+                f"Cannot open {named}",
+                "no document of this version contains the passage",
+                "Choose another version with --at",
             )
         place = found["passages"][0]
         sources = {one["name"]: one for one in client.sources()["sources"]}
@@ -218,12 +227,12 @@ def _command(editor: str, path: str, line: int) -> list[str] | None:
     try:
         parts = shlex.split(template)
     except ValueError as error:
-        raise _no_editor(path, f"{template} is no command: {str(error).lower()}") from error
+        raise _no_editor(path, f"{template} is not a command line: {str(error).lower()}") from error
     if "{path}" not in template:
         parts += shlex.split(_AT_LINE.get(Path(parts[0]).name, "{path}"))
     parts = [part.replace("{path}", path).replace("{line}", str(line)) for part in parts]
     if shutil.which(parts[0]) is None:
-        raise _no_editor(path, f"there is no program {parts[0]}")
+        raise _no_editor(path, f"the program {parts[0]} is not installed")
     return parts
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, json_option, print_json, printed_json, send_long, warn
+from hopsyncd.cli.output import client_of, json_option, print_if_json, print_json, send_long, warn
 from hopsyncd.client import calls
-from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import load_config
+from hopsyncd.display import plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
 
@@ -18,18 +18,16 @@ _SHOWN = 10  # documents of each kind in a dry run
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=complete_source)
-@click.option(
-    "--wait", is_flag=True, help="Return when everything on disk now is in the served version."
-)
+@click.option("--wait", is_flag=True, help="Wait until every current file is searchable.")
 @click.option(
     "--accept-empty",
     is_flag=True,
-    help="Let a source that now lists nothing lose its documents.",
+    help="Remove all documents of a source that is empty now. Without this it is paused.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Show what would change, and the LLM calls it would take. Needs no daemon.",
+    help="Show the changes and LLM calls that a sync would make. Needs no daemon.",
 )
 @json_option
 @click.pass_context
@@ -41,7 +39,7 @@ def sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Scan all sources, or those named, and bring the graph up to date.
+    """Scan all sources, or only the named ones, and update the index.
 
     Example: hopsyncd sync --wait notes
     """
@@ -56,9 +54,9 @@ def sync(
     if as_json:
         print_json(result)
     elif wait:
-        print_outcomes(result)
+        print_sync_report(result)
     else:
-        click.echo("The daemon has begun to scan. `hopsyncd sync --wait` waits for the end.")
+        click.echo("The daemon is scanning. `hopsyncd sync --wait` waits until it is done.")
 
 
 def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
@@ -68,13 +66,13 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
         found = client_of(context).preview(names, limit)
     except DaemonUnavailable:
         found = _preview_alone(context, names, limit)
-    if printed_json(found, as_json):
+    if print_if_json(found, as_json):
         return
     for source in found["sources"]:
         _print_preview(source)
     if waiting := sum(found["waiting"].values()):
-        click.echo(f"{counted(waiting, 'passage')} already waiting for questions from the LLM.")
-    click.echo("Nothing was changed, and no LLM was asked.")
+        click.echo(f"{plural(waiting, 'passage')} already waiting for the LLM to write questions.")
+    click.echo("This was a dry run: nothing was changed, and no LLM was called.")
 
 
 def _preview_alone(
@@ -86,8 +84,8 @@ def _preview_alone(
     known = [source.name for source in config.sources]
     if unknown := set(names) - set(known):
         raise BadRequest(
-            "There is nothing to preview",
-            f"there is no source named {sorted(unknown)[0]!r}",
+            f"Cannot preview {sorted(unknown)[0]}",
+            "no source has that name",
             f"The sources are: {', '.join(known) or 'none'}",
         )
     return preview_file(config, names or known, limit)
@@ -107,33 +105,33 @@ def _print_preview(source: Mapping[str, Any]) -> None:
         if count > len(source[kind]):
             click.echo(f"  {kind}: and {count - len(source[kind]):,} more")
     if source["passages"]:
-        cost = f"about {counted(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
+        cost = f"about {plural(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
         click.echo(
-            f"  {counted(source['passages'], 'new passage')}:"
+            f"  {plural(source['passages'], 'new passage')}:"
             f" {cost if source['llm_calls'] else 'no LLM call'}"
         )
 
 
-def print_outcomes(result: Mapping[str, Any]) -> None:
-    """Print what changed in each source since the caller's last sync, and what cannot be read."""
+def print_sync_report(result: Mapping[str, Any]) -> None:
+    """Print the changes in each source since the caller's last sync, and unreadable documents."""
     for source in result["sources"]:
-        click.echo(f"{source['name']}: {_outcome_text(source)}")
+        click.echo(f"{source['name']}: {_changes_text(source)}")
         unreadable = source["unreadable"]
         if unreadable and not source["problem"]:
-            click.echo(f"  {counted(len(unreadable), 'document')} cannot be read:")
+            click.echo(f"  {plural(len(unreadable), 'document')} cannot be read:")
         for one in unreadable[:_SHOWN]:
             click.echo(f"    {printable(one['document'])}: {printable(one['why'])}")
         if len(unreadable) > _SHOWN:
-            click.echo("    and others: `hopsyncd status` lists them")
+            click.echo("    and more; `hopsyncd status` lists them")
     click.echo(f"Serving version {result['version']}.")
     warn(result["degraded"])
 
 
-def _outcome_text(source: Mapping[str, Any]) -> str:
+def _changes_text(source: Mapping[str, Any]) -> str:
     counts = {kind: source[kind] for kind in ("added", "changed", "moved", "removed")}
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
     if source["problem"]:
-        parts.append(f"paused, its data is kept: {printable(source['problem'])}")
+        parts.append(f"paused, its documents are kept: {printable(source['problem'])}")
     since = source["since"]
     return ", ".join(parts) or (
         f"nothing changed since version {since}" if since else "no documents yet"

@@ -1,4 +1,4 @@
-"""`hopsyncd status` and `hopsyncd top`: the state of the daemon, once or live."""
+"""`hopsyncd status` and `hopsyncd top`: the state of the daemon, printed once or live."""
 
 import select
 import sys
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from connectors.protocol import HIDDEN_FOLDERS, SECRET
-from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, printed_json, warn
+from hopsyncd.cli.output import client_of, echo_drawn, json_option, print_if_json, warn
 from hopsyncd.client import Client
-from hopsyncd.client.response import counted
+from hopsyncd.display import plural, relative_time
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -25,83 +25,81 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_SHOWN = 10  # documents that cannot be used, in `status`
+_SHOWN = 10  # entries of each list in `status`
 _EVERY_S = 1.0
-_REMEMBERED = 30  # samples, over which rates are taken
+_SAMPLES = 30  # kept to compute rates
 _ENDPOINTS = 8
 _OWN_REQUESTS = ("status", "stats", "jobs")
-_LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "refused"}
+_LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "refused"}  # labels
 
 
 @click.command()
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show the served version, the state of the sources, and the LLM's usage.
+    """Show the served version, the state of each source, and the usage of the LLM.
 
     Example: hopsyncd status
     """
     now = client_of(context).status()
-    if printed_json(now, as_json):
+    if print_if_json(now, as_json):
         return
     click.echo(
-        f"version {now['version']}: {counted(now['documents'], 'document')},"
-        f" {counted(now['passages'], 'passage')}, {counted(now['edges'], 'edge')}"
-        f" (budget {now['edge_budget']})"
+        f"version {now['version']}: {plural(now['documents'], 'document')},"
+        f" {plural(now['passages'], 'passage')}, {plural(now['edges'], 'edge')}"
+        f" (at most {now['edge_budget']:,})"
     )
-    # A caller who may not see every source gets no totals.
+    # The daemon gives no totals to callers who may not see every source.
     if counters := now["counters"]:
         click.echo(
-            f"questions made for {counted(counters['passages_generated'], 'passage')},"
+            f"questions generated for {plural(counters['passages_generated'], 'passage')},"
             f" texts embedded: {counters['texts_embedded']:,},"
             f" queries answered: {counters['queries']:,}"
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        _print_sent(now["llm"], now["models"]["cluster"])
+        _print_network_use(now["llm"], now["models"]["cluster"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
-        click.echo(f"waiting for questions from the LLM: {counted(total, 'passage')} ({reasons})")
+        click.echo(f"waiting for questions of the LLM: {plural(total, 'passage')} ({reasons})")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
-        how_far = f"{share:.0%} of {counted(total, 'document')}" if total else "listing it"
+        how_far = f"{share:.0%} of {plural(total, 'document')}" if total else "listing its files"
         click.echo(f"indexing {now['progress']['source']}: {how_far}")
     for source in now["sources"]:
         _print_source(source)
     for reader in now["unavailable_readers"]:
         reason = f"{printable(reader['why'])}. {printable(reader['hint'])}"
-        click.secho(f"{reader['media_type']} cannot be read here: {reason}", fg="yellow")
-    _print_set_apart(now)
+        click.secho(f"{reader['media_type']} cannot be read on this machine: {reason}", fg="yellow")
+    _print_purges_and_quarantine(now)
     if now["skipped"]:
         parts = ", ".join(
-            f"{printable(one['kind'])}"
-            f" ({one['parts']:,} in {counted(one['documents'], 'document')})"
+            f"{printable(one['kind'])} ({one['parts']:,} in {plural(one['documents'], 'document')})"
             for one in now["skipped"]
         )
-        click.echo(f"left out on purpose: {parts} (`hopsyncd show FILE --skipped`)")
+        click.echo(f"left out by the readers: {parts} (`hopsyncd show FILE --skipped`)")
     shown = now["problems"][:_SHOWN]
     for problem in shown:
         print_problem(problem)
     if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
-        click.echo(f"  and {more:,} more: `hopsyncd sources NAME` lists those of a source")
+        click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all of a source")
     if preparing := now["models"]["preparing"]:
-        click.echo(f"{preparing} is being made")
+        click.echo(f"preparing {preparing}")
     if due := now["models"]["encoder_due"]:
-        click.echo(f"a newer encoder is there, {due}: `hopsyncd rebuild --encoder` switches to it")
+        click.echo(f"a newer encoder is available: {due}; `hopsyncd rebuild --encoder` uses it")
     warn(now["degraded"])
 
 
-def _print_set_apart(now: Mapping[str, Any]) -> None:
-    """What is being erased, and what is not read again."""
+def _print_purges_and_quarantine(now: Mapping[str, Any]) -> None:
     if now["purging"]:
-        click.echo(f"{counted(now['purging'], 'purge')} under way")
+        click.echo(f"{plural(now['purging'], 'purge')} in progress")
     if now["quarantined"]:
         click.echo(
-            "in quarantine, as reading took too long or crashed:"
-            f" {counted(now['quarantined'], 'content')}"
+            f"in quarantine because reading took too long or crashed:"
+            f" {plural(now['quarantined'], 'file')}"
         )
 
 
@@ -113,15 +111,15 @@ def _print_watch_problems(problems: Sequence[str]) -> None:
 def _print_configuration(configuration: Mapping[str, Any]) -> None:
     if refused := configuration["refused"]:
         click.secho(
-            f"the configuration is refused; the old one stays in force: {printable(refused)}",
+            f"the new configuration has a mistake, so the old one is used: {printable(refused)}",
             fg="yellow",
         )
     if waiting := configuration["restart_needed"]:
-        click.secho(f"these take effect at the next start: {', '.join(waiting)}", fg="yellow")
+        click.secho(f"takes effect after a restart: {', '.join(waiting)}", fg="yellow")
 
 
-def _print_sent(llm: Mapping[str, Any] | None, cluster: str | None) -> None:
-    """What leaves this machine."""
+def _print_network_use(llm: Mapping[str, Any] | None, cluster: str | None) -> None:
+    """Print which text is sent to other machines."""
     if cluster:
         click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
     if llm is None:
@@ -129,26 +127,26 @@ def _print_sent(llm: Mapping[str, Any] | None, cluster: str | None) -> None:
             click.echo("nothing leaves this machine: no LLM endpoint is configured")
         return
     click.echo(
-        f"LLM {llm['model']} at {llm['endpoint']}, which passages and questions are sent to;"
-        f" today {_of(llm['calls_today'], llm['max_calls_per_day'])} calls,"
-        f" {_of(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
+        f"passages and questions are sent to the LLM {llm['model']} at {llm['endpoint']};"
+        f" today {_usage_text(llm['calls_today'], llm['max_calls_per_day'])} calls,"
+        f" {_usage_text(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
     )
     if failure := llm["last_failure"]:
         message = printable(failure["message"])
-        click.echo(f"  last failure ({failure['kind']}, {failure['at']}): {message}")
+        click.echo(f"  last failure ({failure['kind']}, {relative_time(failure['at'])}): {message}")
     if llm["ledger_problem"]:
-        click.echo(f"  the LLM is not asked: {llm['ledger_problem']}")
+        click.echo(f"  the LLM is not used: {llm['ledger_problem']}")
 
 
-def _of(spent: int, limit: int) -> str:
-    return f"{spent} of {limit}" if limit else str(spent)
+def _usage_text(used: int, limit: int) -> str:
+    return f"{used} of {limit}" if limit else str(used)
 
 
 def _print_source(source: Mapping[str, Any]) -> None:
     state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
     click.echo(
         f"{source['name']} ({source['kind']} {source['location']}): {state},"
-        f" {counted(source['documents'], 'document')}, {source['problems']} with problems"
+        f" {plural(source['documents'], 'document')}, {source['problems']} with problems"
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
@@ -182,7 +180,7 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 
 def print_problem(problem: Mapping[str, Any]) -> None:
-    """A document that cannot be used, why, and what to do."""
+    """Print a document that cannot be read, why, and what to do."""
     click.echo(
         f"  {problem['source']}: {printable(problem['document'])}:"
         f" {printable(problem['why'])}. {problem['hint']}"
@@ -191,48 +189,47 @@ def print_problem(problem: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What the daemon reported at one moment of the steady clock."""
+    """The daemon's state at one moment, `taken_s` on the monotonic clock."""
 
-    at_s: float
+    taken_s: float
     status: Mapping[str, Any]
     stats: Mapping[str, Any]
     jobs: Mapping[str, Any]
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame after a second, and exit.")
+@click.option("--once", is_flag=True, help="Print one frame after a second, then exit.")
 @click.pass_context
 def top(context: click.Context, once: bool) -> None:
-    """Watch what the daemon does: syncs, requests, sources.
+    """Show live what the daemon does: syncs, requests, sources.
 
-    It refreshes every second; q or Ctrl-C ends it. Without a terminal it acts as with --once.
+    The view refreshes every second. Press q or Ctrl-C to quit. Without a terminal, --once applies.
 
     Example: hopsyncd top --once
     """
     with client_of(context) as client:
-        samples = deque([_sample(client)], maxlen=_REMEMBERED)
+        samples = deque([_take_sample(client)], maxlen=_SAMPLES)
         if once or not sys.stdout.isatty():
             time.sleep(_EVERY_S)
-            samples.append(_sample(client))
+            samples.append(_take_sample(client))
             echo_drawn(_frame(samples))
             return
         from rich.live import Live
 
         shown = Live(_frame(samples), screen=True, auto_refresh=False)
-        with suppress(KeyboardInterrupt), _key_by_key(), shown as live:
-            while not _quits(_EVERY_S):
-                samples.append(_sample(client))
+        with suppress(KeyboardInterrupt), _unbuffered_keys(), shown as live:
+            while not _wait_for_quit(_EVERY_S):
+                samples.append(_take_sample(client))
                 live.update(_frame(samples), refresh=True)
 
 
-def _sample(client: Client) -> _Sample:
-    now_s = time.monotonic()
-    return _Sample(now_s, client.status(), client.stats(), client.jobs())
+def _take_sample(client: Client) -> _Sample:
+    return _Sample(time.monotonic(), client.status(), client.stats(), client.jobs())
 
 
 @contextmanager
-def _key_by_key() -> Iterator[None]:
-    """Make the terminal pass on each key at once, without showing it."""
+def _unbuffered_keys() -> Iterator[None]:
+    """Make the terminal deliver each key at once, without echo."""
     if not sys.stdin.isatty():
         yield
         return
@@ -244,8 +241,8 @@ def _key_by_key() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _quits(within_s: float) -> bool:
-    """Wait for a key; whether q was pressed."""
+def _wait_for_quit(within_s: float) -> bool:
+    """Wait for a key, at most `within_s`; return whether q was pressed."""
     if not sys.stdin.isatty():
         time.sleep(within_s)
         return False
@@ -262,29 +259,31 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
     load = [f"{stats[name]:,} {what}" for name, what in _LOAD.items() if name in stats]
     lines: list[RenderableType] = [
         Text(
-            f"version {status['version']}: {counted(status['documents'], 'document')},"
-            f" {counted(status['passages'], 'passage')}, {counted(status['edges'], 'edge')};"
-            f" pid {status['pid']}, up since {local_time(status['started'])}"
+            f"version {status['version']}: {plural(status['documents'], 'document')},"
+            f" {plural(status['passages'], 'passage')}, {plural(status['edges'], 'edge')};"
+            f" pid {status['pid']}, started {relative_time(status['started'])}"
         ),
-        Text(", ".join([f"{_shown(queries)} queries/s", f"{stats['queries']:,} in all", *load])),
-        Text(_work(samples), "bold"),
+        Text(
+            ", ".join([f"{_rate_text(queries)} queries/s", f"{stats['queries']:,} in total", *load])
+        ),
+        Text(_work_text(samples), "bold"),
     ]
     lines += [Text(f"note: {printable(why)}", "yellow") for why in status["degraded"]]
-    return Group(*lines, Text(), _sources(status["sources"]), Text(), _requests(samples))
+    return Group(*lines, Text(), _source_table(status["sources"]), Text(), _request_table(samples))
 
 
-def _work(samples: Sequence[_Sample]) -> str:
-    """The current sync with its rate and time left, or the next job."""
+def _work_text(samples: Sequence[_Sample]) -> str:
+    """The current sync with its rate and remaining time, or the next job."""
     running = samples[-1].jobs["running"]
     if not running:
         planned = samples[-1].jobs["jobs"]
         if not planned:
             return "idle"
-        return f"idle; next: {planned[0]['job']} at {local_time(planned[0]['next'])}"
-    of_this = [one for one in samples if _source(one) == running["source"]]
+        return f"idle; next: {planned[0]['job']} {relative_time(planned[0]['next'])}"
+    same_source = [sample for sample in samples if _source(sample) == running["source"]]
     total = running["documents_total"]
-    text = f"syncing {running['source']}: {running['share']:.0%} of {counted(total, 'document')}"
-    rate = _rate(of_this, lambda one: one.jobs["running"]["share"] * total)
+    text = f"syncing {running['source']}: {running['share']:.0%} of {plural(total, 'document')}"
+    rate = _rate(same_source, lambda sample: sample.jobs["running"]["share"] * total)
     if not rate:
         return text
     left_s = (1 - running["share"]) * total / rate
@@ -297,14 +296,14 @@ def _source(sample: _Sample) -> str | None:
 
 
 def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
-    """How fast a count grows, per second; None with a single sample."""
+    """How much a count grows per second; None with fewer than two samples."""
     if len(samples) < 2:
         return None
     first, last = samples[0], samples[-1]
-    return max(count(last) - count(first), 0.0) / (last.at_s - first.at_s)
+    return max(count(last) - count(first), 0.0) / (last.taken_s - first.taken_s)
 
 
-def _shown(rate: float | None) -> str:
+def _rate_text(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.1f}"
 
 
@@ -318,7 +317,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _sources(sources: Sequence[dict[str, Any]]) -> "Table":
+def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":
     table = _table("source", "kind", "state", "documents", "problems", "scanned")
     for one in sources:
         table.add_row(
@@ -327,14 +326,14 @@ def _sources(sources: Sequence[dict[str, Any]]) -> "Table":
             one["state"],
             f"{one['documents']:,}",
             f"{one['problems']:,}",
-            local_time(one["scanned"]),
+            relative_time(one["scanned"]),
             style=None if one["state"] == "ok" else "yellow",
         )
     return table
 
 
-def _requests(samples: Sequence[_Sample]) -> "Table":
-    """The most frequent requests, except those of this view itself."""
+def _request_table(samples: Sequence[_Sample]) -> "Table":
+    """The most frequent requests, without the requests that this view makes."""
     table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
     stats = samples[-1].stats["requests"]
     names = sorted(stats.keys() - set(_OWN_REQUESTS))
@@ -344,7 +343,7 @@ def _requests(samples: Sequence[_Sample]) -> "Table":
         table.add_row(
             name,
             f"{one['count']:,}",
-            _shown(rate),
+            _rate_text(rate),
             f"{one['errors']:,}",
             f"{one['p50_ms']:.1f}",
             f"{one['p95_ms']:.1f}",

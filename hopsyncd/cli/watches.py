@@ -1,4 +1,4 @@
-"""`hopsyncd watch`, `watches` and `unwatch`: questions whose changes are told."""
+"""`hopsyncd watch`, `watches` and `unwatch`: questions whose answers are watched for changes."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,11 +12,10 @@ from hopsyncd.cli.output import (
     confirm,
     heading_text,
     json_option,
-    local_time,
-    printed_json,
+    print_if_json,
 )
 from hopsyncd.client import Client
-from hopsyncd.client.response import counted
+from hopsyncd.display import document_name, plural, relative_time
 from hopsyncd.errors import BadRequest
 from hopsyncd.printable import printable
 
@@ -27,13 +26,13 @@ from hopsyncd.printable import printable
     "--exec",
     "program",
     metavar="CMD",
-    help="A program to run at each change, without a shell; it gets the change as JSON on its"
+    help="Run this program at each change, without a shell. It reads the change as JSON from its"
     " standard input.",
 )
 @click.option(
-    "--webhook", metavar="URL", help="An http address of this machine to POST each change to."
+    "--webhook", metavar="URL", help="POST each change to this http address of this machine."
 )
-@click.option("--mcp", is_flag=True, help="Tell the agents that `hopsyncd mcp` serves.")
+@click.option("--mcp", is_flag=True, help="Notify the agents that `hopsyncd mcp` serves.")
 @json_option
 @click.pass_context
 def watch(
@@ -44,65 +43,66 @@ def watch(
     mcp: bool,
     as_json: bool,
 ) -> None:
-    """Watch a question, and record when its answer changes.
+    """Watch a question, and get a notification when its answer changes.
 
-    The daemon asks it again after each version that can change its answer. A change is another
-    answer, or other passages among the first five. `watches` shows each change.
+    The daemon asks the question again when a document that the answer depends on changes. A change
+    is another answer, or other passages among the first five. `watches` shows the changes.
 
     Example: hopsyncd watch "Who maintains the billing service?" --exec ~/bin/tell-me
     """
     try:
         arguments = shlex.split(program or "")
     except ValueError as error:
-        why = f"{program} is no command: {str(error).lower()}"
+        why = f"{program} is not a valid command line: {str(error).lower()}"
         raise click.BadParameter(why, param_hint="--exec") from error
     with client_of(context) as client:
         done = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
-    if printed_json(done, as_json):
+    if print_if_json(done, as_json):
         return
-    click.echo(f"Watched as number {done['watch']['id']}. It finds now:")
+    click.echo(f"Watching the question as number {done['watch']['id']}. Its answer now:")
     _print_state(done["now"])
 
 
 @click.command()
 @click.argument("number", required=False, type=WholeNumber(1))
-@click.option("--allow", is_flag=True, help="Turn on the program or webhook that is off.")
-@click.option("--yes", is_flag=True, help="With --allow: do not ask.")
+@click.option("--allow", is_flag=True, help="Turn on a program or webhook that is off.")
+@click.option("--yes", is_flag=True, help="With --allow: skip the confirmation.")
 @json_option
 @click.pass_context
 def watches(
     context: click.Context, number: int | None, allow: bool, yes: bool, as_json: bool
 ) -> None:
-    """List the watched questions, or show what changed of one.
+    """List the watched questions, or show the changes of question NUMBER.
 
-    A program or webhook that came with a copied, restored or older record is off. With --allow you
-    see it, and turn it on.
+    A program or webhook that came with a copied, restored or older database is off. --allow shows
+    it, asks, and turns it on.
 
     Example: hopsyncd watches 3
     """
     if allow and number is None:
-        raise click.UsageError("--allow needs the number of a watched question")
+        raise click.UsageError("--allow needs the number of a watched question.")
     with client_of(context) as client:
         if allow and number is not None:
             _allow(client, number, yes, as_json)
             return
         if number is None:
             listed = client.watches()
-            if printed_json(listed, as_json):
+            if print_if_json(listed, as_json):
                 return
             for one in listed["watches"]:
                 _print_watch(one)
             if not listed["watches"]:
-                click.echo('No question is watched: `hopsyncd watch "..."` adds one.')
+                click.echo('You are not watching a question. `hopsyncd watch "..."` adds one.')
             return
         shown = client.watch_changes(number)
-    if printed_json(shown, as_json):
+    if print_if_json(shown, as_json):
         return
     _print_watch(shown["watch"])
     _print_state(shown["now"])
     for change in shown["changes"]:
         click.secho(
-            f"\n{local_time(change['told'])}: version {change['old']} to {change['new']}", bold=True
+            f"\n{relative_time(change['told'])}: version {change['old']} to {change['new']}",
+            bold=True,
         )
         for reason in change["why"]:
             click.echo(f"  {printable(reason)}")
@@ -113,25 +113,25 @@ def watches(
 
 
 def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
-    """Show what is off, ask, and turn on exactly that."""
+    """Show the program or webhook that is off, ask, and turn it on."""
     shown = client.watch_changes(number)["watch"]
     off = shown["off"] or {}
     kind, what = next(iter(off.items()), ("", cast(Any, True)))
     if what is True:
         raise BadRequest(
             f"Watch {number} cannot be turned on",
-            "it has no program or webhook that is off",
-            'Watch the question anew: `hopsyncd watch "..." --exec CMD`, or with --webhook URL',
+            "no program or webhook of it is off",
+            'Watch the question again with `hopsyncd watch "..." --exec CMD` or --webhook URL',
         )
     if not yes:
-        click.echo(f"At each change of: {printable(shown['question'])}")
+        click.echo(f"At each change of the answer to: {printable(shown['question'])}")
         click.echo(f"  {_action_text(kind, what)}")
         confirm("Turn it on?", "It stays off")
     if kind == "exec":
         done = client.allow_watch(number, exec=what)
     else:
         done = client.allow_watch(number, webhook=what)
-    if not printed_json(done, as_json):
+    if not print_if_json(done, as_json):
         click.echo(f"Watch {number} is on: {_action_text(kind, what)}")
 
 
@@ -146,32 +146,36 @@ def _action_text(kind: str, what: Any) -> str:
 @json_option
 @click.pass_context
 def unwatch(context: click.Context, number: int, as_json: bool) -> None:
-    """Watch a question no more, and forget its changes.
+    """Stop watching a question, and delete its changes.
 
     Example: hopsyncd unwatch 3
     """
     with client_of(context) as client:
         done = client.unwatch(number)
-    if not printed_json(done, as_json):
-        click.echo(f"Question {done['id']} is not watched any more.")
+    if not print_if_json(done, as_json):
+        click.echo(f"Stopped watching question {done['id']}.")
 
 
 def _print_watch(one: Mapping[str, Any]) -> None:
-    told = "".join(f" ({kind})" for kind in one["act"] or ())
-    click.secho(f"{one['id']}. {printable(one['question'])}{told}", bold=True)
-    last = f", the last {local_time(one['changed'])}" if one["changed"] else ""
+    actions = "".join(f" ({kind})" for kind in one["act"] or ())
+    click.secho(f"{one['id']}. {printable(one['question'])}{actions}", bold=True)
+    last = f", the last one {relative_time(one['changed'])}" if one["changed"] else ""
     click.echo(
-        f"   {counted(one['changes'], 'change')}{last}; compared up to version {one['checked']}"
+        f"   {plural(one['changes'], 'change')}{last}; compared up to version {one['checked']}"
     )
     if one["error"]:
-        click.secho(f"   the last change was not told: {printable(one['error'])}", fg="yellow")
+        click.secho(
+            f"   the last change could not be delivered: {printable(one['error'])}", fg="yellow"
+        )
     for kind, what in (one["off"] or {}).items():
         if what is True:
             kinds = {"exec": "program", "webhook": "webhook"}
-            text = f"its {kinds.get(kind, kind)} is not known on this machine; watch it anew"
+            text = (
+                f"its {kinds.get(kind, kind)} is unknown on this machine; watch the question again"
+            )
         else:
             text = (
-                f"off, as it came with the record: {_action_text(kind, what)}; turn it on with"
+                f"off because it came with the database: {_action_text(kind, what)}. Turn on with"
                 f" `hopsyncd watches {one['id']} --allow`"
             )
         click.secho(f"   {text}", fg="yellow")
@@ -179,8 +183,9 @@ def _print_watch(one: Mapping[str, Any]) -> None:
 
 def _print_state(state: Mapping[str, Any] | None, indent: str = "  ") -> None:
     if state is None:
-        click.echo(f"{indent}that version is not kept any more")
+        click.echo(f"{indent}that version is no longer stored")
         return
     click.echo(f"{indent}{printable(state['answer'] or 'not found in your documents')}")
     for one in state["passages"]:
-        click.echo(f"{indent}- {heading_text(one)} ({printable(one['document'] or '')})")
+        place = printable(document_name(one)) if one["document"] else "no document"
+        click.echo(f"{indent}- {heading_text(one)} ({place})")

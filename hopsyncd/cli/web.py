@@ -17,24 +17,25 @@ _HOST = "127.0.0.1"
     "--port",
     type=click.IntRange(0, 65_535),
     default=None,
-    help="A page of its own on this port of this machine; 0 is one that is free.",
+    help="Serve a page of its own on this port of this machine; 0 chooses a free port.",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.pass_context
 def web(context: click.Context, port: int | None, no_browser: bool) -> None:
-    """Show the page in a browser: the one that the daemon keeps up, or its own, until Ctrl-C.
+    """Open the page in a browser.
 
-    It listens on this machine alone. The address opens the page once.
+    If the daemon serves the page (web.listen), that page is opened. Otherwise this command serves
+    it until Ctrl-C, on this machine only. The printed address works once.
 
     Example: hopsyncd web
     """
-    # Slow to import, and the other commands do without it.
+    # Too slow to import for the other commands.
     from hopsyncd.api.server import bound_address, loopback_server
     from hopsyncd.web.listener import KEPT_NAME, Door, kept_address, opener
     from hopsyncd.web.pages import make_page
 
     client = client_of(context)
-    client.health()  # tells here that there is no daemon
+    client.health()  # fails now if there is no daemon
     config = load_config(context.obj)
     kept = config.daemon.data_dir / KEPT_NAME
     if port is None and (address := kept_address(kept)):
@@ -42,8 +43,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
         if not no_browser:
             webbrowser.open(kept.as_uri())
         return
-    with bound_address(_HOST, port or 0, "Take another port, or leave it out") as listener:
-        listener.listen()  # the browser may come before we serve
+    with bound_address(_HOST, port or 0, "Choose another port, or leave out --port") as listener:
+        listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
         server = loopback_server(make_page(client, door), config.limits)
         address = door.new_address()

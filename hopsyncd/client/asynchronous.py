@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
 from hopsyncd.client.response import (
     CONNECT_S,
@@ -15,8 +16,6 @@ from hopsyncd.client.response import (
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
-    Answer,
-    Call,
     answer_of,
     body_of,
     check_type,

@@ -10,6 +10,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
 from hopsyncd.client.response import (
     CONNECT_S,
@@ -17,8 +18,6 @@ from hopsyncd.client.response import (
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
-    Answer,
-    Call,
     answer_of,
     body_of,
     check_type,

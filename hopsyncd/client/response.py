@@ -1,4 +1,4 @@
-"""Requests to the daemon, and what comes back: an answer, or an error that says what failed.
+"""What the daemon sends back: an answer, or an error that says what failed.
 
 Both clients share this: nothing here sends or receives.
 """
@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-    overload,
-)
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
 
+from hopsyncd.client.call import Call
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 if TYPE_CHECKING:
@@ -30,113 +20,12 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
 
 
-Fields = ParamSpec("Fields")
-Answer = TypeVar("Answer")
-Answer_co = TypeVar("Answer_co", covariant=True)
-Now = TypeVar("Now")
-Later = TypeVar("Later")
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Answer_co]):
-    """A request whose answer is an `Answer_co`.
-
-    `answer` names its type in hopsyncd.answers, if it is to be checked. `is_text`: it is not JSON.
-    """
-
-    method: str
-    path: str
-    body: Mapping[str, Any] | None = None
-    is_text: bool = False
-    answer: str = ""
-
-
-def call(
-    method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
-) -> Call[Any]:
-    """A call with each field in its place: in the path, the body of a POST, or the query string.
-
-    A field that is None is left out, so that the daemon's default applies.
-
-    >>> call("GET", "/v1/passages/{id}", {"id": "00e1", "at": "head"}).path
-    '/v1/passages/00e1?at=head'
-    """
-    given = {name: value for name, value in fields.items() if value is not None}
-    for name in [one for one in given if f"{{{one}}}" in path]:
-        path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
-    if method == "POST":
-        return Call(method, path, given, is_text, answer)
-    query = urlencode({name: _text(value) for name, value in given.items()})
-    return Call(method, f"{path}?{query}" if query else path, None, is_text, answer)
-
-
-def _text(value: Any) -> str:
-    """A field of a query string, as the daemon reads it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-class Blocking(Protocol):
-    """A client that waits."""
-
-    def send(self, call: Call[Answer]) -> Answer: ...
-
-    def events(self, call: Call[Any]) -> Generator[Event, None, None]: ...
-
-
-class Asynchronous(Protocol):
-    """A client for asyncio."""
-
-    async def send(self, call: Call[Answer]) -> Answer: ...
-
-    def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
-
-
-class Method(Generic[Fields, Now, Later]):
-    """A method of both clients, which makes a call and has the client's `act` do it."""
-
-    def __init__(self, make: Callable[Fields, Call[Any]], act: str) -> None:
-        self._make, self._act = make, act
-
-    @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[Fields, Now]: ...
-    @overload
-    def __get__(self, client: Asynchronous, owner: type) -> Callable[Fields, Later]: ...
-
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self._make
-        act = getattr(client, self._act)
-        return wraps(self._make)(lambda *fields, **more: act(self._make(*fields, **more)))
-
-
-def sent(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
-    """A method that returns the answer to the call."""
-    return Method(make, "send")
-
-
-def streamed(
-    make: Callable[Fields, Call[Any]],
-) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
-    """A method that returns the events of the call's work."""
-    return Method(make, "events")
-
-
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
 WHOLE_S = 120.0  # for the rest of an answer, from its first byte on; not for streams
 MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
-
-# By which end of an edge raises its question or has the link; "both": the ends share a name.
-ARROWS = {
-    "from": "->",
-    "to": "<-",
-    "both": "--",
-    "link": "=>",
-    "backlink": "<=",
-    "follow_up": "~>",
-}
 
 
 class RequestFailed(HopsyncdError):
@@ -312,46 +201,3 @@ def _widened(schema: Any) -> Any:
     if schema.get("type") == "literal":
         return {"type": type(schema["expected"][0]).__name__}
     return {key: _widened(value) for key, value in schema.items()}
-
-
-def title_of(passage: Mapping[str, Any]) -> str:
-    """What to call a passage: the headings above it, or else its document.
-
-    >>> title_of({"heading": ["Ada", "Youth"], "document": "ada.md"})
-    'Ada > Youth'
-    """
-    return " > ".join(passage["heading"]) or str(passage["document"])
-
-
-def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
-    """What people call the document of a passage: a mail by subject and sender, others by path.
-
-    `heading` is that of the passage, where `passage` is only a place of it.
-
-    >>> document_name({"heading": ["Youth"], "document": "ada.md", "origin": None})
-    'ada.md'
-    >>> origin = {"author": "Ann Lee <ann@x.org>", "message_id": "1@x.org"}
-    >>> document_name({"heading": ["Dinner"], "document": "1@x.org", "origin": origin})
-    'Dinner (Ann Lee)'
-    """
-    subject = mail_subject(passage, heading)
-    author = str((passage.get("origin") or {}).get("author") or "")
-    sender = author.partition("<")[0].strip(' "') or author.strip("<> ")
-    if subject and sender and sender not in subject:
-        return f"{subject} ({sender})"
-    return subject or str(passage["document"])
-
-
-def mail_subject(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
-    """The subject of the mail that a passage is from; empty for other documents."""
-    above = passage.get("heading") if heading is None else heading
-    is_mail = bool((passage.get("origin") or {}).get("message_id"))
-    return str(above[0]) if is_mail and above else ""
-
-
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "passage"), counted(2000, "passage")
-    ('1 passage', '2,000 passages')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

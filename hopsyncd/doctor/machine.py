@@ -12,10 +12,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.display import plural
 from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
 from hopsyncd.formats.images import gray_png
@@ -190,7 +190,7 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
         remedy = "`hopsyncd add PATH` adds one"
         yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)
     else:
-        yield well("configuration", f"{file}, {counted(len(config.sources), 'source')}")
+        yield well("configuration", f"{file}, {plural(len(config.sources), 'source')}")
 
 
 def data_folder(config: Config) -> Iterator[Diagnosis]:

@@ -18,6 +18,7 @@ from hopsyncd.answers.found import (
     WalkedHop,
 )
 from hopsyncd.config.values import Search
+from hopsyncd.display import mail_name
 from hopsyncd.formats.units import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.logic import Resolution
@@ -316,9 +317,12 @@ def _is_border(text: str, at: int) -> bool:
 
 
 def _end(answer: Answer, passage: PassageId) -> HopEnd:
-    places = answer.places.get(passage, [])
-    return {
+    places, heading = answer.places.get(passage, []), list(answer.passages[passage].heading)
+    end: HopEnd = {
         "id": id_text(passage),
-        "heading": list(answer.passages[passage].heading),
+        "heading": heading,
         "document": places[0].document if places else None,
     }
+    if places and (name := mail_name(places[0].origin, heading)):
+        end["document_name"] = name
+    return end

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hopsyncd.client.response import document_name, title_of
+from hopsyncd.display import document_name, title_of
 
 _BOX_WIDTH, _BOX_HEIGHT = 190, 52
 _GAP_X, _GAP_Y, _MARGIN = 90, 18, 8

@@ -1,7 +1,6 @@
 """The views of the page, each an HTML document made here from the daemon's answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from functools import partial, wraps
 from hashlib import blake2b
 from pathlib import Path
@@ -20,8 +19,8 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.client.response import counted, document_name, title_of
 from hopsyncd.config.values import STRATEGIES
+from hopsyncd.display import document_name, full_time, plural, relative_time, title_of
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.printable import printable
 from hopsyncd.web.drawing import neighbourhood, unique_hops, way_found
@@ -133,12 +132,14 @@ class Pages:
             base=base,
             assets=f"{base}/assets/{_DIGEST}",
             arrows=_ARROWS,
-            counted=counted,
+            plural=plural,
             title_of=title_of,
             document_name=document_name,
             strategies=STRATEGIES,
         )
-        self._templates.filters.update(time=local_time, query=query_string, code=with_code)
+        self._templates.filters.update(
+            time=time_element, relative=relative_time, query=query_string, code=with_code
+        )
 
     def html(
         self, request: Request, template: str, status: int = 200, **context: Any
@@ -333,8 +334,10 @@ def with_code(message: str) -> Markup:
     return Markup("").join(parts)
 
 
-def local_time(moment: str | None) -> str:
-    """A time of the API in the local time zone, to the minute."""
+def time_element(moment: str | None) -> Markup:
+    """A time of the API in relative form, with the full time shown on hover."""
     if moment is None:
-        return "never"
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+        return Markup("never")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        moment, full_time(moment), relative_time(moment)
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.client.response import ARROWS
+from hopsyncd.display import ARROWS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, error, say_json, user_text
 

@@ -197,9 +197,9 @@ def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "--questions is needed with --corpus or --folder"),
+        ([], "Use --corpus or --folder with --questions"),
         (["--self", "--questions", "many"], "a number from 1 to 1000"),
-        (["--self", "--folder", "."], "it takes no corpus and no folder"),
+        (["--self", "--folder", "."], "Use --self without a corpus"),
     ],
 )
 def test_eval_says_which_options_do_not_go_together(

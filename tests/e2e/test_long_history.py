@@ -74,7 +74,7 @@ def printed(place: Place, *arguments: str) -> list[str]:
 def test_three_changes_are_told_one_by_one(place: Place) -> None:
     assert printed(place, "diff", "2", "3") == [
         "version 2 to 3",
-        "documents +1 ~1 -1, passages as before, edges as before",
+        "documents +1 ~1 -1, passages unchanged, edges unchanged",
         "",
         "documents added: 1",
         "  + notes: new.md",
@@ -90,7 +90,7 @@ def test_three_changes_are_told_one_by_one(place: Place) -> None:
 
 def test_thirty_thousand_changes_are_counted_and_the_first_ten_told(place: Place) -> None:
     told = printed(place, "diff", "1", "2")
-    assert told[1] == "documents +30,000, passages as before, edges as before"
+    assert told[1] == "documents +30,000, passages unchanged, edges unchanged"
     assert "  notes: archive/  +30,000" in told
     assert "documents added: 30,000" in told
     assert sum(line.startswith("  + notes:") for line in told) == 10
@@ -118,7 +118,7 @@ def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:
 def test_the_log_counts(place: Place) -> None:
     told = printed(place, "log")
     assert told[1] == "    changed archive/7/7.md; added new.md; removed archive/8/8.md"
-    assert told[2].startswith("    documents +1 ~1 -1, passages as before; now 30,001 documents")
+    assert told[2].startswith("    documents +1 ~1 -1, passages unchanged; total 30,001 documents")
     # Of so many documents no version is told in words.
-    assert told[4].startswith("    documents +30,000, passages as before; now 30,001 documents")
+    assert told[4].startswith("    documents +30,000, passages unchanged; total 30,001 documents")
     assert len(told) == 8

@@ -112,7 +112,7 @@ def test_each_view_is_usable_by_everyone_in_light_and_dark_and_narrow(
     page.close()
 
 
-@pytest.mark.parametrize("link", ["The Bronze Door", "Around it"])
+@pytest.mark.parametrize("link", ["The Bronze Door", "Related passages"])
 def test_a_passage_and_its_neighbourhood_are_usable_by_everyone(opened: Page, link: str) -> None:
     open_first(opened, link)
     _check_usable(opened)
@@ -246,7 +246,7 @@ def test_a_box_of_the_picture_opens_its_passage(opened: Page, view: Shown) -> No
 
 
 def test_the_neighbourhood_is_walked_by_mouse(opened: Page) -> None:
-    open_first(opened, "Around it")
+    open_first(opened, "Related passages")
     here = opened.locator("h1").inner_text()
     opened.locator("svg .box:not(.centre)").first.click()
     expect(opened.locator("h1")).not_to_have_text(here)
@@ -254,7 +254,7 @@ def test_the_neighbourhood_is_walked_by_mouse(opened: Page) -> None:
 
 
 def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
-    open_first(opened, "Around it")
+    open_first(opened, "Related passages")
     here = opened.locator("h1").inner_text()
     opened.locator(".drawing").focus()
     opened.keyboard.press("ArrowRight")
@@ -268,7 +268,7 @@ def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
 
 
 def test_a_narrow_picture_begins_at_what_it_is_about(opened: Page) -> None:
-    open_first(opened, "Around it")
+    open_first(opened, "Related passages")
     opened.set_viewport_size({"width": 320, "height": 640})
     opened.reload()
     expect(opened.locator("svg .centre")).to_be_in_viewport(ratio=0.9)
@@ -331,8 +331,8 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
     expect(after).not_to_contain_text("repairs clocks")
     _check_usable(opened)
     opened.set_viewport_size({"width": 1100, "height": 800})
-    opened.get_by_role("button", name="Watch it no more").click()
-    expect(opened.locator("main")).to_contain_text("No question is watched")
+    opened.get_by_role("button", name="Stop watching").click()
+    expect(opened.locator("main")).to_contain_text("You are not watching a question")
 
 
 def test_sources_keep_up_by_themselves(opened: Page, view: Shown, place: Place) -> None:

@@ -83,7 +83,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     place.write("d.md", "Vesper walks in Gent.\n")
     synced = place.run("sync", "--wait")
     assert synced.returncode == 0, "commands find the daemon whatever else the file says"
-    assert "so `hopsyncd reload` would refuse it" in synced.stderr
+    assert "and `hopsyncd reload` would refuse it" in synced.stderr
     assert "`k` in [query]" in synced.stderr
     assert place.status()["documents"] == 2
     (place.home / "config.toml").unlink()
@@ -93,7 +93,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
 
     place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
     told = place.run("status").stdout
-    assert "the configuration is refused; the old one stays in force: " in told
+    assert "the new configuration has a mistake, so the old one is used: " in told
     assert "no such file" in told
     assert place.post("/v1/reload", {})["changed"] == ["query.k"]
     assert place.status()["configuration"] == {"refused": None, "restart_needed": []}

@@ -24,13 +24,13 @@ def test_a_hit_is_shown_whole_with_the_words_of_the_question_marked(daemon: Plac
 
 def test_what_was_left_out_of_a_document_is_said(daemon: Place) -> None:
     shown = daemon.run("show", "people/lindqvist.md", "--skipped")
-    assert (shown.returncode, shown.stdout) == (0, "Nothing was left out on purpose.\n")
+    assert (shown.returncode, shown.stdout) == (0, "The reader left nothing out.\n")
 
 
 def test_a_mistyped_path_is_told_what_is_near_it(daemon: Place) -> None:
     wrong = daemon.run("show", "people/lindqist.md")
     assert wrong.returncode == 1
-    assert "Near it: notes: people/lindqvist.md" in wrong.stderr
+    assert "Did you mean notes: people/lindqvist.md?" in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_removed_source_leaves_the_newest_version_and_not_the_older_ones(
     assert "scan more" not in small.jobs()
     assert small.post("/v1/check", {"deep": True})["findings"] == []
     unknown = small.run("remove", "mores", "--yes")
-    assert "There are: more, notes" in unknown.stderr
+    assert "The sources are: more, notes" in unknown.stderr
 
 
 def test_a_source_that_is_removed_while_it_is_imported_stays_away(small: Place) -> None:
@@ -172,17 +172,18 @@ def test_sources_says_when_and_what_is_wrong(small: Place) -> None:
     small.sync()
     told = small.run("sources").stdout.splitlines()
     assert re.fullmatch(
-        r"away \(folder\): paused, 0 documents, last success never, next \d{4}-.*: .*no such.*",
+        r"away \(folder\): paused, 0 documents, scanned never, next scan in .*: .*no such.*",
         told[0],
     ), told
     assert re.fullmatch(
-        r"notes \(folder\): ok, 1 document, 1 with problems, last success \d{4}-.*, next \d{4}-.*",
+        r"notes \(folder\): ok, 1 document, 1 with problems,"
+        r" scanned (just now|\d+ .* ago), next scan in .*",
         told[1],
     ), told
     details = small.run("sources", "notes").stdout
     assert f"location:      {small.notes}" in details
     assert "b.pdf" in details
-    assert "There are: away, notes" in small.run("sources", "other").stderr
+    assert "The sources are: away, notes" in small.run("sources", "other").stderr
 
 
 def test_a_connector_that_cannot_be_made_pauses_its_source_and_no_other(
@@ -225,7 +226,7 @@ def test_what_stopped_a_reader_is_in_quarantine_until_hopsyncd_changes(small: Pl
 
     assert restarted_with(READER) == "reading it takes too long"
     assert small.status()["quarantined"] == 1
-    assert "reading took too long or crashed: 1 content" in small.run("status").stdout
+    assert "reading took too long or crashed: 1 file" in small.run("status").stdout
     small.stop()
     assert "takes too long" not in restarted_with("hopsyncd 0.0, chunk/0")
     assert small.status()["quarantined"] == 0

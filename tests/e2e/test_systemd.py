@@ -173,7 +173,7 @@ def test_a_reload_takes_a_good_configuration_and_keeps_it_when_the_next_is_bad(
     pid = service.show("MainPID")
     service.configure("[query]\nk = 0\n")
     service.systemctl("reload", "hopsyncd.service")
-    service.until(lambda: "configuration is refused" in service.show("StatusText"))
+    service.until(lambda: "new configuration has a mistake" in service.show("StatusText"))
     assert "configuration refused" in service.journal("--priority=err")
 
     service.configure("[query]\nk = 1\n")

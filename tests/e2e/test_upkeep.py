@@ -98,7 +98,7 @@ def test_check_rebuild_and_gc_leave_a_whole_head(kept: Place) -> None:
     expired = kept.run("query", CAPTAIN, "--at", str(done["versions"][-1]))
     assert expired.returncode == 1
     assert "collected" in expired.stderr
-    assert "Nothing would go" in kept.run("gc", "--dry-run").stdout
+    assert "Nothing to delete" in kept.run("gc", "--dry-run").stdout
     assert kept.printed("check", "--deep")["findings"] == []
     assert (
         "Orla" in kept.printed("query", CAPTAIN, "-k", "1", "--at", "first")["passages"][0]["text"]

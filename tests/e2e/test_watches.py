@@ -29,7 +29,7 @@ def test_the_commands_watch_show_and_end(place: Place) -> None:
     assert shown.index("Bergen") < shown.rindex("Cork") and "the answer is another" in shown
     assert place.printed("watches")["watches"][0]["changes"] == 1
     assert place.run("unwatch", "1").returncode == 0
-    assert "No question is watched" in place.run("watches").stdout
+    assert "You are not watching a question" in place.run("watches").stdout
     assert "There is no watched question 1" in place.run("unwatch", "1").stderr
 
 
@@ -66,7 +66,7 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     assert "record names a program" not in place.run("status").stdout
     place.stop()
     copied = place.run("copy", "--to", str(tmp_path / "copy.db"))
-    assert "The programs and webhooks of 1 watched question are not in the copy" in copied.stdout
+    assert "The programs and webhooks of 1 watched question were not copied" in copied.stdout
     assert str(made).encode() not in (tmp_path / "copy.db").read_bytes()
 
 

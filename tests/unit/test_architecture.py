@@ -21,6 +21,7 @@ ORDER = (
     "connectors",
     "hopsyncd.errors",
     "hopsyncd.printable",
+    "hopsyncd.display",
     "hopsyncd.log_limits",
     "hopsyncd.logs",
     "hopsyncd.answers",
@@ -53,7 +54,7 @@ STRANGERS = {
 }
 # Modules of the store that may import an engine: they open databases, or look at their files.
 ENGINE_USERS = ("check", "copying", "ledger", "local_copy", "open_database", "search", "space")
-LOOSE = {"__init__", "__main__", "daemon", "errors", "log_limits", "logs", "printable"}
+LOOSE = {"__init__", "__main__", "daemon", "display", "errors", "log_limits", "logs", "printable"}
 
 
 def modules(room: str) -> list[Path]:

@@ -2,15 +2,29 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any, cast
 
 from starlette.requests import Request
 
+from connectors.mail.maildir import MaildirConnector
 from hopsyncd.api.mcp.shapes import passage_brief
+from hopsyncd.api.version_log import diff_answer, version_about
 from hopsyncd.cli.output import place_text
 from hopsyncd.client import Client
+from hopsyncd.config.values import Search
+from hopsyncd.display import document_name
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.ranking import Hop
+from hopsyncd.retrieve.results import Answer, hop_json
 from hopsyncd.web.drawing import way_found
 from hopsyncd.web.pages import Pages
+from store.history import diff
+from store.reads import Place
+from store.records import Passage
+from store.versions import version
+from tests.fakes.stack import Stack
 
 ID = "CAJ12345@mail.example"
 PLACE = {
@@ -70,3 +84,62 @@ def test_an_agent_gets_a_title_for_a_mail_and_its_id_to_ask_with() -> None:
 
 def test_the_command_line_names_a_mail_by_its_subject() -> None:
     assert place_text(MAIL) == "work: The mast (Rune Vik <rune@fjord.example>)"
+
+
+EML = """\
+From: Rune Vik <rune@fjord.example>
+To: Ann Lee <ann@fjord.example>
+Subject: {subject}
+Message-ID: <{id}>
+Date: Tue, 3 Mar 2026 10:00:00 +0000
+Content-Type: text/plain; charset=utf-8
+
+{text}
+"""
+
+
+def test_diffs_and_summaries_name_mails_by_subject_and_sender(tmp_path: Path) -> None:
+    maildir = tmp_path / "mail"
+    for part in ("cur", "new", "tmp"):
+        (maildir / part).mkdir(parents=True)
+
+    def write(name: str, subject: str, text: str) -> None:
+        content = EML.format(id=f"{name}@mail.example", subject=subject, text=text)
+        (maildir / "cur" / f"{name}:2,S").write_text(content)
+
+    write("1", "The mast", "The mast of the Gyda is of ash.")
+    write("2", "The sail", "The sail of the Gyda is of wool.")
+    with closing(Stack(tmp_path / "a.sqlite", MaildirConnector(maildir))) as stack:
+        stack.sync()
+        (maildir / "cur" / "1:2,S").unlink()
+        write("3", "The keel", "The keel of the Gyda is of oak.")
+        stack.sync()
+        ends = version(stack.connection, 1), version(stack.connection, 2)
+        answer = diff_answer(stack.connection, *ends, diff(stack.connection, *ends), None)
+        assert [one["document_name"] for one in answer["documents"]["added"]] == [
+            "The keel (Rune Vik)"
+        ]
+        assert [one["document_name"] for one in answer["documents"]["removed"]] == [
+            "The mast (Rune Vik)"
+        ]
+        assert version_about(stack.connection, 2, ()) == (
+            "added The keel (Rune Vik); removed The mast (Rune Vik)"
+        )
+
+
+def test_hops_name_the_document_of_a_mail_by_subject_and_sender() -> None:
+    place = Place("work", ID, "message/rfc822", 3, 5, MAIL["origin"], 1)
+    passage = Passage(("The mast", "Spreaders"), "They are of ash.")
+    answer = Answer(
+        version=1,
+        question="",
+        search=Search("hop"),
+        ranked=(),
+        passages={passage.id: passage},
+        places={passage.id: [place]},
+        questions={},
+        snapshot=cast("Snapshot", None),
+    )
+    hop = hop_json(answer, Hop(passage.id, passage.id, "link", None, "Gyda", 1.0))
+    assert hop["to"].get("document_name") == "The mast (Rune Vik)"
+    assert document_name(hop["to"]) == "The mast (Rune Vik)"

@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from hopsyncd.api.version_log import diff_answer, unified, version_about
+from hopsyncd.api.version_log import diff_answer, diff_lines, version_about
 from store.history import diff, resolve
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -54,7 +54,7 @@ def _check(stack: Stack) -> None:
 def test_what_is_far_apart_stands_under_its_own_heading() -> None:
     old = [(("A",), f"Sentence {at}.") for at in range(9)] + [(("B",), "Last.")]
     new = [(("A",), "Another."), *old[1:-1], (("B",), "Other.")]
-    assert unified(old, new) == [
+    assert diff_lines(old, new) == [
         "@@ A", "-Sentence 0.", "+Another.", " Sentence 1.",
         "@@ B", "-Last.", "+Other.",
     ]  # fmt: skip
@@ -62,11 +62,13 @@ def test_what_is_far_apart_stands_under_its_own_heading() -> None:
 
 def test_a_change_without_other_words_is_told_too() -> None:
     old = [(("A",), "One.")]
-    assert unified(old, old) == ["@@ the same sentences; layout, links or properties differ"]
-    assert unified(old, [(("B",), "One.")]) == ["@@ A is now B, with the same text"]
-    assert unified([], []) == []
+    assert diff_lines(old, old) == ["@@ the same sentences; layout, links or properties differ"]
+    assert diff_lines(old, [(("B",), "One.")]) == ["@@ A is now B, with the same text"]
+    assert diff_lines([], []) == []
 
 
 def test_documents_too_long_to_compare_are_counted() -> None:
     long = [((), str(at)) for at in range(5000)]
-    assert unified(long, long[1:]) == ["@@ 5,000 sentences before, 4,999 now: too many to compare"]
+    assert diff_lines(long, long[1:]) == [
+        "@@ 5,000 sentences before, 4,999 now: too many to compare"
+    ]

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from hopsyncd.cli.log import _edited, _not_at
+from hopsyncd.cli.log import _match_edited, _missing_at
 from hopsyncd.client import RequestFailed
 
 
@@ -21,9 +21,9 @@ def holding(*ids: str) -> Any:
     return SimpleNamespace(passage=found)
 
 
-def test_of_one_section_what_only_fell_back_is_not_what_was_edited() -> None:
+def test_a_passage_that_only_lost_rank_is_not_taken_for_an_edited_one() -> None:
     old = {"fell": (1, passage("a.md")), "was": (2, passage("a.md")), "same": (3, passage("b.md"))}
     new = {"now": (1, passage("a.md")), "rose": (2, passage("a.md")), "same": (3, passage("b.md"))}
-    went = _not_at(holding("fell", "now", "rose", "same"), 2, old, new)
-    came = _not_at(holding("fell", "was", "rose", "same"), 1, new, old)
-    assert _edited(went, came) == {"now": "was"}
+    removed = _missing_at(holding("fell", "now", "rose", "same"), 2, old, new)
+    added = _missing_at(holding("fell", "was", "rose", "same"), 1, new, old)
+    assert _match_edited(removed, added) == {"now": "was"}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hopsyncd.client.response import ARROWS, document_name, mail_subject, title_of
+from hopsyncd.display import ARROWS, document_name, mail_subject, title_of
 from hopsyncd.formats.units import sentences
 
 NOTICE = (

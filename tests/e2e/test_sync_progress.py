@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.cli.output import send_and_tell
+from hopsyncd.cli.output import send_and_report
 from hopsyncd.client import Client, calls
 from tests.e2e.daemon import SMALL, Place, new_place, source
 
@@ -67,7 +67,7 @@ def test_a_long_sync_prints_lines_in_a_pipe(
         place.write(f"many/{number}.md", f"Pilot{number} met Nero in Rome.\n")
     place.start()
     with Client(place.socket) as client:
-        answer = send_and_tell(client, calls.sync(), every_s=0)
+        answer = send_and_report(client, calls.sync(), every_s=0)
     assert answer["sources"][0]["added"] == 1506
     printed = capsys.readouterr()
     assert "notes: " in printed.err and "% of 1,506 documents" in printed.err

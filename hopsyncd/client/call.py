@@ -1,0 +1,106 @@
+"""Requests to the daemon as values, and methods that both clients send them by.
+
+Nothing here sends or receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING:
+    from hopsyncd.answers.found import Event
+
+
+Fields = ParamSpec("Fields")
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+Blocks = TypeVar("Blocks")
+Awaits = TypeVar("Awaits")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer_co]):
+    """A request whose answer is an `Answer_co`.
+
+    `answer` names a type in hopsyncd.answers that the answer must match; empty: it is not checked.
+    `is_text` means that the answer is plain text instead of JSON.
+    """
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    is_text: bool = False
+    answer: str = ""
+
+
+def call(
+    method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
+) -> Call[Any]:
+    """Make a call with each field in its place: the path, the body of a POST, or the query string.
+
+    Fields that are None are left out, so the daemon's defaults apply.
+
+    >>> call("GET", "/v1/passages/{id}", {"id": "00e1", "at": "head"}).path
+    '/v1/passages/00e1?at=head'
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    for name in [name for name in given if f"{{{name}}}" in path]:
+        path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
+    if method == "POST":
+        return Call(method, path, given, is_text, answer)
+    query = urlencode({name: _query_value(value) for name, value in given.items()})
+    return Call(method, f"{path}?{query}" if query else path, None, is_text, answer)
+
+
+def _query_value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Blocking(Protocol):
+    """A client whose methods block until the answer is there."""
+
+    def send(self, call: Call[Answer]) -> Answer: ...
+
+    def events(self, call: Call[Any]) -> Generator[Event, None, None]: ...
+
+
+class Asynchronous(Protocol):
+    """A client for asyncio."""
+
+    async def send(self, call: Call[Answer]) -> Answer: ...
+
+    def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
+
+
+class Method(Generic[Fields, Blocks, Awaits]):
+    """A method of both clients: it makes a call, and hands it to the client's method `act`."""
+
+    def __init__(self, make: Callable[Fields, Call[Any]], act: str) -> None:
+        self._make, self._act = make, act
+
+    @overload
+    def __get__(self, client: Blocking, owner: type) -> Callable[Fields, Blocks]: ...
+    @overload
+    def __get__(self, client: Asynchronous, owner: type) -> Callable[Fields, Awaits]: ...
+
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self._make
+        act = getattr(client, self._act)
+        return wraps(self._make)(lambda *fields, **more: act(self._make(*fields, **more)))
+
+
+def send_method(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
+    """A client method that returns the answer to the call."""
+    return Method(make, "send")
+
+
+def event_method(
+    make: Callable[Fields, Call[Any]],
+) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
+    """A client method that returns the events of the call's work."""
+    return Method(make, "events")
