@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote
 
@@ -172,6 +173,22 @@ def with_title(
     if is_told and _is_empty(blocks[:first]):
         return (*blocks[: first + 1], *_lowered(blocks[first + 1 :]))
     return (Block("heading", title, line, line, level=1), *_lowered(blocks))
+
+
+def title_from_path(path: str, blocks: Iterable[Block]) -> str:
+    """The file's name without its ending as a title, if a document has chapters but no title.
+
+    A chapter "Usage" says little without a title above it. A file without headings gets none,
+    because many such names say nothing: "notes" or "2024-05-07".
+
+    >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]
+    >>> title_from_path("tools/Export.md", chapters)
+    'Export'
+    """
+    levels = [block.level for block in blocks if block.level and block.text]
+    if not levels or levels.count(min(levels)) < 2:
+        return ""
+    return PurePosixPath(path).stem
 
 
 def _words(text: str) -> set[str]:

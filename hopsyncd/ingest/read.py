@@ -25,6 +25,7 @@ from hopsyncd.formats.blocks import (
     link_to_name,
     names_of,
     skipped_of,
+    title_from_path,
     with_title,
 )
 from hopsyncd.formats.chunking import Chunk, chunks
@@ -40,7 +41,7 @@ from store.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/29"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/30"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")
@@ -116,7 +117,10 @@ def read_step(
         seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
     seen = replace(seen, skipped=json.dumps(skipped_of(blocks), sort_keys=True))
-    pieces = _cut(with_title(blocks, fetched.title or "", 1), passage_tokens, yield_to_edits)
+    title = fetched.title or ""
+    if not title and fetched.media_type == "text/markdown":  # notes have their title as their name
+        title = title_from_path(item.id, blocks)
+    pieces = _cut(with_title(blocks, title, 1), passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     occurrences = tuple(
         Occurrence(passage.id, piece.first_line, piece.last_line, links)

@@ -40,6 +40,7 @@ from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
 _STARTS = 3  # Passages to read.
+_LEAST_SHARE = 0.02  # A passage with less of the importance of the three is not read.
 _BEST_SENTENCES = 2  # Names are asked about from these.
 _NAMES = 6  # At most, of each sentence.
 _NAME_WEIGHT = 0.7  # A term of a name counts less than a term of the question.
@@ -143,9 +144,11 @@ def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Flo
     importance = importance_of(context, reached(context, scores))
     order = most_important(importance, ids, _STARTS + 1)
     order = order[importance[order] > 0]
-    starts, values = order[:_STARTS], importance[order]
+    values = importance[order]
     lead = 1.0 - float(values[_STARTS] / values[_STARTS - 1]) if len(order) > _STARTS else 1.0
-    return starts, values[:_STARTS] / values[:_STARTS].sum(), lead
+    shares = values[:_STARTS] / values[:_STARTS].sum()
+    is_read = shares >= _LEAST_SHARE
+    return order[:_STARTS][is_read], shares[is_read], lead if is_read.all() else 1.0
 
 
 def _plan(context: QueryContext, start: int, share: float) -> Plan:

@@ -163,3 +163,35 @@ def test_the_paper_profile_ignores_document_names(tmp_path: Path) -> None:
     (note,) = head.find_by_topic(head.find_name("zorn quill"))
     assert alike[head.passage_rows == note].tolist() == [0]
     assert alike.any()
+
+
+def test_chapters_without_a_title_stand_below_the_name_of_their_note(tmp_path: Path) -> None:
+    notes = Notes(
+        tmp_path,
+        {
+            "Export.md": "Kept.\n\n## Usage\n\nPress.\n\n## Limits\n\nNone.\n",
+            "titled.md": "# Import\n\n## Usage\n\nPull.\n\n## Limits\n\nFew.\n",
+            "single.md": "## Only\n\nAlone.\n",
+        },
+    )
+
+    def headings() -> dict[str, tuple[str, ...]]:
+        head = notes.head()
+        ids = [PassageId(one) for one in head.passage_ids[head.passage_rows].tolist()]
+        passages = known_passages(notes.stack.connection, ids).values()
+        return {passage.text: passage.heading for passage in passages}
+
+    expected = {
+        "Kept.": ("Export",),
+        "Press.": ("Export", "Usage"),
+        "None.": ("Export", "Limits"),
+        "Pull.": ("Import", "Usage"),
+        "Few.": ("Import", "Limits"),
+        "Alone.": ("Only",),
+    }
+    assert headings() == expected
+    notes.rename("Export.md", "Backup.md")
+    renamed = {text: tuple(expected[text]) for text in expected}
+    for text in ("Kept.", "Press.", "None."):
+        renamed[text] = ("Backup", *expected[text][1:])
+    assert headings() == renamed

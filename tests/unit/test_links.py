@@ -200,7 +200,7 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
 
 
 def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path: Path) -> None:
-    files = {"b.md": "# X\n\nSame.\n\n# Y\n\nOther.\n", "a.md": "# X\n\nSame.\n"}
+    files = {"b.md": "# X\n\nSame.\n\n## Y\n\nOther.\n", "a.md": "# X\n\nSame.\n"}
     stack = synced(tmp_path, files)
 
     def homes() -> dict[str, str]:
