@@ -36,8 +36,9 @@ def show_value(value: object, number_format: str) -> str:
         text = library("xlfmt").format_value(value, number_format)
     except (ValueError, TypeError, ArithmeticError):
         return show_plainly(value)
-    # A format may hide a value, or fill the column with a sign.
-    return " ".join(text.split()) or show_plainly(value)
+    # A format may hide a value, or fill the column with a sign: Excel does it for early dates.
+    text = " ".join(text.split())
+    return text if text.strip("#") else show_plainly(value)
 
 
 def show_plainly(value: object) -> str:

@@ -7,7 +7,9 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
@@ -46,6 +48,7 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     Formulas give the values that the file was saved with; those without one are counted.
     """
     openpyxl = library("openpyxl")
+    library("openpyxl.worksheet._read_only").WorkSheetParser = _lenient_parser()
     archive = opened(data)  # refuses one that unpacks to too much
     blocks: list[Block] = []
     without_value = 0
@@ -65,6 +68,27 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     if without_value:
         blocks.append(skipped_block({"formulas without a saved value": without_value}))
     return tuple(blocks)
+
+
+@cache
+def _lenient_parser() -> Any:
+    """The library's parser of sheets, but a value that is not of its type is read as its text.
+
+    The library refuses the whole workbook for one date like 2020-02-30.
+    """
+    parser: Any = library("openpyxl.worksheet._reader").WorkSheetParser
+
+    class LenientParser(parser):  # type: ignore[misc]
+        def parse_cell(self, element: Element) -> dict[str, Any]:
+            cell: dict[str, Any] = {"data_type": "e"}
+            with suppress(ValueError, OverflowError):
+                cell = super().parse_cell(element)
+            if cell["data_type"] == "e" and element.get("t") != "e":
+                element.set("t", "str")
+                cell = super().parse_cell(element)
+            return cell
+
+    return LenientParser
 
 
 def xls_blocks(data: bytes) -> tuple[Block, ...]:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
+from hopsyncd.models.name_rules import is_value, label_spans, without_labels
+
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 _OPEN_PARENTHESIS = re.compile(r"\s*\([^()]*$")
@@ -80,12 +82,17 @@ def topic_of(heading: str) -> str:
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
-    """The spans as mentions in order of appearance, without function words and repetitions."""
+    """The spans as mentions in order of appearance, without function words and repetitions.
+
+    Numbers, amounts and the names of table columns are no mentions.
+    """
     codes = (match.span() for match in _CODE.finditer(text))
     found = {
         Mention(start, end, keyword)
-        for start, end in (*spans, *codes)
-        if len(keyword := normalise(text[start:end])) > 1 and keyword not in STOP_WORDS
+        for start, end in without_labels([*spans, *codes], label_spans(text))
+        if len(keyword := normalise(text[start:end])) > 1
+        and keyword not in STOP_WORDS
+        and not is_value(text, start, end, keyword)
     }
     first: dict[tuple[str, int], Mention] = {}
     for mention in sorted(found, key=lambda m: (m.start, m.end, m.keyword)):

@@ -79,3 +79,34 @@ def test_abbreviations_shares_and_dates_are_no_codes(text: str) -> None:
 )
 def test_a_heading_is_a_topic_unless_it_names_a_part_of_the_page(heading: str, topic: str) -> None:
     assert topic_of(heading) == topic
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It is 000.00 there",
+        "a share of 0.965 or",
+        "it cost 12.50 euros",
+        "it cost $ 12.50, then",
+        "Cod: 4.5 | Herring: 3.2",
+        "EUR 500 and USD 20",
+        "500 boats",
+    ],
+)
+def test_numbers_and_amounts_are_no_names(text: str) -> None:
+    found = [mention.keyword for mention in mentions(text, neutral_spans(text))]
+    assert not [name for name in found if any(map(str.isdigit, name))]
+
+
+def test_years_and_versions_stay_names() -> None:
+    text = "Since 1984, Python 3.12 and 3.11.2"
+    assert {"1984", "3 12", "3 11 2"} <= {
+        one.keyword for one in mentions(text, neutral_spans(text))
+    }
+
+
+def test_the_names_of_columns_are_no_names() -> None:
+    text = "Team: Blues | Stanley Cups: one\nTeam: Flyers\nNote: Team is a word"
+    words = ("Team", "Blues", "Stanley Cups", "Team: Flyers", "Note")
+    spans = [(text.index(word), text.index(word) + len(word)) for word in words]
+    assert [one.keyword for one in mentions(text, spans)] == ["blues", "flyers", "note"]

@@ -155,6 +155,31 @@ def test_formulas_without_a_saved_value_are_counted() -> None:
     assert skipped_of(read(book)) == {"formulas without a saved value": 2}
 
 
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ('t="d"><v>2020-02-30</v>', "2020-02-30"),
+        ('t="d"><v>soon</v>', "soon"),
+        ('t="n"><v>1000000000</v>', "1000000000"),
+        ('t="n"><v>soon</v>', "soon"),
+        ('t="n"><v>-5</v>', "1899-12-25"),
+    ],
+)
+def test_an_impossible_date_costs_no_other_cell(cell: str, text: str) -> None:
+    book = openpyxl.Workbook()
+    for row in (["Name", "Born"], ["Ann", date(2020, 1, 2)], ["Bo", 44000]):
+        book.active.append(row)
+    book.active["B3"].number_format = "yyyy-mm-dd"
+    whole, changed = io.BytesIO(), io.BytesIO()
+    book.save(whole)
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            data = source.read(name).decode()
+            target.writestr(name, data.replace('t="n"><v>44000</v>', cell))
+    blocks = extract(changed.getvalue(), XLSX)
+    assert rows(blocks) == ["Name: Ann | Born: 2020-01-02", f"Name: Bo | Born: {text}"]
+
+
 def test_comments_and_charts_are_read() -> None:
     book = openpyxl.Workbook()
     sheet = book.active
