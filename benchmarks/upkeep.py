@@ -44,7 +44,6 @@ from store.records import (
     to_grid,
 )
 from store.sources import register_source
-from store.space import file_bytes
 from store.transactions import snapshot
 from store.versions import commit, version
 
@@ -221,7 +220,7 @@ def _timed(
     work(timer.step)
     timer.step()
     took_s, worked_s = timer.last_s - timer.began_s, time.process_time() - began_s
-    megabytes = file_bytes(connection) / 1e6
+    megabytes = connection.size_bytes() / 1e6
     return [name, *(f"{s:.2f}" for s in (took_s, worked_s, timer.longest_s)), megabytes]
 
 

@@ -7,26 +7,25 @@
   by itself. The arithmetic of matches is left to hopsyncd.ingest.upkeep.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 
 from store.check_content import CONTENT_CHECKS, passage_vectors
 from store.check_graph import GRAPH_CHECKS
-from store.contract import Connection
+from store.contract import Connection, Engine
+from store.engines.postgres import structure as postgres
+from store.engines.sqlite import structure as sqlite
 from store.engines.sqlite.acknowledged import state_of
 from store.engines.sqlite.database import (
-    APPLICATION_ID,
     SqliteError,
     disk_failure,
-    fresh_database,
-    objects_of,
     open_file,
 )
-from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.engines.sqlite.presence import database_gone_error
+from store.engines.sqlite.structure import VECTORS
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
-from store.search import create_vectors
 from store.transactions import snapshot
 from store.versions import head, kept_versions, version
 
@@ -36,9 +35,17 @@ OnCheck = Callable[[str], None]  # gets the name of each check as it begins
 # Errors that damaged rows raise when they are read as text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
-_VECTORS = "passage_vector_"
 _INTERVALS = ("document", "life", "match")
 _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """The checks of an engine's own structure: in `check`, with `deep`, and at each opening."""
+
+    quick: tuple[Check, ...]
+    deep: tuple[Check, ...]
+    opening: tuple[Check, ...]
 
 
 def count_checks(deep: bool) -> int:
@@ -50,18 +57,12 @@ def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
     """Everything that is wrong; an empty list means a sound database."""
-    structure: tuple[Check, ...] = (
-        _schema,
-        _integrity if deep else _quick_integrity,
-        _references,
-    )
-    if connection.server:
-        structure = (_server_structure,)
-    found = run_checks(connection, structure, on_check)
+    structure = _STRUCTURE_OF[connection.engine]
+    found = run_checks(connection, structure.deep if deep else structure.quick, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
     # sqlite-vec crashes the process if its tables are not as it made them.
-    is_safe = not any(one.where.startswith(_VECTORS) for one in found)
-    if deep and is_safe and not connection.server:
+    is_safe = not any(one.where.startswith(VECTORS) for one in found)
+    if deep and is_safe and connection.dialect.has_vector_tables:
         checks.append(passage_vectors)
     return found + run_checks(connection, checks, on_check)
 
@@ -103,8 +104,7 @@ def _unreadable(what: str, error: Exception) -> Finding:
 
 def opening_check(connection: Connection) -> None:
     """Raise NotADatabase if the file is too damaged to serve from."""
-    structure = (_server_structure,) if connection.server else (_schema, _small_tables)
-    checks = (*structure, _versions, _interval_bounds, _head_counts)
+    checks = (*_STRUCTURE_OF[connection.engine].opening, _versions, _interval_bounds, _head_counts)
     found = run_checks(connection, checks)
     if found:
         more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
@@ -153,59 +153,6 @@ def as_store_error(error: BaseException, connection: Connection) -> BaseExceptio
     return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
 
 
-def _quick_integrity(connection: Connection) -> Iterator[Finding]:
-    yield from _pragma(connection, "quick_check")
-
-
-def _integrity(connection: Connection) -> Iterator[Finding]:
-    yield from _pragma(connection, "integrity_check")
-
-
-def _small_tables(connection: Connection) -> Iterator[Finding]:
-    """The tables that grow with documents; matches and content are left to the deeper checks."""
-    for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
-        yield from _pragma(connection, f"quick_check({table})")
-
-
-def _server_structure(connection: Connection) -> Iterator[Finding]:
-    for detail in connection.server.findings() if connection.server else ():
-        yield Finding("the database's structure is sound", "database", detail, RESTORE)
-
-
-def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
-    for (line,) in connection.execute(f"PRAGMA {pragma}"):
-        if line != "ok":
-            yield Finding("SQLite's structure is sound", "file", line, RESTORE)
-
-
-def _schema(connection: Connection) -> Iterator[Finding]:
-    numbers = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION}
-    for pragma, wanted in numbers.items():
-        number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-        if number != wanted:
-            yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
-    stored = objects_of(connection)
-    for name, sql in _wanted_objects(connection).items():
-        hint = REBUILD if name.startswith(_VECTORS) else RESTORE
-        if name not in stored:
-            yield Finding("the schema is whole", name, "is missing", hint)
-        elif stored[name] != sql:
-            yield Finding("the schema is whole", name, "differs from the schema", hint)
-
-
-def _wanted_objects(connection: Connection) -> dict[str, str]:
-    with closing(fresh_database()) as fresh:
-        for generation, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
-            create_vectors(fresh, generation, dimensions)
-        return objects_of(fresh)
-
-
-def _references(connection: Connection) -> Iterator[Finding]:
-    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        where = table if row_id is None else f"{table} {row_id}"
-        yield Finding("every reference has its row", where, f"no such {parent}", RESTORE)
-
-
 def _versions(connection: Connection) -> Iterator[Finding]:
     numbers = kept_versions(connection)
     for number in numbers:
@@ -226,12 +173,14 @@ def _versions(connection: Connection) -> Iterator[Finding]:
 def _intervals(connection: Connection) -> Iterator[Finding]:
     newest = head(connection)
     last = newest.id if newest else 0
-    # A server refuses values of other types; a damaged file may hold some.
-    typed = "" if connection.server else "typeof(born) || typeof(died) <> 'integerinteger' OR "
+    wrong_types = connection.dialect.wrong_types(
+        "born", "died"
+    )  # a damaged file may hold such values
     for table, key in _LIVE_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, died FROM {table}"
-            f" WHERE {typed}born < 1 OR born > ?1 OR died <= born OR (died > ?1 AND died <> ?2)",
+            f" WHERE {wrong_types} OR born < 1 OR born > ?1 OR died <= born"
+            " OR (died > ?1 AND died <> ?2)",
             [last, ALIVE],
         )
         for *of, born, died in rows:
@@ -308,3 +257,12 @@ _STRUCTURE: tuple[Check, ...] = (
     _one_live_row,
     _head_counts,
 )
+_SERVER_CHECKS: tuple[Check, ...] = (postgres.server_structure,)
+_STRUCTURE_OF: Mapping[Engine, _Structure] = {
+    "sqlite": _Structure(
+        (sqlite.schema, sqlite.quick_integrity, sqlite.references),
+        (sqlite.schema, sqlite.integrity, sqlite.references),
+        (sqlite.schema, sqlite.small_tables),
+    ),
+    "postgres": _Structure(_SERVER_CHECKS, _SERVER_CHECKS, _SERVER_CHECKS),
+}

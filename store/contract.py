@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -29,6 +29,9 @@ class Opened:
     log: Identity
     least_bytes: int = 0
     overwritten: str | None = None
+
+
+Engine = Literal["sqlite", "postgres"]
 
 
 class Dialect(Protocol):
@@ -54,6 +57,13 @@ class Dialect(Protocol):
     def list_rows(self, parameter: str, alias: str) -> str:
         """A table of the strings in a JSON array, with the column `value`."""
 
+    @property
+    def has_vector_tables(self) -> bool:
+        """Whether each generation has a table of passage vectors, as sqlite-vec makes them."""
+
+    def wrong_types(self, *columns: str) -> str:
+        """A condition: one of these columns has a value that is no whole number."""
+
 
 class FoundRows(Protocol):
     """The result of a statement."""
@@ -69,13 +79,8 @@ class FoundRows(Protocol):
 class Server(Protocol):
     """The server behind a connection. Its methods raise StoreError."""
 
-    def size_bytes(self) -> int: ...
-
     def reclaim_space(self, whole: bool) -> None:
         """Reclaim the space of deleted rows. With `whole`, rewrite the tables to erase them."""
-
-    def restart_sequences(self) -> None:
-        """Set the id sequences behind the ids of copied rows."""
 
     def elect(self) -> bool:
         """Become the writer; False if another session is the writer."""
@@ -94,12 +99,22 @@ class Connection(Protocol):
     """
 
     opened: Opened | None
+    engine: Engine
     dialect: Dialect
 
     @property
     def server(self) -> Server | None: ...
     @property
     def in_transaction(self) -> bool: ...
+    def size_bytes(self) -> int:
+        """The size of the database without its log."""
+
+    def drop_pages(self) -> None:
+        """Forget most of the database's pages that this process has in memory."""
+
+    def restart_sequences(self) -> None:
+        """Set the id sequences behind the ids of copied rows, where the engine needs that."""
+
     def begin_write(self) -> None:
         """Begin a transaction that may write."""
 
@@ -124,3 +139,9 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Parameters = ..., /) -> FoundRows: ...
     def executemany(self, sql: str, parameters: Any, /) -> FoundRows: ...
     def close(self) -> None: ...
+
+
+def server_of(connection: Connection) -> Server:
+    """The server of a record that is on one."""
+    assert connection.server is not None, "the record is in a file"
+    return connection.server

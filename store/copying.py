@@ -63,8 +63,7 @@ def copy_record(
                     f"other rows are at the target: {', '.join(wrong)}",
                     "Choose an empty place",
                 )
-            if target.server:
-                target.server.restart_sequences()
+            target.restart_sequences()
     return counts
 
 
@@ -107,7 +106,7 @@ def _insert_rows(
 ) -> None:
     """Insert missing rows; into a file also their passage vectors."""
     known = set()
-    if not target.server and table in ("recipe", "life"):
+    if target.dialect.has_vector_tables and table in ("recipe", "life"):
         known = {
             row[0]
             for row in target.execute(
@@ -120,7 +119,7 @@ def _insert_rows(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",
         rows,
     )
-    if target.server:
+    if not target.dialect.has_vector_tables:
         return
     new = [row for row in rows if row[0] not in known]
     if table == "recipe":

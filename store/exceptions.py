@@ -4,6 +4,7 @@ StoreError
 ├── NewerSchema        written by a newer hopsyncd: refused, untouched
 ├── OlderSchema        written by an older hopsyncd: a writer must migrate it first
 ├── NotADatabase       the file is not a hopsyncd database, or it is damaged
+├── Unreadable         the file of the database is damaged, found while it is read
 ├── VersionsLost       an acknowledged change is missing from the database
 ├── NotAcknowledged    a commit is done but cannot be noted, so it is not acknowledged
 ├── DatabaseGone       the file was deleted, replaced or cut short while open
@@ -39,6 +40,10 @@ class OlderSchema(StoreError):
 
 class NotADatabase(StoreError):
     """The file cannot be opened as a hopsyncd database."""
+
+
+class Unreadable(StoreError):
+    """The file of the database is damaged, which was found while it is read."""
 
 
 class VersionsLost(StoreError):

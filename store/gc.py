@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from store.contract import Connection
 from store.records import ALIVE
 from store.search import delete_vectors
-from store.space import file_bytes, shrink
+from store.space import shrink
 from store.transactions import transaction
 from store.versions import head, kept_versions
 
@@ -132,7 +132,7 @@ def collect(
 
     `between` may raise to stop early; another run continues.
     """
-    size = file_bytes(connection)
+    size = connection.size_bytes()
     unheld = find_unused_sets(connection, between)
     with transaction(connection):
         versions = find_expired(connection, retention, now_ms)
@@ -152,7 +152,7 @@ def collect(
         matches=gone["matches"],
         passages=gone["passages"],
         question_sets=gone["question_sets"],
-        freed_bytes=size - file_bytes(connection),
+        freed_bytes=size - connection.size_bytes(),
     )
 
 

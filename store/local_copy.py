@@ -13,7 +13,12 @@ from pathlib import Path
 
 from store.changes import Stamp, stamp
 from store.contract import Connection
-from store.engines.sqlite.database import FileConnection, fresh_database, open_file
+from store.engines.sqlite.database import (
+    FileConnection,
+    fresh_database,
+    open_file,
+    unreadable_file,
+)
 from store.exceptions import NoSuchVersion, ServerLost
 from store.transactions import transaction
 from store.versions import version
@@ -55,7 +60,14 @@ class LocalCopy:
         return self._path.exists()
 
     def follow(self, connection: Connection, until: int) -> None:
-        """Copy the changes up to `until`, the newest version. Call it in a snapshot."""
+        """Copy the changes up to `until`, the newest version. Call it in a snapshot.
+
+        Raises Unreadable, NotADatabase or DiskFailure.
+        """
+        with unreadable_file(self._path):
+            self._copy_changes(connection, until)
+
+    def _copy_changes(self, connection: Connection, until: int) -> None:
         after = self._followed_version(connection)
         if after is None:
             self.forget()

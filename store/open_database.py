@@ -8,11 +8,11 @@ from store.contract import Connection
 from store.engines.sqlite import database as sqlite_database
 from store.engines.sqlite.database import (
     Library,
-    SqliteError,
     find_loss,
     fresh_database,
     library,
     memory_database,
+    unreadable_file,
 )
 from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.exceptions import StoreError
@@ -21,7 +21,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "Database",
     "Library",
-    "SqliteError",
     "displayed_url",
     "exists",
     "find_loss",
@@ -33,6 +32,7 @@ __all__ = [
     "open_serving",
     "open_writer",
     "stored_bytes",
+    "unreadable_file",
 ]
 
 Database = Path | str
@@ -55,7 +55,7 @@ def displayed_url(database: Database) -> str:
 def stored_bytes(database: Database, connection: Connection) -> int:
     """The size of the database with its log, in bytes."""
     if not isinstance(database, Path):
-        return connection.server.size_bytes() if connection.server else 0
+        return connection.size_bytes() if connection.server else 0
     files = [database, database.with_name(f"{database.name}-wal")]
     return sum(file.stat().st_size for file in files if file.exists())
 

@@ -77,7 +77,7 @@ def _blob(vector: Vectors) -> bytes:
 
 def create_vectors(connection: Connection, generation: int, dimensions: int) -> None:
     """Create the table of the passage vectors of some settings; a server's record has none."""
-    if connection.server:
+    if not connection.dialect.has_vector_tables:
         return
     connection.execute(
         f"CREATE VIRTUAL TABLE passage_vector_{generation} USING vec0 (life INTEGER PRIMARY KEY,"
@@ -90,7 +90,7 @@ def is_searchable(connection: Connection, generation: int) -> bool:
     """Whether there is a table of these passage vectors: a server's record has none."""
     table = "SELECT 1 FROM sqlite_master WHERE name = ?"
     return (
-        connection.server is None
+        connection.dialect.has_vector_tables
         and connection.execute(table, [f"passage_vector_{generation}"]).fetchone() is not None
     )
 
@@ -100,7 +100,7 @@ def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
 
     A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
     """
-    if connection.server:
+    if not connection.dialect.has_vector_tables:
         return
     for start in range(0, len(intervals), _CHUNK_ROWS):
         rows: dict[int, list[tuple[object, ...]]] = {}
@@ -126,7 +126,7 @@ def end_vectors(
     connection: Connection, generation: int, intervals: Sequence[int], version: int
 ) -> None:
     """End the intervals of these vectors at a version."""
-    if connection.server:
+    if not connection.dialect.has_vector_tables:
         return
     connection.executemany(
         f"UPDATE passage_vector_{generation} SET died = ? WHERE life = ?",
@@ -136,7 +136,7 @@ def end_vectors(
 
 def delete_vectors(connection: Connection, generation: int, intervals: Sequence[int]) -> None:
     """Delete the vectors of these passage intervals."""
-    if connection.server:
+    if not connection.dialect.has_vector_tables:
         return
     connection.executemany(
         f"DELETE FROM passage_vector_{generation} WHERE life = ?",
@@ -146,7 +146,7 @@ def delete_vectors(connection: Connection, generation: int, intervals: Sequence[
 
 def rebuild_vectors(connection: Connection) -> None:
     """Create the vector tables again, with the vectors of all passage intervals."""
-    if connection.server:
+    if not connection.dialect.has_vector_tables:
         return
     for generation, dimensions in connection.execute(
         "SELECT id, dimensions FROM recipe"

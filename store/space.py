@@ -1,25 +1,21 @@
 """The space that the record takes, and copies of it, on either engine."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from store.contract import Connection
-from store.engines.sqlite import erasure, space
+from store.contract import Connection, Engine
+from store.engines.postgres import space as server_space
+from store.engines.sqlite import erasure
+from store.engines.sqlite import space as file_space
 from store.engines.sqlite.space import backup
 
-__all__ = ["backup", "erase", "file_bytes", "release_heap", "release_memory", "shrink"]
-
-
-def file_bytes(connection: Connection) -> int:
-    """The size of the database without its log."""
-    return connection.server.size_bytes() if connection.server else space.file_bytes(connection)
+__all__ = ["backup", "erase", "release_heap", "release_memory", "shrink"]
 
 
 def release_memory(connection: Connection) -> None:
     """Return unused memory to the system, including all but the most recent database pages."""
-    if not connection.server:
-        space.drop_pages(connection)
+    connection.drop_pages()
     release_heap()
 
 
@@ -30,11 +26,8 @@ def release_heap() -> None:
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Return the space of deleted rows to the file system, in steps; `between` runs after each."""
-    if connection.server:
-        connection.server.reclaim_space(whole=False)
-    else:
-        space.shrink(connection, between)
+    """Give back the space of deleted rows, in steps; `between` runs after each."""
+    _SHRINK[connection.engine](connection, between)
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
@@ -42,7 +35,14 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
     False if a reader kept the log from being emptied.
     """
-    if connection.server:
-        connection.server.reclaim_space(whole=True)
-        return True
-    return erasure.erase(connection, between)
+    return _ERASE[connection.engine](connection, between)
+
+
+_SHRINK: Mapping[Engine, Callable[[Connection, Callable[[], None]], None]] = {
+    "sqlite": file_space.shrink,
+    "postgres": server_space.shrink,
+}
+_ERASE: Mapping[Engine, Callable[[Connection, Callable[[], None]], bool]] = {
+    "sqlite": erasure.erase,
+    "postgres": server_space.erase,
+}

@@ -42,7 +42,7 @@ from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from store.content import counters
 from store.contract import Connection
 from store.exceptions import StoreError
-from store.open_database import SqliteError, displayed_url, fresh_database, stored_bytes
+from store.open_database import displayed_url, fresh_database, stored_bytes, unreadable_file
 from store.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.purge import pending_purges
 from store.sources import SourceRow, all_sources, counts_in, item_problems, skipped_by_kind
@@ -103,9 +103,10 @@ class StatusService:
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
         try:
-            with snapshot(connection := self._reader.connection()):
+            database = self._serving.state.config.database
+            with unreadable_file(database), snapshot(connection := self._reader.connection()):
                 return self._status(connection, acl)
-        except (StoreError, SqliteError) as error:
+        except StoreError as error:
             # The database cannot be read. The rest of the status can still say so.
             with closing(fresh_database()) as empty:
                 return self._status(empty, acl, str(error))

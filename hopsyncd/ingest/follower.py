@@ -22,10 +22,17 @@ from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp
 from store.content import get_generation
-from store.contract import Connection
-from store.exceptions import Deposed, DiskFailure, NoSuchVersion, NotADatabase, ServerLost
+from store.contract import Connection, server_of
+from store.exceptions import (
+    Deposed,
+    DiskFailure,
+    NoSuchVersion,
+    NotADatabase,
+    ServerLost,
+    Unreadable,
+)
 from store.local_copy import SHOWN_NAME, LocalCopy
-from store.open_database import SqliteError, open_reader, open_serving
+from store.open_database import open_reader, open_serving
 from store.records import GenerationConfig
 from store.requested_syncs import SyncReply, pending_syncs, replies, reply, request_sync
 from store.transactions import snapshot
@@ -101,7 +108,7 @@ class Follower:
         while True:
             check_stop()
             try:
-                is_elected = connection.server is not None and connection.server.elect()
+                is_elected = server_of(connection).elect()
                 self.copy.lost = None  # before the copy may be made anew
                 if is_elected:
                     self._catch_up(connection, audience)
@@ -127,7 +134,7 @@ class Follower:
             with snapshot(connection):
                 self.copy.follow(connection, number)
             self._is_kept = True
-        except (DiskFailure, NotADatabase, SqliteError, OSError) as error:
+        except (DiskFailure, NotADatabase, Unreadable, OSError) as error:
             log.warning("no answers without the server: its copy was not kept", why=str(error))
             self.copy.forget()
             self._is_kept = False
@@ -225,8 +232,7 @@ class Follower:
         end_s = time.monotonic() + _ROUND_S
         while (left_s := end_s - time.monotonic()) > 0:
             check_stop()
-            assert connection.server is not None
-            if connection.server.wait(min(left_s, _REPLY_S) if self._waiting else left_s):
+            if server_of(connection).wait(min(left_s, _REPLY_S) if self._waiting else left_s):
                 self._catch_up(connection, audience)
             self._settle(connection)
 

@@ -15,7 +15,6 @@ from store.gc import Retention, collect, find_unused_sets, plan_gc, sweep
 from store.history import set_tag
 from store.records import ALIVE, Passage
 from store.search import move_vectors, sparse_chunks
-from store.space import file_bytes
 from store.versions import CHANGES
 from tests.fakes.dump import graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs
@@ -132,16 +131,16 @@ def test_the_file_shrinks_again(tmp_path: Path) -> None:
     files = MemoryConnector({"keep.md": b"Rome."})
     stack = Stack(tmp_path / "s.db", files)
     stack.sync()
-    start = file_bytes(stack.connection)
+    start = stack.connection.size_bytes()
     for number in range(3):
         words = (f"Word{number}x{n} met Rome{n}." for n in range(600))
         files.put("big.md", "\n\n".join(words).encode())
         stack.sync()
     files.remove("big.md")
     stack.sync()
-    grown = file_bytes(stack.connection)
+    grown = stack.connection.size_bytes()
     done = collect(stack.connection, NOTHING, LATER_MS)
-    left = file_bytes(stack.connection)
+    left = stack.connection.size_bytes()
     assert done.freed_bytes == grown - left
     assert left - start < (grown - start) / 20
     assert (tmp_path / "s.db").stat().st_size == left

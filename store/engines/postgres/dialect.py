@@ -8,6 +8,7 @@ class PostgresDialect:
 
     first_join = "JOIN"
     unindexed = ""
+    has_vector_tables = False
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
@@ -24,6 +25,10 @@ class PostgresDialect:
     @staticmethod
     def indexed_by(index: str) -> str:
         return ""
+
+    @staticmethod
+    def wrong_types(*columns: str) -> str:
+        return "false"  # the server refuses such values
 
 
 @lru_cache(512)

@@ -23,7 +23,7 @@ from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import Connection, Dialect, FoundRows, Opened, Parameters
+from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters
 from store.engines.postgres.dialect import PostgresDialect, with_parameters
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
@@ -90,6 +90,7 @@ class Session:
     """A connection to the record on a server; see `store.contract`."""
 
     opened: Opened | None = None
+    engine: Engine = "postgres"
     dialect: Dialect = PostgresDialect()
 
     def __init__(self, url: str, *, is_writer: bool) -> None:
@@ -172,6 +173,9 @@ class Session:
     def size_bytes(self) -> int:
         row = self.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0])
+
+    def drop_pages(self) -> None:
+        """The pages are in the server's memory."""
 
     def reclaim_space(self, whole: bool) -> None:
         tables = self.execute(

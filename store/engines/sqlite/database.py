@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
 
-from store.contract import Connection, Dialect, Opened, Server
+from store.contract import Connection, Dialect, Engine, Opened, Server
 from store.counters import reserve_lost
 from store.engines.sqlite.acknowledged import (
     acknowledge,
@@ -31,6 +31,7 @@ from store.exceptions import (
     NewerSchema,
     NotADatabase,
     OlderSchema,
+    Unreadable,
     VersionsLost,
     WriterBusy,
 )
@@ -53,6 +54,7 @@ _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log t
 _WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
 _LOG = "wal_autocheckpoint = 4096"  # 16 MiB: an import soon writes most of its pages again
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
+_PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
 _AGAIN = "syncs then continue by themselves; repeat any other request"
 
 
@@ -77,7 +79,22 @@ class FileConnection(sqlite.Connection):
 
     opened: Opened | None = None
     server: Server | None = None
+    engine: Engine = "sqlite"
     dialect: Dialect = SqliteDialect()
+
+    def size_bytes(self) -> int:
+        pages, size = (
+            self.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
+        return int(pages * size)
+
+    def drop_pages(self) -> None:
+        most = self.execute("PRAGMA cache_size").fetchone()[0]
+        for size in (-_PAGES_KIB, most):
+            self.execute(f"PRAGMA cache_size = {size}")
+
+    def restart_sequences(self) -> None:
+        """SQLite gives ids by the rows that there are."""
 
     def begin_write(self) -> None:
         self.execute("BEGIN IMMEDIATE")  # a deferred transaction can fail at its first write
@@ -111,6 +128,19 @@ class FileConnection(sqlite.Connection):
             yield
         finally:
             self.execute("PRAGMA foreign_keys = ON")
+
+
+@contextmanager
+def unreadable_file(database: object) -> Iterator[None]:
+    """Raise errors of SQLite as Unreadable."""
+    try:
+        yield
+    except SqliteError as error:
+        raise Unreadable(
+            f"Cannot read the database {database}",
+            str(error),
+            "`hopsyncd check --deep` lists the damage",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

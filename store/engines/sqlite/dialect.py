@@ -6,6 +6,7 @@ class SqliteDialect:
 
     first_join = "CROSS JOIN"
     unindexed = "NOT INDEXED"
+    has_vector_tables = True
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
@@ -22,3 +23,8 @@ class SqliteDialect:
     @staticmethod
     def indexed_by(index: str) -> str:
         return f"INDEXED BY {index}"
+
+    @staticmethod
+    def wrong_types(*columns: str) -> str:
+        types = " || ".join(f"typeof({column})" for column in columns)
+        return f"{types} <> '{'integer' * len(columns)}'"

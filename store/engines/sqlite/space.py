@@ -22,22 +22,6 @@ from store.transactions import snapshot
 _PAGES = 1000  # freed per step
 _QUICK_BYTES = 1 << 25  # of a file that is rewritten within a second
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
-_PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
-
-
-def file_bytes(connection: Connection) -> int:
-    """The size of the database without its log."""
-    pages, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-    )
-    return int(pages * size)
-
-
-def drop_pages(connection: Connection) -> None:
-    """Forget all pages in memory but those used last; takes some milliseconds."""
-    most = connection.execute("PRAGMA cache_size").fetchone()[0]
-    for size in (-_PAGES_KIB, most):
-        connection.execute(f"PRAGMA cache_size = {size}")
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
@@ -57,7 +41,7 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
     free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
-    if 10 * free > whole and file_bytes(connection) <= _QUICK_BYTES:
+    if 10 * free > whole and connection.size_bytes() <= _QUICK_BYTES:
         vacuum(connection, between)
         return
     while free:

@@ -1,0 +1,60 @@
+"""Checks of the structure of a SQLite file, beneath the rows of the record."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from store.contract import Connection
+from store.engines.sqlite.database import APPLICATION_ID, fresh_database, objects_of
+from store.engines.sqlite.migrations import SCHEMA_VERSION
+from store.records import REBUILD, RESTORE, Finding
+from store.search import create_vectors
+
+VECTORS = "passage_vector_"  # each generation has such a table
+
+
+def quick_integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _pragma(connection, "quick_check")
+
+
+def integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _pragma(connection, "integrity_check")
+
+
+def small_tables(connection: Connection) -> Iterator[Finding]:
+    """The tables that grow with documents; matches and content are left to the deeper checks."""
+    for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
+        yield from _pragma(connection, f"quick_check({table})")
+
+
+def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
+    for (line,) in connection.execute(f"PRAGMA {pragma}"):
+        if line != "ok":
+            yield Finding("SQLite's structure is sound", "file", line, RESTORE)
+
+
+def schema(connection: Connection) -> Iterator[Finding]:
+    numbers = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION}
+    for pragma, wanted in numbers.items():
+        number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+        if number != wanted:
+            yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
+    stored = objects_of(connection)
+    for name, sql in _wanted_objects(connection).items():
+        hint = REBUILD if name.startswith(VECTORS) else RESTORE
+        if name not in stored:
+            yield Finding("the schema is whole", name, "is missing", hint)
+        elif stored[name] != sql:
+            yield Finding("the schema is whole", name, "differs from the schema", hint)
+
+
+def _wanted_objects(connection: Connection) -> dict[str, str]:
+    with closing(fresh_database()) as fresh:
+        for generation, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
+            create_vectors(fresh, generation, dimensions)
+        return objects_of(fresh)
+
+
+def references(connection: Connection) -> Iterator[Finding]:
+    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        where = table if row_id is None else f"{table} {row_id}"
+        yield Finding("every reference has its row", where, f"no such {parent}", RESTORE)
