@@ -158,8 +158,11 @@ class _Reader:
             yield from self._text(text, links, level, label, depth)
             if style.is_caption and not caption:
                 self._caption = (" ".join(text.split()),)
+        if text and (note := "; ".join(filter(None, map(_reading, beside)))):
+            yield Block("note", note, self.number, self.number)
         for element in beside:
-            yield from self._beside(element)
+            if local_name(element) != "ruby":
+                yield from self._beside(element)
 
     def _text(
         self, text: str, links: Links, level: int, label: str, depth: int | None
@@ -221,6 +224,7 @@ class _Reader:
             elif name in _FORMULAS:
                 line.add(math_text(child))
             else:
+                beside += [child] if name == "ruby" else []
                 start = line.begin() if name == "hyperlink" else 0
                 self._inline(child, line, beside, mark, font)
                 if name == "hyperlink" and (to := self._links.get(attribute(child, "id"))):
@@ -255,6 +259,9 @@ class _Reader:
             yield from self._note(_NOTES[name], attribute(element, "id"))
         elif name == "txbxContent":
             yield from self._content(element)
+        elif name == "ruby":
+            if text := _reading(element):
+                yield Block("note", text, self.number, self.number)
         elif name == "docPr":
             if text := picture_text(attribute(element, "descr")):
                 yield Block("figure", text, line := self._next(), line)
@@ -385,6 +392,17 @@ def _shown(parent: Element) -> Iterator[Element]:
             continue
         forms = [one for one in child if local_name(one) in ("Choice", "Fallback") and len(one)]
         yield from forms[0] if forms else ()
+
+
+def _reading(element: Element) -> str:
+    """How the text of a ruby element is pronounced, after the text; empty for other elements."""
+    if local_name(element) != "ruby":
+        return ""
+    base, reading = (
+        "".join(part.text or "" for part in element.iterfind(f"{{*}}{name}//{{*}}t"))
+        for name in ("rubyBase", "rt")
+    )
+    return f"{base} ({reading})" if base and reading else ""
 
 
 def _in_font(text: str, font: str) -> str:

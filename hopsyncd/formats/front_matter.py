@@ -21,6 +21,8 @@ _KEYS = {
     "---": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*:(?:[ \t]+(.*)|(?=[\"'\[])(.*))?"),
     "+++": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*=(?:[ \t]*(.*)|(\Z\A))"),
 }
+# A second block between rules has such lines only: a rule in the text can have a field below it.
+_PLAIN_KEY = re.compile(r"[a-z][a-z0-9_-]*:(?: |\Z)|[ \t]+\S")
 _RULE = re.compile(r"(---|\+\+\+)[ \t]*\Z")
 _ENDS = {"---": ("---", "..."), "+++": ("+++",)}
 _MAX_LINES = 1000
@@ -122,15 +124,34 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     fenced = _fenced(text)
     if fenced:
         mark, lines = fenced
-        said = "\n".join(lines)
-        rest = text.split("\n", len(lines) + 2)[len(lines) + 2 :]
-        blanked = "\n" * (len(lines) + 2) + "".join(rest)
-        return blanked, _said(said, [*_told(lines, _KEYS[mark], 2)])
+        told = [*_told(lines, _KEYS[mark], 2)]
+        end, rest = _without_lines(text, len(lines) + 2)
+        if mark == "---" and (second := _second(rest)):
+            skipped, more = second
+            told += _told(more, _KEYS[mark], end + skipped + 2)
+            lines = [*lines, *more]
+            count, rest = _without_lines(rest, skipped + len(more) + 2)
+            end += count
+        return "\n" * end + rest, _said("\n".join(lines), told)
     found = _PROPERTIES.match(text)
     if not found:
         return text, FrontMatter()
     blanked = "\n" * found[0].count("\n") + text[found.end() :]
     return blanked, _said(found[0], [*_told(found[1].split("\n"), _PROPERTY, 1)])
+
+
+def _without_lines(text: str, count: int) -> tuple[int, str]:
+    """The number of lines at the top, and the text below them."""
+    return count, "".join(text.split("\n", count)[count:])
+
+
+def _second(text: str) -> tuple[int, list[str]] | None:
+    """Front matter that a program put its own above: the empty lines before it, and its lines."""
+    bare = text.lstrip("\n")
+    fenced = _fenced(bare) if bare.startswith("---") else None
+    if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
+        return None
+    return len(text) - len(bare), fenced[1]
 
 
 def _fenced(text: str) -> tuple[str, list[str]] | None:

@@ -41,7 +41,7 @@ from store.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/30"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/31"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")
@@ -104,13 +104,12 @@ def read_step(
     seen = Seen(source.id, item.id, fetched.revision, content)
     # Whatever could not be read last time may be indexed as older rules would have it.
     by_old_rules = scope.afresh or step.reason == AGAIN
-    media_type = type_of_content(fetched.data, fetched.media_type)
-    told = (content, media_type, origin)
+    told = (content, fetched.media_type, origin)
     is_live = live is not None and told == (live.content, live.media_type, live.origin)
     if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
-        blocks = extract(fetched.data, media_type)
+        blocks = extract(fetched.data, fetched.media_type)
     except DocumentUnreadable as problem:
         return Reading(replace(seen, why=problem.why, hint=problem.hint))
     except ReaderUnavailable as problem:
@@ -130,7 +129,7 @@ def read_step(
     if live is not None and is_live:  # only touched, or read by other rules
         properties = _with_date_of(properties, live.properties)
     document = Document(
-        source.id, item.id, content, media_type, occurrences, names, origin, properties
+        source.id, item.id, content, fetched.media_type, occurrences, names, origin, properties
     )
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
@@ -195,7 +194,7 @@ def _with_date_of(properties: Properties, live: Properties) -> Properties:
 
 def _fetched(connector: Connector, item: Item) -> Fetched:
     try:
-        return connector.fetch(item)
+        fetched = connector.fetch(item)
     except ConnectorError:
         raise
     except Exception as error:
@@ -207,6 +206,7 @@ def _fetched(connector: Connector, item: Item) -> Fetched:
             f"its connector failed ({type(error).__name__}: {error})",
             f"The log has the details for the maintainers of {kind}.",
         ) from error
+    return replace(fetched, media_type=type_of_content(fetched.data, fetched.media_type))
 
 
 def _origin_text(fetched: Fetched) -> str:

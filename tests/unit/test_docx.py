@@ -328,3 +328,17 @@ def test_a_style_that_is_not_defined_says_nothing() -> None:
     for styles in ("", '<w:style w:styleId="Other"/>', '<w:p styleId="Mine"/>'):
         (block,) = blocks_of(body, styles=styles)
         assert block.kind == "paragraph"
+
+
+def test_how_a_word_is_pronounced_stands_in_a_note() -> None:
+    def ruby(base: str, reading: str) -> str:
+        return (
+            f"<w:r><w:ruby><w:rt><w:r><w:t>{reading}</w:t></w:r></w:rt>"
+            f"<w:rubyBase><w:r><w:t>{base}</w:t></w:r></w:rubyBase></w:ruby></w:r>"
+        )
+
+    body = paragraph(ruby("東京", "とうきょう"), run("は"), ruby("港", "みなと"))
+    assert [(block.kind, block.text) for block in blocks_of(body)] == [
+        ("paragraph", "東京は港"),
+        ("note", "東京 (とうきょう); 港 (みなと)"),
+    ]

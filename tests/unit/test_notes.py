@@ -162,3 +162,20 @@ def test_links_of_dendron_have_their_label_first() -> None:
     found = blocks(f"{head}See [[the race|proj.mill.race]] and [[proj.dam]].\n")
     assert found[-1].text == "See the race and proj.dam."
     assert [link.target for _, link in found[-1].links] == ["proj.mill.race", "proj.dam"]
+
+
+def test_front_matter_that_a_program_put_its_own_above_is_read_too() -> None:
+    text = (
+        "---\npermalink: vault/a\n---\n\n---\ntitle: Ledger\nstatus: open\n---\n\nJars sold: 61.\n"
+    )
+    blocks = extract(text.encode(), "text/markdown")
+    assert ("paragraph", "Jars sold: 61.", 10) in [(b.kind, b.text, b.first_line) for b in blocks]
+    assert ("list_item", "status: open", 7) in [(b.kind, b.text, b.first_line) for b in blocks]
+    assert any("Ledger" in block.names for block in blocks)
+    assert not [block for block in blocks if block.kind == "heading" and "status" in block.text]
+
+
+def test_a_field_between_rules_of_the_text_is_no_front_matter() -> None:
+    text = "---\na: b\n---\n\n---\nNote: read this\n---\n\ntext\n"
+    blocks = extract(text.encode(), "text/markdown")
+    assert "Note: read this" in [block.text for block in blocks if block.kind != "list_item"]
