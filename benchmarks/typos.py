@@ -86,7 +86,7 @@ def main() -> None:
 def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
     taken: dict[str, str] = {}
     for one in questions:
-        taken |= _ask(engine, "bm25")(one.question).respelled
+        taken |= _ask(engine, "bm25")(one.question).spelling.applied
     words = ", ".join(f"{typed} as {meant}" for typed, meant in taken.items())
     print(f"{len(questions)} right questions: {len(taken)} words taken for others: {words}\n")
 
@@ -130,7 +130,7 @@ def _row(name: str, asked: Sequence[Asked], questions: Sequence[str], ask: Ask) 
     right = sum(
         meant in one.question.question.lower()
         for one, answer in zip(asked, found, strict=True)
-        for meant in answer.respelled.values()
+        for meant in answer.spelling.applied.values()
     )
     return [name, *whole, right, p50(took_ms)]
 

@@ -120,6 +120,7 @@ class UnderstoodWord(TypedDict):
 class UnderstoodQuestion(TypedDict):
     """What was looked for, where that is not the question as it was typed.
 
+    `offered` are corrections that were not applied, because the word as typed may be meant.
     `absent` are the words and phrases that no passage searched has.
     `filter` has the filters as they may be written, `documents` and `passages` what they leave. If
     that is nothing, `hint` names the nearest that would leave something.
@@ -127,6 +128,7 @@ class UnderstoodQuestion(TypedDict):
 
     question: str
     words: list[UnderstoodWord]
+    offered: list[UnderstoodWord]
     absent: list[str]
     filter: str
     documents: int

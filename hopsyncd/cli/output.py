@@ -333,6 +333,9 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     for word in query["words"]:
         text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
         click.secho(text, fg="cyan", err=True)
+    for word in query["offered"]:
+        text = f"Did you mean {printable(word['meant'])!r} by {printable(word['typed'])!r}?"
+        click.secho(text, fg="cyan", err=True)
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"

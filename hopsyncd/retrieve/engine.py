@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,13 +24,12 @@ from hopsyncd.retrieve.acl_views import RestrictedViews
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, untold
-from hopsyncd.retrieve.query_parser import respelled
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
+from hopsyncd.retrieve.spelling import Spelling, find_corrections
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.text.words import correct_spelling
 from store.content import get_generation, known_passages
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
@@ -240,11 +239,12 @@ class Engine:
             with self.reading(at, hidden, wanted) as (connection, served):
                 if served is None:
                     return None
-                asked, meant = _spelled(connection, served, question)
+                spelling = _correct(connection, served, question)
+                asked = spelling.question
                 if not search.wants_llm:
                     found = self._searcher.find(connection, served, asked, k, search)
                     answer = self._answer(connection, served, asked, search, found)
-                    return replace(answer, respelled=meant)
+                    return replace(answer, spelling=spelling)
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
                 found = self._searcher.search_by_llm(
@@ -254,7 +254,7 @@ class Engine:
                     if self._is_kept(connection, served.version):
                         answer = self._answer(connection, served, asked, search, found)
                         cost = LlmCost(usage.calls, usage.tokens)
-                        return replace(answer, llm=cost, respelled=meant)
+                        return replace(answer, llm=cost, spelling=spelling)
 
     def _answer(
         self, connection: Connection, served: Snapshot, question: str, search: Search, found: Found
@@ -269,17 +269,18 @@ class Engine:
         with self.reading() as (connection, served):
             if served is None:
                 return None
-            asked, meant = _spelled(connection, served, question)
+            spelling = _correct(connection, served, question)
+            asked = spelling.question
             ranked, dependencies = self._searcher.trace(connection, served, asked, k)
             found = self._answer(connection, served, asked, Search("hop"), Found(ranked))
-            return replace(found, respelled=meant), dependencies
+            return replace(found, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Whether the question may have another outcome by now: another is meant by its typos, or
         the head touches what it rests on."""
         with self.reading() as (connection, served):
             assert served is not None  # the dependencies is of a version
-            spelled, _ = _spelled(connection, served, question)
+            spelled = _correct(connection, served, question).question
             if spelled != dependencies.question or is_touched(dependencies, served):
                 return True
             words = read_query_words(spelled)
@@ -403,10 +404,7 @@ def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
     return hidden
 
 
-def _spelled(
-    connection: Connection, served: Snapshot, question: str
-) -> tuple[str, Mapping[str, str]]:
-    """The question without typos, and the words that were taken for others."""
+def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
+    """The question with its corrections, by the words of all documents, whatever the filter."""
     read = partial(known_passages, connection)
-    meant = respelled(served.unfiltered or served, question, read)
-    return correct_spelling(question, meant), meant
+    return find_corrections(served.unfiltered or served, question, read)

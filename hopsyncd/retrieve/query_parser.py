@@ -1,4 +1,4 @@
-"""What is meant by a question as people type it: its words, the filters among them, and typos.
+"""Reads a question as people type it: its words, and the filters among them.
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, of some
 documents. A word that only looks like a filter stays text: `std::vector`, `note: call Ann`,
@@ -22,13 +22,6 @@ from hopsyncd.formats.units import sentences
 from hopsyncd.index.arrays import expand_ranges
 from hopsyncd.index.filters import DATE_KEYS, KEYS, Condition, Filter, apply_filter
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.encoder import is_usual
-from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.retrieve.query_context import Read, having, names_in
-from hopsyncd.text.words import index_terms, spellings, terms_of_each
-from store.content import full_text
-from store.records import PassageId
 
 _ALIASES = {
     **dict.fromkeys(("file", "folder"), "path"),
@@ -149,70 +142,6 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
     return Condition(key, value, is_excluded, at_ms)
-
-
-# Typos
-
-_FEW_UNKNOWN = 2  # words, or a third of them: with more, it is in another language
-_LONG = 8  # letters, of which two may be wrong; of a shorter word one
-_LOOKED_AT = 256  # passages in which a word is looked for
-
-
-def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
-    """The words that no visible passage has, with the nearest one that a visible passage has.
-
-    Nothing for a word that none is near to, or that is a usual one elsewhere; nor where many words
-    are unknown.
-    """
-    words = [word for word in spellings(question) if word not in STOP_WORDS]
-    known = {word for word, count in _passages_having(snapshot, words).items() if count}
-    unknown = [word for word in words if word not in known]
-    if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
-        return {}
-    named = {
-        part
-        for name in names_in(question, snapshot.select_mentioned_names)
-        for part in name.split()
-    }
-    typos = [one for one in unknown if one not in named and not is_usual(one)]
-    near = {one: _nearest_word(snapshot, one, read) for one in typos}
-    return {word: other for word, other in near.items() if other}
-
-
-def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
-    """How many visible passages have each word, in any of its forms."""
-    known = terms_of_each(words)
-    terms = [known[word][0] if known[word] else word for word in words]
-    return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
-
-
-def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
-    """Of the words that are nearest, the most frequent one.
-
-    People rarely mistype the first letter, so that another one counts as one more mistake.
-    """
-    from rapidfuzz import process  # only for what was mistyped
-    from rapidfuzz.distance import OSA
-
-    most = 1 + (len(word) >= _LONG)
-    near = {
-        other: distance + (word[0] != other[0] and word[:2] != other[1::-1])
-        for other, distance, _ in process.extract(
-            word, [*snapshot.index.vocabulary], scorer=OSA.distance, score_cutoff=most, limit=None
-        )
-    }
-    count = _passages_having(snapshot, [*near])
-    good = [one for one in near if count[one] and near[one] <= most]
-    good.sort(key=lambda one: (near[one], -count[one], one))
-    return next((one for one in good if _is_written(snapshot, one, read)), None)
-
-
-def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
-    """Whether a visible passage has it just so: the words of the index are those of all sources."""
-    entries = [one.visible[1] for one in having(snapshot, index_terms(word))]
-    passages = np.sort(snapshot.passage_ids[np.concatenate(entries)])[:_LOOKED_AT]
-    found = read([PassageId(one) for one in passages.tolist()])
-    return any(word in spellings(full_text(one)) for one in found.values())
 
 
 # What would have been left

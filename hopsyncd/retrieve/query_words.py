@@ -122,6 +122,7 @@ def read_query_words(query: str) -> QueryWords:
     >>> read_query_words("Where is the spare key?").is_keywords
     False
     """
+    query = unicodedata.normalize("NFC", query)
     parts: list[QueryPart] = []
 
     def take_phrase(found: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ from hopsyncd.answers.found import (
     PlacedPassage,
     QueryAnswer,
     UnderstoodQuestion,
+    UnderstoodWord,
     WalkedHop,
 )
 from hopsyncd.config.values import Search
@@ -25,6 +26,7 @@ from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.searcher import Found
+from hopsyncd.retrieve.spelling import NOTHING_CORRECTED, Spelling
 from hopsyncd.retrieve.strength import Strength
 from store.content import known_passages, question_texts
 from store.contract import Connection
@@ -46,11 +48,10 @@ class LlmCost:
 class Answer:
     """Ranked passages with what is needed to show them, all of one version.
 
-    question: as it was searched for; `respelled` are the words typed otherwise, with those taken
-    for them. absent: words and phrases that no visible passage has. strengths: of the
-    passages found. snapshot: what was searched.
-    degraded: what the LLM was to do and did not. llm: its cost; None when it was not to be asked.
-    resolution: how it resolved the question, by logic.
+    question: as it was searched for; `spelling` has the corrections. absent: words and phrases that
+    no visible passage has. strengths: of the passages found. snapshot: what was searched. degraded:
+    what the LLM was to do and did not. llm: its cost; None when it was not to be asked. resolution:
+    how it resolved the question, by logic.
     """
 
     version: int
@@ -64,7 +65,7 @@ class Answer:
     degraded: tuple[str, ...] = ()
     llm: LlmCost | None = None
     resolution: Resolution | None = None
-    respelled: Mapping[str, str] = field(default_factory=dict)
+    spelling: Spelling = NOTHING_CORRECTED
     absent: tuple[str, ...] = ()
     strengths: Mapping[PassageId, Strength] = field(default_factory=dict)
 
@@ -123,9 +124,9 @@ def id_text(passage: PassageId) -> str:
 
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
     """What was looked for; None if that is the question as it was typed."""
-    respelled = answer.respelled if answer else {}
+    spelling = answer.spelling if answer else NOTHING_CORRECTED
     absent = answer.absent if answer else ()
-    if meant is None or not (meant.wanted or respelled or absent):
+    if meant is None or not (meant.wanted or spelling.applied or spelling.offered or absent):
         return None
     documents = passages = 0
     hint = None
@@ -139,13 +140,18 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
             hint = nearest(snapshot.index, meant.wanted, snapshot.version.id, whole)
     return {
         "question": answer.question if answer else meant.question,
-        "words": [{"typed": typed, "meant": word} for typed, word in respelled.items()],
-        "absent": list(dict.fromkeys((*respelled, *absent))),
+        "words": _words_json(spelling.applied),
+        "offered": _words_json(spelling.offered),
+        "absent": list(dict.fromkeys((*spelling.applied, *absent))),
         "filter": meant.filter_text,
         "documents": documents,
         "passages": passages,
         "hint": hint,
     }
+
+
+def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
+    return [{"typed": typed, "meant": word} for typed, word in corrections.items()]
 
 
 def answer_json(

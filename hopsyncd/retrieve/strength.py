@@ -28,7 +28,7 @@ from store.word_count import WORD
 Strength = Literal["strong", "fair", "weak"]
 
 STRONG, FAIR = 0.6, 0.25  # the least probabilities
-WEIGHTS = {"bias": -4.21, "cosine": 5.677, "share": 2.03, "rank": -1.442, "words": 0.172}
+WEIGHTS = {"cosine": 6.596, "share": 0.577, "rank": -1.614, "words": -0.133, "bias": -2.985}
 
 
 def measure_features(

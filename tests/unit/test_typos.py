@@ -80,7 +80,7 @@ def test_every_strategy_finds_for_a_typo_what_it_finds_for_the_word(
         library.ask(f"the {one} of Paris", strategy) for one in ("cathedrla", "cathedral")
     )
     assert typed.ranked == right.ranked
-    assert typed.respelled == {"cathedrla": "cathedral"} and not right.respelled
+    assert typed.spelling.applied == {"cathedrla": "cathedral"} and not right.spelling.applied
     shown = answer_json(typed, typed.search, Understood("the cathedrla of Paris"))["understood"]
     assert shown is not None
     assert shown["words"] == [{"typed": "cathedrla", "meant": "cathedral"}]
@@ -112,7 +112,7 @@ def test_only_words_of_the_version_are_offered(library: Library) -> None:
 
 def test_a_filter_makes_no_word_unknown(library: Library) -> None:
     only_paris = (Condition("path", "paris.md"),)
-    assert library.ask("the water of Paris", wanted=only_paris).respelled == {}
+    assert library.ask("the water of Paris", wanted=only_paris).spelling.applied == {}
     found = library.ask("the cathedrla of Paris", wanted=only_paris)
     assert found.question == "the cathedral of Paris"
 
@@ -121,10 +121,47 @@ def test_a_word_with_marks_is_one_word_however_they_are_written(library: Library
     library.files.put("istanbul.md", "# City\n\nİstanbul has Çinili baths.\n".encode())
     library.sync()
     for typed, meant in (
-        ("the baths of İstambul", "the baths of Istanbul"),  # \u0130 has two letters in lower case
+        ("the baths of İstambul", "the baths of İstambul"),  # \u0130 has two letters in lower case
+        ("İstambul baths", "Istanbul baths"),
         ("the baths of İSTANBUL", "the baths of İSTANBUL"),
         ("are C\u0327inili baths", "are C\u0327inili baths"),  # composed and not
-        ("are C\u0327inuli baths", "are Çinili baths"),
+        ("are C\u0327inuli baths", "are C\u0327inuli baths"),  # may be a name
+        ("are c\u0327inuli baths", "are çinili baths"),
         ("浴場istambulは", "浴場istanbulは"),  # beside a script without spaces
     ):
         assert library.ask(typed).question == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("which objector spoke", {"objector": "object"}),  # "objection" occurs
+        ("who met Cathedrel in Paris", {"cathedrel": "cathedral"}),  # may be a name
+        ("wann kommt das watter", {"watter": "water"}),  # another language
+        ("the aquedu bridge", {}),  # begins a word, and is near to none
+    ],
+)
+def test_a_correction_is_offered_where_the_word_may_be_meant(
+    library: Library, typed: str, offered: dict[str, str]
+) -> None:
+    library.files.put("court.md", b"# Court\n\nThe objection to the object was heard.\n")
+    library.sync()
+    found = library.ask(typed)
+    assert (found.question, found.spelling.offered) == (typed, offered)
+    assert not found.spelling.applied
+    shown = answer_json(found, found.search, Understood(typed))["understood"]
+    words = [{"typed": one, "meant": other} for one, other in offered.items()]
+    assert (shown["offered"] if shown else []) == words
+
+
+@pytest.mark.parametrize("typed", ['the "cathedrla" here', "--cathedrla", "cathedrla_dome"])
+def test_phrases_and_codes_are_never_corrected(library: Library, typed: str) -> None:
+    found = library.ask(typed)
+    assert found.question == typed
+    assert not found.spelling.offered
+
+
+def test_function_words_of_other_languages_are_no_typos(library: Library) -> None:
+    library.files.put("want.md", b"# Want\n\nThey want the water.\n")
+    library.sync()
+    assert library.ask("wann water").spelling.applied == {}

@@ -132,7 +132,7 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     typed = "Who keeps the lighthousse?"
     number = watching.watched.add(typed)
     found = watching.engine.trace(typed, 5)
-    assert found and found[0].respelled == {"lighthousse": "lighthouse"}
+    assert found and found[0].spelling.applied == {"lighthousse": "lighthouse"}
     asked = watching.engine.query(typed, 5, Search("hop"))
     assert asked and found[0].ranked == asked.ranked
     # The word as it was typed comes to be: it is asked for from then on.

@@ -1,0 +1,160 @@
+"""Corrects words of a question that no visible passage has.
+
+A correction is applied only where the word can hardly be meant. Otherwise it is offered, and the
+question stays as typed. That is so for a form of a word that a passage has ("objector" beside
+"objection"), for the beginning of one, and for a name. In questions in other languages than
+English, all corrections are offered.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import is_usual
+from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.retrieve.query_context import Read, having, names_in
+from hopsyncd.retrieve.query_words import read_query_words
+from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_of_each
+from store.content import full_text
+from store.records import PassageId
+
+_FEW_UNKNOWN = 2  # words, or a third of them: with more, the question is in another language.
+_LONG = 8  # letters, of which two may be wrong; of a shorter word one.
+_READ = 256  # passages in which a word is looked for.
+_LEAST_ROOT = 4  # letters of a word without its ending.
+_LEAST_PREFIX = 5  # letters of a word that begins a longer one.
+_ENDING = re.compile(
+    r"(?:ations?|ions?|ors?|ers?|ings?|ed|es|s|al|ive|ity|ments?|ness|able|ible|ists?|isms?|ly"
+    r"|ances?|ences?|ants?|ents?|ful|less|e|y)$"
+)
+# Function words that are no English words.
+_FOREIGN = frozenset(
+    word
+    for words in (
+        "wann wer wie wo warum wieso welche welcher welches ist sind waren hat haben kann wird und",
+        "oder der das den dem ein eine einen einem einer nicht mit von zu auf bei aus nach",
+        "qui que quoi quel quelle quand comment pourquoi est sont le la les des une dans avec pour",
+        "sur quién qué cuál cuándo cuando cómo como dónde donde el los las una con por para",
+        "chi cosa quale quando perché dove sono il gli della nel",
+        "waar wanneer hoe waarom het een van voor zijn onde quem não uma",
+    )
+    for word in words.split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A question with its corrections: words as typed, with the words meant.
+
+    question: with the corrections that are applied. offered: corrections that are not applied.
+    """
+
+    question: str
+    applied: Mapping[str, str] = field(default_factory=dict)
+    offered: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING_CORRECTED = Spelling("")
+
+
+def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
+    """Correct the words that no visible passage has to the nearest ones that a passage has.
+
+    Words in quotes and codes stay as typed, as do usual English words, and words of a question in
+    which many are unknown.
+    """
+    plain = " ".join(read_query_words(question).words)
+    words = [word for word in spellings(plain) if word not in STOP_WORDS | _FOREIGN]
+    known = {word for word, count in _count_passages(snapshot, words).items() if count}
+    unknown = [word for word in words if word not in known]
+    if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
+        return Spelling(question)
+    named = {
+        part
+        for name in names_in(question, snapshot.select_mentioned_names)
+        for part in name.split()
+    }
+    typos = [word for word in unknown if word not in named and not is_usual(word)]
+    near = {word: _find_nearest(snapshot, word, read) for word in typos}
+    found = {word: other for word, other in near.items() if other}
+    is_foreign = not _FOREIGN.isdisjoint(_list_words(question))
+    offered = {
+        word: other
+        for word, other in found.items()
+        if is_foreign or _is_name(question, word) or _has_relative(snapshot, word, read)
+    }
+    applied = {word: other for word, other in found.items() if word not in offered}
+    return Spelling(correct_spelling(question, applied), applied, offered)
+
+
+def _list_words(question: str) -> set[str]:
+    """All words of the question in lower case."""
+    return set(re.findall(r"\w+", question.lower()))
+
+
+def _is_name(question: str, word: str) -> bool:
+    """Whether a word is capitalised inside the question, each time it is there."""
+    typed = [
+        (found.start(), found[0])
+        for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
+        if word in spellings(found[0])
+    ]
+    return bool(typed) and all(start and one.istitle() for start, one in typed)
+
+
+def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
+    """Whether a visible passage has a word with the same root, or one that begins with it."""
+    root = _ENDING.sub("", word)
+    relatives = [
+        other
+        for other in snapshot.index.vocabulary
+        if (len(word) >= _LEAST_PREFIX and other.startswith(word))
+        or (
+            len(root) >= _LEAST_ROOT
+            and root != word
+            and other.startswith(root)
+            and _ENDING.sub("", other) == root
+        )
+    ]
+    counts = _count_passages(snapshot, sorted(relatives))
+    return any(count and _is_written(snapshot, other, read) for other, count in counts.items())
+
+
+def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
+    """How many visible passages have each word, in any of its forms."""
+    known = terms_of_each(words)
+    terms = [known[word][0] if known[word] else word for word in words]
+    return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
+
+
+def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
+    """The most frequent one of the nearest words.
+
+    People rarely mistype the first letter, so another first letter counts as one more mistake.
+    """
+    from rapidfuzz import process  # only for mistyped words
+    from rapidfuzz.distance import OSA
+
+    most = 1 + (len(word) >= _LONG)
+    near = {
+        other: distance + (word[0] != other[0] and word[:2] != other[1::-1])
+        for other, distance, _ in process.extract(
+            word, [*snapshot.index.vocabulary], scorer=OSA.distance, score_cutoff=most, limit=None
+        )
+    }
+    count = _count_passages(snapshot, [*near])
+    good = [one for one in near if count[one] and near[one] <= most]
+    good.sort(key=lambda one: (near[one], -count[one], one))
+    return next((one for one in good if _is_written(snapshot, one, read)), None)
+
+
+def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
+    """Whether a visible passage has it in this form: the vocabulary has words of all sources."""
+    rows = [one.visible[1] for one in having(snapshot, index_terms(word))]
+    passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
+    found = read([PassageId(one) for one in passages.tolist()])
+    return any(word in spellings(full_text(one)) for one in found.values())
