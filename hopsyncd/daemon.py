@@ -46,7 +46,7 @@ from hopsyncd.config.privacy import check_config_file, own_folder, secrets_of, u
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
-from hopsyncd.ingest.connect import close_sources, is_slow, opened, tesseract_of
+from hopsyncd.ingest.connect import close_sources, is_slow, open_source, tesseract_of
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
@@ -56,7 +56,7 @@ from hopsyncd.ingest.source_thread import Interruptions
 from hopsyncd.ingest.source_watchers import SourceWatchers
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
-from hopsyncd.ingest.upkeep import generation_in_use, reencoded
+from hopsyncd.ingest.upkeep import generation_in_use, switch_encoder
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
@@ -98,7 +98,7 @@ class Daemon:
         self._follower = Follower(config.store.url, self._saved) if config.store.url else None
         self.load, metrics = Load(), Metrics()
         self._worker = SyncWorker(self._follower, metrics.note_sync)
-        self._watchers = SourceWatchers(self._worker.hint)
+        self._watchers = SourceWatchers(self._worker.add_change)
         self._removed: set[str] = set()  # removed, though the configuration still has them
         self._unavailable: dict[str, ReaderUnavailable] = {}  # by media type
         self._tasks: dict[str, Task] = {}
@@ -256,7 +256,7 @@ class Daemon:
                 self._watchers.watch(source, config)
             # A scan finds what changed before the watch began.
             if source.name in renewed | (rewatched & self._watchers.names):
-                self._worker.hint(source.name, None)
+                self._worker.add_change(source.name, None)
         log.info("configuration applied", **applied.to_json(pending=False))
         return applied
 
@@ -371,7 +371,7 @@ class Daemon:
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
-        version, answer = reencoded(path, writer, dry_run)
+        version, answer = switch_encoder(path, writer, dry_run)
         if version:
             # A request that has begun keeps the engine that it has.
             engine = self._engine_of(state.config, newer, state.access)
@@ -384,7 +384,7 @@ class Daemon:
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
         """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
-        ready = same.source if same else opened(self._connection, source, config)
+        ready = same.source if same else open_source(self._connection, source, config)
         return Task(
             ready,
             scan_times(source, config),

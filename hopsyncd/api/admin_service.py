@@ -52,23 +52,23 @@ from hopsyncd.api.streaming import Listener
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
-from hopsyncd.ingest.removal import drop_mirror, finish_purges, removed
+from hopsyncd.ingest.removal import drop_mirror, finish_purges, remove_source_documents
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
-    backed_up,
-    checked,
-    collected,
-    included_again,
-    paused,
-    purged,
-    rebuilt,
-    released,
-    restored,
-    resumed,
-    tagged,
-    untagged,
+    add_tag,
+    check_database,
+    collect_garbage,
+    include_document_again,
+    pause_source,
+    purge_document,
+    rebuild_all,
+    release_sources,
+    remove_tag,
+    restore_sources,
+    resume_source,
+    write_backup,
 )
 from hopsyncd.retrieve.engine import Engine
 from store.contract import Connection
@@ -94,7 +94,7 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
     )
     try:
-        done = collected(path, retention, now_ms(), dry_run)
+        done = collect_garbage(path, retention, now_ms(), dry_run)
     finally:
         engine.forget_pasts()
     if done["versions"] and not dry_run and path.writer.index.is_worn:
@@ -206,13 +206,13 @@ class AdminService:
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
         """Commit a version with the documents of an earlier one."""
         wanted = self._wanted(request.sources)
-        return self._worker.submit(lambda path: restored(path, request.version, wanted))
+        return self._worker.submit(lambda path: restore_sources(path, request.version, wanted))
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         """End the pins of restores, and sync."""
         wanted = self._wanted(request.sources)
-        unpinned = self._worker.submit(lambda path: released(path, wanted))
+        unpinned = self._worker.submit(lambda path: release_sources(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: SyncAnswer) -> SyncAnswer:
@@ -225,14 +225,14 @@ class AdminService:
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Leave a source alone until it is resumed."""
         (name,) = self._wanted([request.name])
-        return self._worker.submit(lambda path: paused(path, name, now_ms()))
+        return self._worker.submit(lambda path: pause_source(path, name, now_ms()))
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """End a pause."""
         (name,) = self._wanted([request.name])
-        done = self._worker.submit(lambda path: resumed(path, name))
-        self._worker.hint(name, None)
+        done = self._worker.submit(lambda path: resume_source(path, name))
+        self._worker.add_change(name, None)
         return done
 
     @endpoint("POST", "/v1/remove", "admin")
@@ -243,7 +243,7 @@ class AdminService:
             self._removed.add(request.name)
             path.paused.pop(request.name, None)
             try:
-                done = removed(
+                done = remove_source_documents(
                     path.connection,
                     partial(path.commit, yield_to_edits=path.yield_to_edits),
                     request.name,
@@ -269,13 +269,13 @@ class AdminService:
     def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
         """Name a version."""
         return self._worker.submit(
-            lambda path: tagged(path, request.name, request.version, now_ms())
+            lambda path: add_tag(path, request.name, request.version, now_ms())
         )
 
     @endpoint("DELETE", "/v1/tags/{name}", "admin")
     def untag(self, request: UntagRequest, caller: Caller) -> Future[UntagAnswer]:
         """Remove the name of a version."""
-        return self._worker.submit(lambda path: untagged(path, request.name))
+        return self._worker.submit(lambda path: remove_tag(path, request.name))
 
     @endpoint("POST", "/v1/check", "admin", streams=True)
     def check(self, request: CheckRequest, caller: Caller, listener: Listener) -> CheckAnswer:
@@ -285,7 +285,7 @@ class AdminService:
         def tell(name: str, done: int, total: int) -> None:
             listener.tell("progress", checking=name, checks_done=done, checks_total=total)
 
-        return checked(self._reader.connection(), request.deep, tell)
+        return check_database(self._reader.connection(), request.deep, tell)
 
     @endpoint("POST", "/v1/backup", "admin")
     def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
@@ -294,7 +294,7 @@ class AdminService:
         file = Path(request.file)
         if not caller.may("owner"):
             file = backup_below(self._serving.state.config.access.backup_dir, file)
-        return backed_up(self._reader.connection(), file)
+        return write_backup(self._reader.connection(), file)
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
@@ -307,7 +307,7 @@ class AdminService:
                 "there is a dry run only of a rebuild with a newer encoder",
                 "Add `encoder`, or leave `dry_run` out",
             )
-        return self._worker.submit(rebuilt)
+        return self._worker.submit(rebuild_all)
 
     @endpoint("POST", "/v1/gc", "admin")
     def gc(self, request: GcRequest, caller: Caller) -> Future[GcAnswer]:
@@ -322,9 +322,9 @@ class AdminService:
 
         def job(path: SourceSync) -> PurgeAnswer:
             if request.again:
-                return included_again(path, request.document, request.source)
+                return include_document_again(path, request.document, request.source)
             try:
-                return purged(path, request.document, request.source, now_ms())
+                return purge_document(path, request.document, request.source, now_ms())
             finally:
                 self._rewritten(path)
 
@@ -343,7 +343,7 @@ class AdminService:
             self._rewritten(path)
         log.info("purged")
         for name in emptied.intersection(self._names.configured):
-            self._worker.hint(name, None)
+            self._worker.add_change(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
         """Nothing that answers keeps what a purge took out of every version."""

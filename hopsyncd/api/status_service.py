@@ -128,7 +128,7 @@ class StatusService:
         version = head.version if head else None
         endpoint = state.models.endpoint
         error = self._freshness.error() or trouble
-        next_ms = {one.job: one.next_ms for one in self._worker.planned()}
+        next_ms = {one.job: one.next_ms for one in self._worker.next_runs()}
         return {
             "version": version.id if version else 0,
             "created": time_text(version.created_ms) if version else None,
@@ -256,7 +256,7 @@ class StatusService:
                     "last_success": time_text(row.succeeded_ms) if row else None,
                     "last_error": row.error if row else None,
                 }
-                for one in sorted(self._worker.planned(), key=lambda one: one.next_ms)
+                for one in sorted(self._worker.next_runs(), key=lambda one: one.next_ms)
                 for row in (rows.get(one.job),)
                 if (asks_llm or one.job != UPGRADE) and one.job not in hidden
             ]

@@ -162,7 +162,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
 
 
 def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
-    from hopsyncd.ingest.removal import removed_alone
+    from hopsyncd.ingest.removal import remove_source_offline
     from store.open_database import exists
 
     try:
@@ -173,7 +173,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
             raise
     except DaemonUnavailable:
         if exists(config.database):
-            return removed_alone(config, name, purge)
+            return remove_source_offline(config, name, purge)
     return {"name": name, "version": 0, "documents": 0, "purged": purge, "held_by": [],
             "erased": True}  # fmt: skip
 

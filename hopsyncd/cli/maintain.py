@@ -44,7 +44,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
 
 def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, Any]:
-    from hopsyncd.ingest.upkeep import checked
+    from hopsyncd.ingest.upkeep import check_database
     from store.open_database import exists, open_reader
 
     database = load_config(context.obj).database
@@ -55,7 +55,7 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
             "Run `hopsyncd serve` to create it and index the configured sources",
         )
     with closing(open_reader(database)) as connection:
-        return checked(connection, deep, lambda *_: None)
+        return check_database(connection, deep, lambda *_: None)
 
 
 @click.command()

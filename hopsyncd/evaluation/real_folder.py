@@ -25,7 +25,7 @@ from hopsyncd.evaluation.run import (
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.connect import as_read, folder_of, settings_of, tesseract_of
+from hopsyncd.ingest.connect import folder_of, settings_of, tesseract_of, with_pictures
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
@@ -190,7 +190,7 @@ def index_folder(
     Question sets and vectors of known passages are reused. Raises BadRequest.
     """
     place.mkdir(parents=True, exist_ok=True)
-    read = as_read(source, config)
+    read = with_pictures(source, config)
     assert isinstance(read, FolderSource)
     connection = open_writer(place / DATABASE_NAME)
     index = config.index

@@ -1,4 +1,4 @@
-"""From a configured source to the connector that lists and fetches it."""
+"""Makes the connectors of configured sources."""
 
 import hashlib
 import time
@@ -40,7 +40,7 @@ from store.sources import register_source
 
 log = structlog.get_logger(__name__)
 
-_STOP_CALLS_S = 2.0  # that a stop waits for calls to sources
+_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources.
 _COMMON = set(SourceBase.model_fields)
 
 
@@ -50,15 +50,19 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
     If it cannot be made, only that source is paused.
     """
     try:
-        return _made(as_read(source, config), config)
-    except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
+        return _make_connector(with_pictures(source, config), config)
+    except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing reports it
         return UnusableSource(source.name, error)
 
 
-def opened(connection: Connection, source: SourceConfig, config: Config) -> Source:
-    """The source with its connector, ready to be synced."""
+def open_source(connection: Connection, source: SourceConfig, config: Config) -> Source:
+    """Register the source and make its connector."""
     row_id = register_source(
-        connection, source.name, source.kind, source.location, settings_of(as_read(source, config))
+        connection,
+        source.name,
+        source.kind,
+        source.location,
+        settings_of(with_pictures(source, config)),
     )
     connector = connector_of(source, config)
     if isinstance(connector, UnusableSource):
@@ -84,13 +88,13 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Only folders are quick, and only they give hints."""
+    """Whether calls to the source may be slow. Only folders are quick, and give change events."""
     return not isinstance(source, FolderSource)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSource:
-    """In place of a connector that could not be made; no listing of it completes."""
+    """Replaces a connector that could not be made; its listings fail with the reason."""
 
     source: str
     error: Exception
@@ -115,7 +119,7 @@ class UnusableSource:
         )
 
 
-def _made(source: SourceConfig, config: Config) -> Connector:
+def _make_connector(source: SourceConfig, config: Config) -> Connector:
     """Import only the kinds that are configured: some need libraries that are slow to load.
 
     Raises ConfigError for a bad third-party kind."""
@@ -161,12 +165,12 @@ def _made(source: SourceConfig, config: Config) -> Connector:
 
 
 def tesseract_of(config: Config) -> Tesseract | None:
-    """The program that reads the text of pictures, if wanted and installed."""
+    """The program that reads text in pictures, if enabled and installed."""
     formats = config.formats
     return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 
 
-def as_read(source: SourceConfig, config: Config) -> SourceConfig:
+def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
     """The source, with pictures among its documents if their text can be read."""
     if not isinstance(source, FilesSource) or IMAGES in source.include:
         return source
@@ -187,7 +191,7 @@ def folder_of(source: FolderSource, config: Config) -> FolderConnector:
 
 
 def _files_of(source: FilesSource) -> dict[str, Any]:
-    """Which files are documents, as settings."""
+    """The file settings of a source."""
     return {name: getattr(source, name) for name in FilesSource.model_fields.keys() - _COMMON}
 
 
@@ -219,6 +223,6 @@ def _of_package(source: PluginSource) -> Connector:
 
 
 def settings_of(source: SourceConfig) -> str:
-    """A digest of what decides which items there are; if it changes, the cursor is void."""
+    """A digest of the settings that select items. If it changes, the cursor is invalid."""
     told = source.model_dump_json(exclude=_COMMON - {"kind"})
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()

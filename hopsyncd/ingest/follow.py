@@ -1,4 +1,4 @@
-"""The live index follows the store: what began and ended there begins and ends in it."""
+"""Brings the live index up to date: applies the intervals that began and ended in the store."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
         [index.row_of_question_set.get(one, -1) for one in begun.question_set.tolist()], np.int64
     )
     ours = entries >= 0
-    index.begin_passages(entries[ours], begun.born[ours], _died(begun.died[ours]))
+    index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
     _follow_matches(index, told)
     _follow_documents(
         index, told.documents_ended.key, told.documents_ended.died, told.documents_begun
@@ -66,14 +66,14 @@ def load_snapshot(connection: Connection, version: Version) -> Snapshot:
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
-    """The same where passages and matches are up to date already."""
+    """Apply only the documents, if passages and matches are up to date already."""
     ended, begun = document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
 
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
-    """What entries are made of, for stored passages."""
+    """Read the content of stored passages, for new rows of the index."""
     passages = known_passages(connection, [one.passage for one in sets])
     texts = [full_text(passages[one.passage]) for one in sets]
     return [
@@ -102,33 +102,37 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: C
 
 def _follow_matches(index: LiveIndex, told: Changes) -> None:
     outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
-    out = _found(outgoing, told.matches_ended.key)
+    out = _find_questions(outgoing, told.matches_ended.key)
     ours = out >= 0
     index.end_matches(out[ours], told.matches_ended.died[ours])
     begun = told.matches_begun
-    out, into = _found(outgoing, begun.question), _found(incoming, begun.target)
+    out, into = _find_questions(outgoing, begun.question), _find_questions(incoming, begun.target)
     ours = (out >= 0) & (into >= 0)
     index.begin_matches(
-        out[ours], into[ours], begun.similarity[ours], begun.born[ours], _died(begun.died[ours])
+        out[ours],
+        into[ours],
+        begun.similarity[ours],
+        begun.born[ours],
+        _end_versions(begun.died[ours]),
     )
 
 
-def _found(questions: Postings, ids: Integers) -> Integers:
-    """The question of each id, -1 for those that the index does not have."""
+def _find_questions(questions: Postings, ids: Integers) -> Integers:
+    """The row of each question id; -1 if the index does not have it."""
     found = np.full(len(ids), -1, dtype=np.int64)
     rows, of = questions.find_all(ids)
     found[of] = rows
     return found
 
 
-def _died(died: Integers) -> Integers:
+def _end_versions(died: Integers) -> Integers:
     return np.where(died == ALIVE, DEAD, died)
 
 
 def _follow_documents(
     index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
 ) -> None:
-    """Version by version, for which document a link means depends on all others there then."""
+    """Apply documents version by version: the target of a link depends on all documents then."""
     gone: dict[int, list[int]] = defaultdict(list)
     came: dict[int, list[DocumentBegun]] = defaultdict(list)
     for id_, version in zip(ended.tolist(), died.tolist(), strict=True):

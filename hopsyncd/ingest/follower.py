@@ -1,4 +1,4 @@
-"""A daemon whose record is on a server: it follows what another writes, until it is elected itself.
+"""Follows a database on a server that another daemon writes, until this daemon is elected.
 
 All but `request` and `newest` belong to the writer's thread.
 """
@@ -40,23 +40,23 @@ from store.versions import head
 
 log = structlog.get_logger(__name__)
 
-_ROUND_S = 0.5  # after which a follower looks by itself, and stands for election
-_REPLY_S = 0.05  # after which one that waits for a reply does
+_ROUND_S = 0.5  # how often a follower polls and stands for election.
+_REPLY_S = 0.05  # how often it polls while it waits for a reply.
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
 Synced = tuple[SyncOutcome, ...]
 
 
 class NotWriter(BadRequest):
-    """Another daemon writes the record."""
+    """Another daemon is the writer."""
 
 
 class Audience(Protocol):
-    """Serves what a follower reads."""
+    """Serves the versions that a follower loads."""
 
     @property
     def generation(self) -> GenerationConfig:
-        """How its answers need the questions to have been made."""
+        """The generation settings that its answers need."""
         ...
 
     def serve(self, snapshot: Snapshot | None) -> None:
@@ -64,12 +64,12 @@ class Audience(Protocol):
         ...
 
     def learn_access(self, connection: Connection) -> None:
-        """Learn from the record who may see what."""
+        """Reload the access rules from the database."""
         ...
 
 
 class Follower:
-    """Follows the record at a URL, and is its writer once it is elected."""
+    """Follows the database at a URL, and becomes its writer once it is elected."""
 
     def __init__(self, url: str, saved: SavedIndex) -> None:
         self._url = url
@@ -96,20 +96,20 @@ class Follower:
 
     @property
     def behind(self) -> int:
-        """How many versions are newer than the one that is served."""
+        """The number of versions that are newer than the served one."""
         return 0 if self.is_writer else self.newest - self.served
 
     def until_elected(
         self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
     ) -> Connection:
-        """Follow until this daemon is the writer; returns the session that it writes by."""
+        """Follow until this daemon is the writer; returns the writer's session."""
         self.is_writer, told, lost = False, False, False
         self._accepted.clear()
         while True:
             check_stop()
             try:
                 is_elected = server_of(connection).elect()
-                self.copy.lost = None  # before the copy may be made anew
+                self.copy.lost = None  # before the copy may be made again
                 if is_elected:
                     self._catch_up(connection, audience)
                     self.is_writer = True
@@ -129,7 +129,7 @@ class Follower:
                 connection = self._connected_again(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
-        """Bring this machine's copy of what is served to that version, the newest."""
+        """Bring this machine's local copy to that version, the newest."""
         try:
             with snapshot(connection):
                 self.copy.follow(connection, number)
@@ -140,13 +140,13 @@ class Follower:
             self._is_kept = False
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
-        """The index, for the writer to go on with; the next follower begins anew."""
+        """Give the index to the writer; the next follower starts without one."""
         given = self._index, self._statistics
         self._index = self._statistics = self._made = None
         return given
 
     def abandon(self, error: BaseException) -> None:
-        """Tell those who wait here that nobody will answer; the next writer does their syncs."""
+        """Fail the waiting requests; the next writer does their syncs."""
         self.is_writer = False
         for done in list(self._waiting.values()):
             done.set_exception(error)
@@ -165,7 +165,7 @@ class Follower:
         return done
 
     def refusal(self) -> NotWriter:
-        """Why this daemon cannot do what only the writer does."""
+        """The error for operations that only the writer can do."""
         return NotWriter(
             "The request was refused",
             "another daemon writes this record, and this one only answers from it",
@@ -173,7 +173,7 @@ class Follower:
         )
 
     def hear(self, connection: Connection, request: Request) -> None:
-        """Take up the syncs that others wait for, as the writer. Raises ServerLost."""
+        """As the writer, start the syncs that followers requested. Raises ServerLost."""
         asks = pending_syncs(connection)
         self.copy.lost = None
         if self._is_kept and not self.copy.exists:  # a purge forgot it
@@ -194,7 +194,7 @@ class Follower:
         return True
 
     def _reply(self, connection: Connection, asked: int, done: "Future[Synced]") -> None:
-        """Tell those who wait what came of a sync; where this writer ends, the next one does it."""
+        """Store the result of a sync for its followers; if this writer ends, the next one syncs."""
         if not self.is_writer:
             return
         newest = head(connection)
@@ -206,7 +206,7 @@ class Follower:
             reply(connection, asked, SyncReply(version, outcomes))
 
     def _settle(self, connection: Connection) -> None:
-        """Answer those who wait here, where what they wait for is served."""
+        """Resolve the waiting requests whose version is served."""
         for asked, told in replies(connection, self._waiting).items() if self._waiting else ():
             if told.version > self.served and not self.is_writer:
                 continue
@@ -252,19 +252,19 @@ class Follower:
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
-            index = self._followed(connection, generation, newest.id)
+            index = self._follow_to(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
         audience.serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)
 
-    def _followed(
+    def _follow_to(
         self, connection: Connection, generation: GenerationConfig, until: int
     ) -> LiveIndex:
-        """The index as of a version."""
+        """Bring the index to a version."""
         index, made = self._index, self._made
-        self._index = self._made = None  # it is neither, until it is done
+        self._index = self._made = None  # invalid until this has finished
         rewritten = made is not None and not self._is_true(connection, made)
         if index is not None and made is not None and not rewritten:
             try:

@@ -1,4 +1,4 @@
-"""The state of one sync: how far it is, and the batch that its next version takes in."""
+"""The state of one sync: its progress, and the batch for its next version."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ from store.records import PassageId, Pin, Seen
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one version takes in; `gone` and `unseen` name items as (source, path).
+    """The changes of one version; `gone` and `unseen` are (source, path) pairs.
 
-    Without a `reason`, it is of a sync of the source that it names.
+    Without a `reason`, the batch comes from a sync of its source.
     """
 
     reason: str
@@ -29,19 +29,19 @@ class Batch:
     source: str = ""
 
     @property
-    def told(self) -> str:
-        """Why there is its version."""
+    def description(self) -> str:
+        """The reason for its version."""
         counts = {"new or changed": len(self.read), "removed": len(self.gone)}
         changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return self.reason or f"{self.source}: {changes or 'nothing changed'}"
 
     @property
     def paths(self) -> frozenset[str]:
-        """All that it says something of."""
+        """All paths in the batch."""
         return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
-        """Where a part of its documents ends that has about so many passages."""
+        """The end of a part of its documents with about `passages` passages."""
         end = first
         while end < len(self.read) and passages > 0:
             passages -= len(self.read[end].passages)
@@ -49,7 +49,7 @@ class Batch:
         return end
 
     def first(self, documents: int) -> Self:
-        """So many of its documents, and nothing else."""
+        """A batch of only the first `documents` documents."""
         read = self.read[:documents]
         paths = {(one.document.source, one.document.path) for one in read}
         seen = tuple(one for one in self.seen if (one.source, one.path) in paths)
@@ -58,14 +58,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PassageIntervals:
-    """Which passages cease to be vertices, and which become one."""
+    """The passages that a batch ends and begins as vertices."""
 
     ended: tuple[PassageId, ...]
     begun: tuple[PassageId, ...]
 
 
 def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
-    """Which passages begin and end with the batch: one is in force while a document holds it."""
+    """The passages that begin and end with the batch. Documents keep a passage in force."""
     touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
     held = {passage.id for one in batch.read for passage in one.passages}
     released = live_passages(connection, touched) - held
@@ -77,9 +77,9 @@ def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the sync of a source is, for other threads to read.
+    """The progress of a sync, for other threads to read.
 
-    `documents_done` are in a version; of the batch at hand, so many documents and passages.
+    `documents_done` are committed; the other counts are of the current batch.
     """
 
     source: str = ""
@@ -91,7 +91,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The part that is done, from 0 to 1: a batch counts by its passages with questions."""
+        """The finished part, from 0 to 1. A batch counts by its passages with questions."""
         batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
         return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
@@ -104,24 +104,24 @@ class Progress:
 
 
 _FIRST_PASSAGES = 32
-_MOST_PASSAGES = 4096  # nothing else runs while the transaction that has them is written
-_SOON_S = 10.0  # passages that take no longer are one batch, however few there were before
-_LONGEST_BATCH_S = 60.0  # until there is a version
+_MOST_PASSAGES = 4096  # nothing else runs during their transaction.
+_SOON_S = 10.0  # work of up to this time is one batch.
+_LONGEST_BATCH_S = 60.0  # the longest work before a version.
 
 
 @dataclass(slots=True)
 class Pace:
-    """How many new passages the next batch of a sync may have.
+    """The limit of new passages in the next batch of a sync.
 
     The first batch is small, so that something can be asked for soon. Then each takes what ten
     seconds are enough for, or twice as many as the last, as a version has a cost of its own: few
-    versions make an import cheap. A batch stays below what a minute is enough for.
+    versions make an import cheap. A batch takes at most a minute.
     """
 
     passages: int = _FIRST_PASSAGES
 
     def after(self, passages: int, took_s: float) -> None:
-        """Learn from a batch of so many new passages; `took_s` includes its commit."""
+        """Learn from a finished batch; `took_s` includes its commit."""
         wanted, most = 2 * self.passages, _MOST_PASSAGES
         if took_s and passages:
             wanted = max(wanted, int(_SOON_S * passages / took_s))
@@ -129,24 +129,24 @@ class Pace:
         self.passages = max(min(wanted, most), _FIRST_PASSAGES)
 
 
-_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # that a part takes to match: each looks at all vectors once
+_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # cost of matching a part: each part reads all vectors once.
 
 
 @dataclass(slots=True)
 class PartSize:
-    """How much of what is to be matched is a part of it, of about a second."""
+    """The size of the parts that matching is divided into, of about a second each."""
 
     most: int
 
     def after(self, took_s: float, vectors: int) -> None:
-        """Learn from a part of that size among so many vectors."""
+        """Learn from a finished part; `vectors` is the number of vectors compared with."""
         wanted_s = _PART_S + _PART_OF_VECTOR_S * vectors
         self.most = max(1, min(2 * self.most, int(self.most * wanted_s / took_s)))
 
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """What the next version of a source takes in, so far: readings, reports and removals by path.
+    """The batch so far for the next version of a source: readings, reports, removals by path.
 
     A small sync may preempt the one that fills the batch, and look at the same paths later than
     that did: they are dropped here then. `unsettled` are the paths to look at again soon. `new` is
@@ -172,18 +172,18 @@ class PendingBatch:
         return sum(self.new.values())
 
     def begin(self, path: str) -> None:
-        """From now on this path is being read."""
+        """Note that this path is being read."""
         self._reading = path
 
     def end(self, reading: Reading, new: int) -> None:
-        """Add the reading with so many new passages, unless somebody read that path later."""
+        """Add the reading with `new` new passages, unless another sync read the path later."""
         if self._reading is not None:
             self.readings[self._reading] = reading
             self.new[self._reading] = new
         self._reading = None
 
     def drop(self, is_later: Callable[[str], bool]) -> None:
-        """Drop each path at which somebody else looked later."""
+        """Drop each path that another sync read later."""
         for found in (self.readings, self.reports, self.removals):
             late = [path for path in found if is_later(path)]
             self.unsettled.update(late)
@@ -195,7 +195,7 @@ class PendingBatch:
             self._reading = None
 
     def whole(self) -> Batch:
-        """All of it, for a version to take in."""
+        """The whole batch, for a version."""
         gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
@@ -212,7 +212,7 @@ class PendingBatch:
         )
 
     def remove(self, taken: Batch) -> None:
-        """A version has taken this in."""
+        """Remove what a version has committed."""
         for path in taken.paths:
             for found in (self.readings, self.reports, self.removals, self.new):
                 found.pop(path, None)
@@ -220,10 +220,10 @@ class PendingBatch:
 
 @dataclass(slots=True, eq=False)
 class SyncRun:
-    """The state of one sync: what is to be done, and what came of it so far.
+    """The state of one sync: its plan and its results so far.
 
     `removals` wait for their batch; of these, `moved` are paths by content, the first of them last.
-    `back` is what was to be removed and is there again. `looked_at` are the paths in a version.
+    `back` are planned removals that exist again. `looked_at` are the paths in a version.
     `vanished` are the paths that were gone when they were to be read.
     """
 

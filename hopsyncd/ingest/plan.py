@@ -1,4 +1,4 @@
-"""The plan: what to do about each item of a source, and why."""
+"""Plans a sync: the action for each item of a source, with its reason."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,18 +14,18 @@ from store.records import Seen
 from store.sources import ListingState, excluded_paths, pins_of, seen_items
 
 CHANGED = "changed"  # the reason for a fetch of an edited document
-AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh
+AGAIN = "read again"  # the reason for fetching an unusable item again, or reading by new rules.
 RETRY = ""  # a revision that no item has: the next scan fetches again
 
-_SMALL_ITEMS = 2000  # that a small sync lists
+_SMALL_ITEMS = 2000  # the limit of items that a small sync lists.
 _SMALL_STEPS = 100
 _SMALL_BYTES = 1 << 20  # of a document in a small sync
 _LONG_BYTES = 1 << 16  # of a document that others need not wait for
-_WHOLE_EVERY_MS = 24 * 3600 * 1000  # everything is listed that often, whatever cursors say
+_WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed in spite of cursors.
 
 
 class Action(StrEnum):
-    """What to do about one item; FORGET drops the record of one that never became a document."""
+    """The action for an item. FORGET drops the record of an item that was never a document."""
 
     FETCH = "fetch"
     REMOVE = "remove"
@@ -77,7 +77,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a sync is to do, and the listing that it follows from.
+    """The steps of a sync, and the listing that they follow from.
 
     `gone` are the documents that it removes, by path, with their content. A sync of edits looks at
     `only` these paths, and leaves the edits `left` to the next one.
@@ -98,15 +98,15 @@ class Plan:
         return {step.path: step for step in self.steps if step.action in actions}
 
 
-def held(name: str) -> SourceUnavailable:
-    """What keeps a source from being synced that was paused by hand."""
+def source_paused_error(name: str) -> SourceUnavailable:
+    """The error for syncing a source that a user has paused."""
     return SourceUnavailable(
         "The source is paused", "it was paused by hand", f"`hopsyncd resume '{name}'` ends that"
     )
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """Where the listing may begin; None: it must be of everything."""
+    """The cursor where the listing begins; None if it must list everything."""
     if scope != Scope() or state.listed_ms is None:
         return None
     is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
@@ -122,7 +122,7 @@ def make_plan(
 ) -> Generator[Turn, None, Plan]:
     """List the source and decide what a sync would do, in turns, changing nothing.
 
-    Raises SourceUnavailable, and TooMuch where a small sync would have much to do.
+    Raises SourceUnavailable, and TooMuch if a small sync would have too much to do.
     """
     # Read before the listing, which may lack what a small sync adds meanwhile.
     seen = seen_items(connection, source.id, scope.under)
@@ -150,14 +150,14 @@ def make_plan(
     gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
     plan = Plan(steps, listing, gone)
     if scope.edits:
-        plan = _edits(plan, scope)
+        plan = _limit_edits(plan, scope)
     if scope.small and not _is_small(plan.steps):
         raise TooMuch
     return plan
 
 
 def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
-    """What the listing names: more than was asked for where its connector cannot restrict it."""
+    """The parts that the listing covers, which are more if its connector cannot restrict it."""
     if scope.under is None:
         return None
     asked = Selection(scope.under)
@@ -209,11 +209,11 @@ def decide(
     ]
     if not listing.items and not accept_empty:
         _refuse_to_empty(removals, len(live) if documents is None else documents)
-    return (*sorted((step for step in fetches if step), key=_turn), *reports, *removals)
+    return (*sorted((step for step in fetches if step), key=_sort_key), *reports, *removals)
 
 
-def _turn(step: Step) -> tuple[bool, bool]:
-    """Steps are sorted by this: edited documents before new ones, short ones before long ones."""
+def _sort_key(step: Step) -> tuple[bool, bool]:
+    """Sort key of steps: edited documents before new ones, short ones before long ones."""
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
@@ -236,7 +236,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
         )
 
 
-def _edits(plan: Plan, scope: Scope) -> Plan:
+def _limit_edits(plan: Plan, scope: Scope) -> Plan:
     """The first edits of the plan, in the order of the scope."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]

@@ -1,4 +1,4 @@
-"""Preparing a commit, while edits go on: questions, and what follows the matches that end.
+"""Prepares a commit while edits continue: questions, and replacements of ending matches.
 
 Every passage gets its question set, made once and stored as soon as it is made.
 
@@ -55,7 +55,7 @@ from store.sources import source_names
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
 
-_GROUP = 32  # provisional sets that are stored together
+_GROUP = 32  # provisional sets stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 
@@ -70,9 +70,9 @@ def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
 
 @dataclass(slots=True)
 class Cost:
-    """What one version costs from now on; without a usage no LLM is asked.
+    """The cost of one version; without a usage no LLM is asked.
 
-    A usage of a whole sync may have counted before: only what follows is this version's.
+    The usage may belong to a whole sync; only calls from now on count for this version.
     """
 
     usage: Usage | None = None
@@ -81,9 +81,9 @@ class Cost:
     _before: Counter[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._before = self._asked()
+        self._before = self._was_llm_asked()
 
-    def _asked(self) -> Counter[str]:
+    def _was_llm_asked(self) -> Counter[str]:
         if self.usage is None:
             return Counter()
         return Counter(llm_calls=self.usage.calls, llm_tokens=self.usage.tokens)
@@ -93,16 +93,16 @@ class Cost:
         self.texts_embedded += sum(len(one.vectors) for one in made)
 
     def counters(self) -> dict[str, int]:
-        """Without the LLM's where none was asked."""
+        """The counters, without the LLM's if none was asked."""
         made = {
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
         }
-        return made | (self._asked() - self._before)
+        return made | (self._was_llm_asked() - self._before)
 
 
 class Preparer:
-    """Makes what the commits of the one writer need before they begin."""
+    """Makes the question sets and replacement matches that a commit needs."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Preparer:
     ) -> None:
         """Ask an LLM for at most `patience_s` at a time; the passages that are left wait.
 
-        At first so many successors are found in one part.
+        `part`: the initial number of replacements found in one step.
         """
         self._connection = connection
         self._maker = maker
@@ -133,11 +133,11 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Let every passage have a set of the present settings, at least a provisional one.
+        """Give every passage a set of the present settings, at least a provisional one.
 
         `on_progress` is told how many passages are done, of how many. Another prepare() may run
         when this one yields; no set is made by both.
-        Raises TooMuch where more than `most` passages have no set.
+        Raises TooMuch if more than `most` passages have no set.
         """
         self._store()
         missing = self._missing(wanted)
@@ -147,7 +147,7 @@ class Preparer:
         on_progress(done, total)
         failed: list[tuple[Passage, LlmError]] = []
         lacking = {source: self._lacking(passages) for source, passages in missing.items()}
-        for made in self._made(lacking, cost, lambda: True, yield_to_edits):
+        for made in self._make_sets(lacking, cost, lambda: True, yield_to_edits):
             lost = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
             failed += lost
             done += len(made) - len(lost)
@@ -161,7 +161,7 @@ class Preparer:
             on_progress(done, total)
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Those that still have no set when they are reached."""
+        """The passages that have no set by the time they are reached."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
@@ -175,7 +175,7 @@ class Preparer:
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.generation.name
         copies = {
-            one.passage: _copied(one, set_id(one.passage, name, provisional=True))
+            one.passage: _copy_as(one, set_id(one.passage, name, provisional=True))
             for one in sets_by_id(self._connection, known.values())
         }
         put_content(
@@ -194,9 +194,9 @@ class Preparer:
     def successors(
         self, index: LiveIndex, batch: Batch, yield_to_edits: YieldToEdits
     ) -> ReplacementMatches | None:
-        """Find, in parts, what follows the matches that the batch takes away.
+        """Find, in parts, the matches that replace the matches that the batch ends.
 
-        None where these are one part: the commit finds it itself.
+        None if they are few: then the commit finds them.
         """
         size = self._part
         ended = intervals_of(self._connection, batch).ended
@@ -219,11 +219,11 @@ class Preparer:
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask for the questions of passages that have only a provisional set."""
-        for made in self._made(wanted, cost, go_on):
+        for made in self._make_sets(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
 
     def _missing(self, wanted: BySource) -> BySource:
-        """Those of the passages that have no set, each once."""
+        """The passages that have no set, without duplicates."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
@@ -234,14 +234,14 @@ class Preparer:
                     missing.setdefault(source, []).append(passage)
         return missing
 
-    def _made(
+    def _make_sets(
         self,
         wanted: Mapping[str, Iterable[Passage]],
         cost: Cost,
         go_on: Callable[[], bool],
         yield_to_edits: YieldToEdits = lambda: None,
     ) -> Iterator[Sequence[MakeResult]]:
-        """Make sets source by source, storing them as they come."""
+        """Make sets source by source, and store them as they are finished."""
         end_s = time.monotonic() + self._patience_s
         for source, passages in wanted.items():
             context = None
@@ -250,7 +250,7 @@ class Preparer:
                     source, cost.usage, lambda: go_on() and time.monotonic() < end_s, yield_to_edits
                 )
             for made in self._maker.make_each(passages, context):
-                sets = self._unknown(made)
+                sets = self._not_stored(made)
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])
                 if len(self._unstored) >= self._maker.store_after:
@@ -258,14 +258,14 @@ class Preparer:
                 yield made
             self._store()
 
-    def _unknown(self, made: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
-        """The sets that were made, but for those that a prepare() inside this one stored."""
+    def _not_stored(self, made: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
+        """The sets that no nested prepare() has stored."""
         sets = [(passage, got) for passage, got in made if isinstance(got, QuestionSet)]
         known = known_sets(self._connection, [got.id for _, got in sets])
         return [(passage, got) for passage, got in sets if got.id not in known]
 
     def _store(self) -> None:
-        """Store what was made, also by a prepare() inside which this one runs."""
+        """Store the finished sets, including those of an outer prepare()."""
         unstored, self._unstored = self._unstored, []
         if unstored:
             put_content(self._connection, self.generation, unstored)
@@ -282,15 +282,15 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _again_ms(self, error: LlmError, tries: int) -> int:
-        """When to ask again. How long to spare an endpoint that is down, the maker decides."""
+        """When to ask again. For an endpoint that is down, the maker decides."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)
         return self._now_ms() + int(wait_ms)
 
 
-def _copied(questions: QuestionSet, to: SetId) -> QuestionSet:
-    """The same questions as a provisional set of that id."""
+def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
+    """Copy the questions into a provisional set with that id."""
     ordinals = {direction: count() for direction in Direction}
     renamed = tuple(
         replace(one, id=question_id(to, one.direction, next(ordinals[one.direction])))

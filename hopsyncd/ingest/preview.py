@@ -1,4 +1,4 @@
-"""A dry run: what a sync would do and cost, found by reading alone."""
+"""The dry run of a sync: its steps and cost, without writing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -13,7 +13,7 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.ingest.connect import connector_of, tesseract_of
 from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
-from hopsyncd.ingest.source_thread import finished
+from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import prompt_spec_for
 from store.content import best_sets
@@ -25,14 +25,14 @@ from store.sources import is_read_by, source_names
 from store.versions import head
 
 Price = Callable[[Sequence[Passage]], Estimate]
-"""What an LLM would roughly cost for passages."""
+"""The estimated cost of an LLM for passages."""
 
 _GROUP = 1000  # passages whose calls are estimated together, as in a batch of a sync
 
 
 @dataclass(slots=True)
 class Preview:
-    """What would become of the documents of one source, and how many passages need questions.
+    """The planned changes of a source, and the number of passages that need questions.
 
     If the source would be paused, `problem` and `hint` say why, and the rest is empty. Calls and
     tokens of an LLM are estimates. Unreadable documents come with the reason.
@@ -59,7 +59,7 @@ def preview(
     price: Price | None,
     extract: Extract,
 ) -> Preview:
-    """What a sync of the source would do now; nothing is written, and no LLM is asked.
+    """Preview a sync of the source; writes nothing, and asks no LLM.
 
     `generation` (a row id) says which questions exist already; None: none do. `price` is None if no
     LLM would be asked.
@@ -68,7 +68,7 @@ def preview(
     unknown: list[Passage] = []
     seen: set[PassageId] = set()
     try:
-        steps = finished(make_plan(connection, source, scope)).steps
+        steps = run_to_end(make_plan(connection, source, scope)).steps
         for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
             fresh = {one.id: one for one in document.passages if one.id not in seen}
             seen |= fresh.keys()
@@ -121,7 +121,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
-    """As preview_json, for a database that no daemon serves and that may not exist yet."""
+    """Like preview_json, without a daemon; the database may not exist yet."""
     connection = open_reader(config.database) if exists(config.database) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)
@@ -130,7 +130,7 @@ def preview_file(config: Config, names: Sequence[str], limit: int | None) -> Pre
 def preview_json(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
 ) -> PreviewAnswer:
-    """What a sync of the named sources would do and cost; lists have at most `limit` lines."""
+    """Preview a sync of the named sources; lists have at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
     tesseract = tesseract_of(config)

@@ -1,4 +1,4 @@
-"""Reading: from a planned fetch to the passages of one document, or to why there are none."""
+"""Reads a document: from a planned fetch to its passages, or the reason for having none."""
 
 import json
 import re
@@ -33,7 +33,7 @@ from hopsyncd.formats.content_type import type_of_content
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
-from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
+from hopsyncd.ingest.source_thread import YieldToEdits, in_turns, run_to_end
 from store.contract import Connection
 from store.reads import live_document
 from store.records import Document, Link, Occurrence, Passage, Seen, content_hash
@@ -59,9 +59,9 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one fetch: `seen` always, `read` only when the content is new to the head.
+    """The result of one fetch; `read` is None if the head has this content already.
 
-    It `waits` for a reader that this machine lacks now: the next scan tries again.
+    If it `waits`, the machine lacks a reader now, and the next scan tries again.
     """
 
     seen: Seen
@@ -70,7 +70,7 @@ class Reading:
 
 
 def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """Names how documents become passages; when the name changes, all are read again."""
+    """Identifies how documents become passages. If it changes, all are read again."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -83,7 +83,7 @@ def read_step(
     extract: Extract,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Reading | None:
-    """Fetch and cut the item of a step, if that says anything that the head does not.
+    """Fetch an item and split it into passages; None if the head is up to date.
 
     None when the item vanished meanwhile or was purged: another listing decides what that means.
     Raises SourceUnavailable.
@@ -94,15 +94,15 @@ def read_step(
     pinned = pins_of(connection, source.id, [item.id]).get(item.id)
     live = live_document(connection, source.id, item.id)
     try:
-        fetch = in_turns(partial(_fetched, source.connector, item), source.caller, yield_to_edits)
-        fetched = finished(fetch)
+        fetch = in_turns(partial(_fetch, source.connector, item), source.caller, yield_to_edits)
+        fetched = run_to_end(fetch)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
         return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint))
     content, origin = _content_of(fetched), _origin_text(fetched)
     seen = Seen(source.id, item.id, fetched.revision, content)
-    # Whatever could not be read last time may be indexed as older rules would have it.
+    # An item that failed last time may be indexed by older rules.
     by_old_rules = scope.afresh or step.reason == AGAIN
     told = (content, fetched.media_type, origin)
     is_live = live is not None and told == (live.content, live.media_type, live.origin)
@@ -137,14 +137,14 @@ def read_step(
 
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
-    """What was left out of a document without text, and what to do."""
+    """The hint for a document without text: what was left out, and what to do."""
     skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}Add it to `ignore` if it is no document"
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether there is a letter or a digit outside tags; of other than text, any byte says so."""
+    """Whether text has a letter or digit outside tags; binary data always has content."""
     return _WORD.search(_MARKUP.sub(b" ", data)) is not None
 
 
@@ -157,7 +157,7 @@ def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEd
 
 
 def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
-    """The links of each passage, one a target; the first also has those that the source gives."""
+    """The links of each passage, one per target; the first also has the source's links."""
     told = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
     for at, piece in enumerate(pieces):
@@ -172,7 +172,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """What the document says of itself, and when it was written, as far as its source knows."""
+    """The properties in the document, and its date, if its source knows it."""
     said = {
         (name, in_one_line(value))
         for block in blocks
@@ -192,13 +192,13 @@ def _with_date_of(properties: Properties, live: Properties) -> Properties:
     return tuple(sorted([*(pair for pair in properties if pair[0] != "modified"), *kept]))
 
 
-def _fetched(connector: Connector, item: Item) -> Fetched:
+def _fetch(connector: Connector, item: Item) -> Fetched:
     try:
         fetched = connector.fetch(item)
     except ConnectorError:
         raise
     except Exception as error:
-        # An item on which its connector fails must not keep the others from being read.
+        # If a connector fails on one item, the others are still read.
         kind = type(connector).__name__
         log.error("a connector failed", connector=kind, item=item.id, exc_info=error)
         raise ItemUnreadable(
@@ -216,7 +216,7 @@ def _origin_text(fetched: Fetched) -> str:
 
 
 def _content_of(fetched: Fetched) -> bytes:
-    """The hash of what the document says, with the title and links that its source gives."""
+    """The hash of the content, title and links."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
     told = "\n".join([fetched.title or "", *fetched.links])

@@ -1,4 +1,4 @@
-"""Removing a source: its documents leave the newest version; a purge takes them out of all."""
+"""Removes sources: a version without their documents; a purge removes them from all versions."""
 
 import shutil
 import time
@@ -14,7 +14,7 @@ from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.upkeep import take_out
+from hopsyncd.ingest.upkeep import remove_everywhere
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import MakeResult
@@ -30,10 +30,10 @@ from store.records import GenerationConfig, Passage, QuestionSet, Version
 from store.sources import access_rules, forget_source, put_access_rules, source_names
 from store.versions import head
 
-_PASSES = 3  # a fetch may be writing meanwhile
+_PASSES = 3  # retries: a fetch may be writing meanwhile.
 
 
-def removed(
+def remove_source_documents(
     connection: Connection,
     apply: Callable[[Batch], object],
     name: str,
@@ -52,7 +52,7 @@ def removed(
         row = rows[name]
         asked = request_source_purge(connection, row) if purge else None
         gone = sorted(live_documents(connection, row))
-        # Before the version, so that a kill between the two costs only another scan.
+        # Before the version: a crash between the two only costs another scan.
         forget_source(connection, row)
         # Older versions keep its documents: if it was closed, it does not come back open.
         put_access_rules(connection, {name: left_rule(access_rules(connection)[name])})
@@ -72,22 +72,24 @@ def removed(
 
 
 def finish_purges(path: SourceSync) -> set[str]:
-    """Go on with the purges that were cut short; returns the sources that lost all documents."""
+    """Continue interrupted purges; returns the sources that lost all documents."""
     names, emptied = source_names(path.connection), set[str]()
     apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
     for asked in pending_purges(path.connection):
         if asked.path:
-            take_out(path, asked)
+            remove_everywhere(path, asked)
             continue
         name = names[asked.source]
         emptied.add(name)
         with path.leaving_alone(name):
-            removed(path.connection, apply, name, purge=True, between=path.yield_to_edits)
+            remove_source_documents(
+                path.connection, apply, name, purge=True, between=path.yield_to_edits
+            )
     return emptied
 
 
 def drop_mirror(config: Config, name: str) -> None:
-    """Delete what was fetched of a git repository, unless another source needs it."""
+    """Delete the mirror of a git repository, unless another source uses it."""
     repositories = [source for source in config.sources if isinstance(source, GitSource)]
     folders = {source.name: mirror_of(source, config) for source in repositories}
     folder = folders.pop(name, None)
@@ -96,8 +98,8 @@ def drop_mirror(config: Config, name: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """As `removed`, on a database that no daemon serves. `config` still has the source.
+def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
+    """Like remove_source_documents, without a daemon. `config` still has the source.
 
     Raises WriterBusy.
     """
@@ -109,7 +111,7 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
             assert newest is not None, "there are documents"
             _writer(connection, newest, config).apply(batch)
 
-        done = removed(connection, apply, name, purge)
+        done = remove_source_documents(connection, apply, name, purge)
         if purge:
             SavedIndex(config.daemon.data_dir / INDEX_NAME).forget()
     drop_mirror(config, name)

@@ -39,34 +39,34 @@ _FORMAT = 9
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _MISSING = "vectors.missing"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
-_MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
+_MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.
 _FEWEST = 2000
-_ROOM, _FEWEST_ROWS = 1.5, 4096  # times a column's rows, and so many more: for what is added to it
+_ROOM, _FEWEST_ROWS = 1.5, 4096  # spare room of a column: a factor and a minimum of rows.
 _ALIGNED = 64  # bytes
 
 Layout = Mapping[str, tuple[str, int, int, int]]
 """Of each column its type, where it begins in the file, its rows, and for how many is room."""
 
 Parts = dict[str, Sequence[NDArray[np.generic]]]
-"""What each digest is of."""
+"""The content of each digest."""
 
 
 class SavedIndex:
-    """The folder of one database's live index. Owned by the one writer; others change no file."""
+    """The folder of a database's live index. Only the writer changes files in it."""
 
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self.folder = folder
         self._is_owned = is_owned
-        self._entries = 0  # that were saved last
+        self._entries = 0  # rows at the last save
         self._is_mapped = False
         self._is_kept = True  # all vectors are in its files
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-        """The index as of a version: what was saved, brought up to date, or all from the store.
+        """Load the index as of a version: the saved index brought up to date, or from the store.
 
         Call it in a snapshot.
         """
-        index = self._saved(connection, generation)
+        index = self._load_saved(connection, generation)
         if index is not None:
             try:
                 if index.version < until:
@@ -84,7 +84,7 @@ class SavedIndex:
         return index
 
     def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
-        """Keep the index, which then goes on with the file of its columns; log why it cannot be."""
+        """Save the index, which then uses the new file of columns. A failure is logged."""
         if not self._is_kept:
             return
         self._entries = len(index.passages)  # whether or not there is room for them
@@ -133,7 +133,7 @@ class SavedIndex:
         index.replace_columns(self._columns(layout), _lengths(layout))
 
     def _write(self, columns: Mapping[str, Column]) -> Layout:
-        """Write the columns into a new file: who maps the old one keeps it."""
+        """Write the columns into a new file. Processes that map the old file keep it."""
         new, layout, at = self.folder / f"{_COLUMNS}.new", {}, 0
         with new.open("wb") as file:
             for name, column in columns.items():
@@ -147,16 +147,16 @@ class SavedIndex:
         return layout
 
     def is_due(self, index: LiveIndex) -> bool:
-        """Whether so much was added that a start without it would take long."""
+        """Whether the index has grown enough to save it again."""
         return len(index.passages) > _MORE * self._entries + _FEWEST
 
     def forget(self) -> None:
-        """Remove everything: nothing of the index is on disk then."""
+        """Delete the saved index from disk."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._entries = 0
 
-    def _saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
-        """The saved index; None where there is none that can be trusted."""
+    def _load_saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
+        """The saved index; None if there is none, or its digests do not match."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
@@ -165,7 +165,7 @@ class SavedIndex:
                 return None
             if stamp(connection, made.version) != made:
                 return None
-            index = self._read(manifest, generation.dimensions)
+            index = self._read_columns(manifest, generation.dimensions)
             index.version = made.version
         except FileNotFoundError:
             return None
@@ -175,14 +175,14 @@ class SavedIndex:
         self._entries = len(index.passages)
         return index
 
-    def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
-        """Raises ValueError where a digest is another."""
+    def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
+        """Raises ValueError if a digest does not match."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
         # Each is opened once: a writer may replace them while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
         lengths = _lengths(manifest["columns"])
-        vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
+        vectors = {name: self._map_file(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
         wholes = lengths["passages.passage_id"]
         used = {"exact": rows, "codes": rows, "passage_codes": wholes}
@@ -211,14 +211,14 @@ class SavedIndex:
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
-        """The columns with their room: what is written into them stays in memory."""
+        """Map the columns with spare room. Changes stay in memory."""
         whole = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
             name: whole[at : at + room * np.dtype(kind).itemsize].view(kind)
             for name, (kind, at, _, room) in layout.items()
         }
 
-    def _mapped(self, name: str, dimensions: int) -> NDArray[np.generic]:
+    def _map_file(self, name: str, dimensions: int) -> NDArray[np.generic]:
         path = self.folder / f"{name}.bin"
         if not self._is_owned:
             return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
@@ -228,9 +228,9 @@ class SavedIndex:
         return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-        """A larger file in the place of the old one, which those who map it keep.
+        """Replace the file by a larger one. Processes that map the old file keep it.
 
-        In memory where the disk has no room: a hole in a mapped file could not be written to.
+        In memory if the disk has no room: a hole in a mapped file could not be written to.
         """
         if not self._is_owned:
             return grow_in_memory(name, old, rows)
@@ -269,7 +269,7 @@ def _lengths(layout: Layout) -> dict[str, int]:
 
 
 def _digests(parts: Parts) -> dict[str, str]:
-    """Of each name the digest of all its arrays, two at a time."""
+    """The digest of each name's arrays, computed by two threads."""
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
         made = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""The scan: a complete listing of one source, or of parts of it; what is there and what is gone."""
+"""Scans a source or parts of it completely, to find what exists and what is gone."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,16 +21,16 @@ from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldT
 
 log = structlog.get_logger(__name__)
 
-_CHUNK = 256  # items that are asked for in one call
+_CHUNK = 256  # items per call.
 
 
 class TooMuch(Exception):
-    """A small sync has more to do than a small sync may."""
+    """A small sync turned out to be too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a source has now. `under` is None for the whole source, else the parts listed.
+    """The current items of a source. `under` is None for the whole source, else the listed parts.
 
     With `since`, an earlier cursor, it names only what changed, and only `gone` is gone.
     `cursor` is where the next listing of the whole source can begin, None if the source cannot say.
@@ -44,11 +44,11 @@ class Listing:
     cursor: str | None = None
 
     def names(self, path: str) -> bool:
-        """Whether the listing tells if this item is there."""
+        """Whether the listing shows if this item exists."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
-        """Whether the listing would have named this item if it were there."""
+        """Whether the listing would name this item if it existed."""
         if path in self.gone:
             return True
         if self.since is not None:
@@ -94,7 +94,7 @@ def _scan(
     problems: list[Problem] = []
     gone: set[str] = set()
     cursor = None
-    listed = _listed(connector, since, under)
+    listed = _take_found(connector, since, under)
     while chunk := (yield from in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)):
         for found in chunk:
             yield_to_edits()
@@ -116,7 +116,7 @@ def _scan(
     return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
 
 
-def _listed(
+def _take_found(
     connector: Connector, since: str | None, under: Sequence[str] | None
 ) -> Iterator[Found]:
     try:
@@ -124,7 +124,7 @@ def _listed(
     except ConnectorError:
         raise
     except Exception as error:
-        # A connector that fails in its own way pauses its source, and no other.
+        # An unexpected error of a connector pauses only its own source.
         kind = type(connector).__name__
         log.error("a connector failed", connector=kind, doing="list the source", exc_info=error)
         raise SourceUnavailable(

@@ -1,4 +1,4 @@
-"""Whose turn it is: every source with work to do gets a batch, then the next one."""
+"""Schedules sources: each source with work gets one batch, then the next source."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
@@ -18,9 +18,9 @@ from store.sources import listing_state, seen_items
 
 log = structlog.get_logger(__name__)
 
-_SMALL_PARTS = 1000  # hinted paths that may be looked at before all else
+_SMALL_PARTS = 1000  # changed paths that may be handled before all else.
 _EDITS = 8  # documents that a storm brings before its other documents are read, at a time
-_MAX_PARTS = 2000  # hinted paths of a source; of more than these everything is listed
+_MAX_PARTS = 2000  # changed paths per source; with more, the whole source is listed.
 
 
 def scan_job(source: str) -> str:
@@ -123,7 +123,7 @@ class _Due:
 class SourceScheduler:
     """The sources of one SourceSync in a ring, which plan() fills.
 
-    `on_synced` is told how long each sync worked, in seconds of the clock.
+    `on_synced` gets the working time of each sync, in seconds.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class SourceScheduler:
         self._due: dict[str, _Due] = {}
 
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
-        """Keep these sources in sync from now on.
+        """Replace the sources to keep in sync.
 
-        A source that is the same object as before keeps its due work. Nobody waits any longer for
-        one that is gone: returns the requests that are answered by that.
+        A source that is the same object as before keeps its due work. Returns the requests that
+        only waited for removed sources.
         """
         before, self._times = self._due, times
         self._due = {}
@@ -178,14 +178,14 @@ class SourceScheduler:
         return any(due.underway for due in self._ring)
 
     def accept(self, request: Request) -> None:
-        """Have the request answered by the next scans."""
-        # A source that was asked for may have been taken out since.
+        """Let the next scans answer the request."""
+        # A requested source may have been removed since.
         for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
             request.outcomes[name] = None
             self._due[name].requests.append(request)
 
-    def hint(self, name: str, paths: Collection[str] | None) -> None:
-        """Have these parts of a source listed when it is its turn; None: everything."""
+    def add_change(self, name: str, paths: Collection[str] | None) -> None:
+        """List these parts of a source at its next turn; None means everything."""
         due = self._due.get(name)
         if due is None:
             return
@@ -206,11 +206,11 @@ class SourceScheduler:
             if is_little and not self._small(due, Scope(tuple(newest), small=True)).too_large:
                 return ()
             left = self._edits(due, newest)
-        self.hint(name, newest)
+        self.add_change(name, newest)
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync the newest edits, as many as prove small; returns the others."""
+        """Sync the newest edits, up to the first that is not small; returns the others."""
         seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
@@ -233,13 +233,13 @@ class SourceScheduler:
         for due in [*self._ring]:
             self._ring.rotate(-1)
             if self._is_wanted(due):
-                due.underway = scan = due.underway or self._begun(due)
+                due.underway = scan = due.underway or self._begin(due)
                 began_s = self._clock_s()
                 try:
                     next(scan.turns)
                 except StopIteration as ended:
                     self._on_synced(scan.worked_s + self._clock_s() - began_s)
-                    return self._ended(due, scan, ended.value)
+                    return self._end(due, scan, ended.value)
                 scan.worked_s += self._clock_s() - began_s
                 break
         return []
@@ -259,26 +259,26 @@ class SourceScheduler:
         is_due = self._times.is_due
         return bool(due.asked or due.requests) or is_due(due.scan) or is_due(due.full_scan)
 
-    def _begun(self, due: _Due) -> _Underway:
+    def _begin(self, due: _Due) -> _Underway:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
             return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
         listed_ms = self._listed_ms(due)  # may fail, and nothing is taken yet
         requests, due.requests = due.requests, []
-        due.asked = False  # it may be asked for again meanwhile
+        due.asked = False  # a new request may arrive meanwhile
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._times.is_due(due.full_scan)
         turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
         return _Underway(turns, requests, True, is_full, listed_ms)
 
-    def _ended(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
+    def _end(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
         _log(outcome)
         if scan.is_whole:
             self._times.note(due.scan, outcome.problem)
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
             if due.full_scan in self._times and is_listed:
                 self._times.note(due.full_scan, outcome.problem)
-        due.underway = None  # what failed until here is told to those who wait for it
+        due.underway = None  # an error before this line is reported to waiting requests
         for request in scan.answers:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]

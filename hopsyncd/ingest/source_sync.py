@@ -28,14 +28,14 @@ from hopsyncd.ingest.plan import (
     Scope,
     Source,
     Step,
-    held,
     make_plan,
     since_of,
+    source_paused_error,
 )
 from hopsyncd.ingest.prepare import Cost
 from hopsyncd.ingest.read import Reading, read_step
 from hopsyncd.ingest.scan import TooMuch
-from hopsyncd.ingest.source_thread import Turn, YieldToEdits, finished
+from hopsyncd.ingest.source_thread import Turn, YieldToEdits, run_to_end
 from hopsyncd.ingest.upgrades import Upgrades
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
@@ -56,19 +56,19 @@ from store.sources import (
 
 log = structlog.get_logger(__name__)
 
-_MANY_DOCUMENTS = 100  # of more than these, the edited ones come first in a version of their own
-_LOOKS = 3  # at a source whose items vanish while they are read: the head has older ones
-_RESTS = 4.0  # at most so many times as long as it reads many, while somebody asks
-_SMALL_PASSAGES = 32  # that a small sync makes questions of
-_LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
+_MANY_DOCUMENTS = 100  # with more documents, edited ones come first, in a version of their own.
+_LOOKS = 3  # listings of a source whose items vanish while they are read.
+_RESTS = 4.0  # the longest pause for queries, as a multiple of the reading time.
+_SMALL_PASSAGES = 32  # the limit of new passages in a small sync.
+_LONGEST_READING_S = 10.0  # after this time reading a slow source, others get a turn.
 
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """What a sync of one source did; `problem` says why it is paused, None when it is not.
+    """The result of a sync. `problem` says why the source is paused, None if it is not.
 
-    `too_large`: it was to be small and proved not to be, so it is still to be done. `left` are
-    edited documents that a sync of a few edits has left.
+    `too_large`: a small sync proved too large and was not done. `left`: edited documents that a
+    small sync left for the next one.
     """
 
     source: str
@@ -83,10 +83,10 @@ class SyncOutcome:
 class SourceSync:
     """The write path over the store.
 
-    `on_version` is told of each commit. `yield_to_edits` is called at every slow step: it may run a
-    small sync, or raise to abandon the work. A commit is one long step, which ends early, and in
-    more than one version, once it `is_awaited` there. `new_usage` limits what an LLM may cost one
-    sync. `paused` says why a source is.
+    `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
+    run a small sync, or raise to abandon the work. A commit is one long step, which ends early, and
+    in more than one version, once it `is_awaited` there. `new_usage` limits what an LLM may cost
+    one sync. `paused` says why a source is.
     """
 
     connection: Connection
@@ -110,16 +110,16 @@ class SourceSync:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
     def write_by(self, writer: VersionWriter, on_version: Callable[[Version], None]) -> None:
-        """Write by another writer from the next batch on."""
+        """Use another writer from the next batch on."""
         self.writer, self.on_version = writer, on_version
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Whether the next scan of all of the source has to read every document afresh."""
+        """Whether the next scan of all of the source has to read every document again."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
-        """Commit a batch from elsewhere, and tell of it; None when it changes nothing."""
+        """Commit a batch and report the version; None if it changes nothing."""
         version = self.writer.apply(batch, yield_to_edits)
         if version:
             self.on_version(version)
@@ -127,7 +127,7 @@ class SourceSync:
 
     @contextmanager
     def leaving_alone(self, source: str) -> Iterator[None]:
-        """Sync nothing of a source meanwhile."""
+        """Do not sync the source within the block."""
         was_removed = source in self.removed
         self.removed.add(source)
         try:
@@ -137,11 +137,11 @@ class SourceSync:
                 self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
-        return finished(self.turns(source, scope))
+        """Bring the graph up to date with the source. On an error, the source is paused."""
+        return run_to_end(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
-        """The same in turns; between them anybody may write to the store."""
+        """Like sync(), in turns; between turns other work may write to the store."""
         outer = self.progress
         usage = None if scope.small else self.new_usage()
         batch = PendingBatch(source.id, source.name)
@@ -165,10 +165,10 @@ class SourceSync:
             self.upgrades.after_sync(run.usage)
 
     def _begin_turn(self, run: SyncRun) -> None:
-        """Since the last turn somebody may have paused or removed the source."""
+        """Check that the source was not paused or removed since the last turn."""
         self.progress = run.progress
         if run.source.name in self.removed or is_held(self.connection, run.source.id):
-            raise held(run.source.name)
+            raise source_paused_error(run.source.name)
 
     def _pause(self, source: Source, problem: SourceUnavailable) -> None:
         if self.paused.get(source.name) != problem.why:
@@ -177,7 +177,7 @@ class SourceSync:
         put_source_state(self.connection, source.id, None, problem.why, problem.hint)
 
     def _sync(self, run: SyncRun) -> Generator[Turn, None, None]:
-        """List and plan, do it, and note how far the graph has come."""
+        """List, plan and execute, then record the state of the source."""
         source, is_whole = run.source, run.scope.under is None
         if is_whole and self.is_behind(source):
             run.scope = replace(run.scope, afresh=True)
@@ -224,7 +224,7 @@ class SourceSync:
         run.moved = {} if run.is_slow else _by_content(plan.gone)
         yield from self._read_and_commit(run, plan, fetches)
         if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
-            # Nothing may be in hand while others have their turns.
+            # The batch must be empty while others have their turns.
             self._commit(run)
             yield Turn.COMMITTED
         batch.reports = plan.of(Action.REPORT)
@@ -244,7 +244,7 @@ class SourceSync:
         while waiting:
             with yielding_to_queries(_RESTS if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
-            # What a source gave before it stopped answering is not asked for twice.
+            # Items that the source gave before it stopped answering are kept.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:
                 yield from self._add_moved(run, plan)
                 self._commit(run)
@@ -253,9 +253,9 @@ class SourceSync:
                 raise problem
 
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
-        """Read what waits until the batch is full, or the source stops answering: then why."""
+        """Read items until the batch is full or the source fails; returns the failure."""
         began_s, reason = self.monotonic_s(), None
-        read = throttle(partial(self._read, run))
+        read = throttle(partial(self._read_items, run))
         while waiting:
             # Edits are answered before many new documents are read.
             is_last_edit = are_many and reason == CHANGED != waiting[0].reason
@@ -277,8 +277,8 @@ class SourceSync:
             or took_s > _LONGEST_READING_S
         )
 
-    def _read(self, run: SyncRun, step: Step) -> None:
-        """Read the item of a step into the batch; it is unsettled if it is worth a second try."""
+    def _read_items(self, run: SyncRun, step: Step) -> None:
+        """Read the item of a step into the batch; unsettled if it should be tried again."""
         run.batch.begin(step.path)
         reading = read_step(
             self.connection,
@@ -305,7 +305,7 @@ class SourceSync:
         return len(ids - stored_passages(self.connection, ids))
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Have the batch remove the old paths of what it has at new ones."""
+        """Let the batch remove the old paths of moved documents."""
         for one in run.batch.documents:
             if paths := run.moved.get(one.document.content):
                 path = paths.pop()
@@ -314,12 +314,12 @@ class SourceSync:
             yield from self._look_again(run, plan)
 
     def _look_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Look again at what the batch removes, and keep what is there after all.
+        """List the batch's removals again, and keep the items that still exist.
 
         Some listings do not name all that is there, and much may have happened since the scan. That
         has judged already whether the source may be left empty; this look sees only what is
-        missing, so it must not ask again. What a source said is gone since a cursor needs no second
-        look: if it is back, the next listing names it.
+        missing, so it must not ask again. Items reported as gone since a cursor need no second
+        look: if one is back, the next listing names it.
         """
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
@@ -327,13 +327,13 @@ class SourceSync:
         wanted = dict.fromkeys(batch.removals)
         scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
-        look = finished(looking) if batch.readings else (yield from looking)
+        look = run_to_end(looking) if batch.readings else (yield from looking)
         gone, there = look.of(*REMOVALS), look.of(Action.FETCH)
         batch.removals = {path: step for path, step in batch.removals.items() if path in gone}
         run.back += [step for path, step in there.items() if path in wanted]
 
     def _commit(self, run: SyncRun) -> None:
-        """Make the questions, and commit what nobody looked at later meanwhile."""
+        """Make the questions, and commit the items that no later sync has read."""
         batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
         self.writer.prepare(
@@ -355,7 +355,7 @@ class SourceSync:
     def _commit_once(self, run: SyncRun, cost: Cost, known: ReplacementMatches | None) -> bool:
         """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
 
-        What is read afresh is one version, and so is what others wait for.
+        A complete re-read is one version, and so is a batch that others wait for.
         """
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
@@ -372,13 +372,13 @@ class SourceSync:
         return taken is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Syncs that this one preempted have older readings of the paths that it looked at."""
+        """Drop the older readings that preempted syncs have of this sync's paths."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)
 
     def _note_rules(self, run: SyncRun) -> None:
-        """The source is read by the present rules, but for what could not be read."""
+        """Record that the source was read by the present rules, except unreadable items."""
         unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
         put_rules(self.connection, run.source.id, self.writer.rules, unread)
         run.batch.unsettled |= unread
@@ -394,7 +394,7 @@ class SourceSync:
 
 
 def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
-    """The paths that each content is to leave, the first of them last."""
+    """The paths to remove by content, in reverse order."""
     paths: dict[bytes, list[str]] = {}
     for path in sorted(gone, reverse=True):
         paths.setdefault(gone[path], []).append(path)

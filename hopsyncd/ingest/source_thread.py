@@ -40,18 +40,18 @@ _WAIT_S = 0.05
 
 
 class Stopping(Exception):
-    """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
+    """Raised inside a sync to abandon it: committed and prepared work is kept."""
 
 
 class Turn(Enum):
-    """What a sync did with its turn, which ends here."""
+    """How a turn of a sync ended."""
 
     COMMITTED = "a batch"
     WAITED = "for its source"
 
 
-def finished(turns: Generator[Turn, None, Result]) -> Result:
-    """Run to the end without a turn for anyone else."""
+def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
+    """Run a generator of turns to its end; returns its result."""
     while True:
         try:
             next(turns)
@@ -64,7 +64,7 @@ class CallRunner(Protocol):
     """Makes the calls to one source."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Start the call. Not to wait for its result is to abandon it."""
+        """Start the call. A result that is not awaited is abandoned."""
         ...
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class CallRunner(Protocol):
 
 
 class WriterThread:
-    """Makes quick calls, at once, on the thread that asks for them."""
+    """Makes quick calls immediately, on the calling thread."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
         done: Future[Result] = Future()
@@ -137,5 +137,5 @@ def in_turns(
 def _work(work: Callable[[], Result], done: "Future[Result]") -> None:
     try:
         done.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+    except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
         done.set_exception(error)

@@ -1,4 +1,4 @@
-"""The watches of all configured folders: each change becomes a hint to the worker."""
+"""The watches of all configured folders: each change becomes a change event for the worker."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,14 +9,14 @@ from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.ingest.connect import folder_of
 from hopsyncd.ingest.watch import FolderWatcher, WatchStatus
 
-Hint = Callable[[str, Sequence[str] | None], None]
+OnChange = Callable[[str, Sequence[str] | None], None]
 
 
 class SourceWatchers:
-    """`hint` takes the name of a source, and below which of its paths something changed."""
+    """`on_change` takes the name of a source, and below which of its paths something changed."""
 
-    def __init__(self, hint: Hint) -> None:
-        self._hint = hint
+    def __init__(self, on_change: OnChange) -> None:
+        self._on_change = on_change
         self._watchers: dict[str, FolderWatcher] = {}
 
     @property
@@ -47,6 +47,6 @@ class SourceWatchers:
 
     def _pass_on(self, source: str, paths: Sequence[str] | None) -> None:
         wide = None if paths is None else widen_changed_ids(paths)
-        self._hint(source, wide)
+        self._on_change(source, wide)
         if wide is None and paths:
-            self._hint(source, paths)
+            self._on_change(source, paths)

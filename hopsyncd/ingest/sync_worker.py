@@ -1,4 +1,4 @@
-"""The one thread that writes: it turns hints, requests and the clock into syncs and jobs."""
+"""The writing thread: turns change events, requests and the clock into syncs and jobs."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
-_MOST_HINTED = 50_000  # paths of a source, the newest, that wait
+_MAX_CHANGED_PATHS = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
 _QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
@@ -39,7 +39,7 @@ UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Something else to do on the writer's thread; `run` resolves `done`."""
+    """Other work for the writer's thread; `run` resolves `done`."""
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
@@ -80,12 +80,12 @@ class SyncWorker:
         self._on_synced = on_synced
         self._clocks = clocks
         self._wake = threading.Condition()
-        self._hints: dict[str, dict[str, None]] = {}  # paths by source, the newest last
+        self._change_events: dict[str, dict[str, None]] = {}  # paths by source, the newest last
         self._unsure: set[str] = set()  # sources of which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
-        self._stopping = self._ended = self._in_hints = self.busy = False
-        self._next_hints_s, self._retry_s = 0.0, _RETRY_S
+        self._stopping = self._ended = self._in_change_events = self.busy = False
+        self._next_changes_s, self._retry_s = 0.0, _RETRY_S
         self._opened: _Opened | None = None
         self._latest: SourceSync | None = None  # also while it is opened once more
         self.error: str | None = None
@@ -111,24 +111,28 @@ class SyncWorker:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def hint(self, source: str, paths: Sequence[str] | None) -> None:
-        """Something below these paths, the newest last, may have changed. None: also elsewhere."""
-        if self.is_following:  # the writer has hints of its own
+    def add_change(self, source: str, paths: Sequence[str] | None) -> None:
+        """Note changes at or below `paths` (newest last); None means anywhere in the source."""
+        if self.is_following:  # the writer gets its own change events
             return
         with self._wake:
             if paths is None:
                 self._unsure.add(source)
             else:
-                self._hints[source] = _newest_last([*self._hints.get(source, ()), *paths])
-            if len(self._hints.get(source, ())) > _MOST_HINTED:
-                self._hints[source] = _newest_last([*self._hints[source]][-_MOST_HINTED:])
+                self._change_events[source] = _newest_last(
+                    [*self._change_events.get(source, ()), *paths]
+                )
+            if len(self._change_events.get(source, ())) > _MAX_CHANGED_PATHS:
+                self._change_events[source] = _newest_last(
+                    [*self._change_events[source]][-_MAX_CHANGED_PATHS:]
+                )
                 self._unsure.add(source)
             self._wake.notify_all()
 
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Ask for a whole scan of these sources, applied; none named: of all."""
+        """Request a complete scan of these sources (empty: all); done once it is committed."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -172,7 +176,7 @@ class SyncWorker:
                 self._wake.notify_all()
         return done
 
-    def planned(self) -> list[Planned]:
+    def next_runs(self) -> list[Planned]:
         """When each job runs next; nothing before the store is open."""
         opened = self._opened
         if opened is None:
@@ -180,7 +184,7 @@ class SyncWorker:
         in_s = max(0.0, opened.sync.upgrades.due_s - self._clocks.steady_s())
         upgrade_ms = self._clocks.wall_ms() + round(in_s * 1000)
         upgrade = Planned(UPGRADE, "while passages wait for an LLM's questions", upgrade_ms)
-        return [*opened.timetable.planned(), upgrade]
+        return [*opened.timetable.next_runs(), upgrade]
 
     @property
     def is_following(self) -> bool:
@@ -189,12 +193,12 @@ class SyncWorker:
 
     @property
     def progress(self) -> Progress | None:
-        """How far the work in hand is; None if there is none."""
+        """The progress of the current sync; None if there is none."""
         return self._latest.progress if self._latest and self.busy else None
 
     @property
     def paused(self) -> Mapping[str, str]:
-        """Why each paused source is."""
+        """The reasons of paused sources, by name."""
         return dict(self._latest.paused) if self._latest else {}
 
     def keep_index(self) -> None:
@@ -204,9 +208,9 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether the served version may be behind what is known to have happened."""
+        """Whether there are known changes that the served version may not have yet."""
         opens = self._opened is None and not (self.error or self.is_following)
-        return bool(self.busy or opens or self._hints or self._unsure or self._requests)
+        return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
 
     def _run(self, open_path: Callable[[Interruptions], WritePath]) -> None:
         while not self._stopping:
@@ -224,7 +228,7 @@ class SyncWorker:
         self._tell_all(Stopping(), ended=True)
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
-        """Give the error to everyone who waits."""
+        """Fail all waiting requests and jobs with the error."""
         if self._follower and ended:
             self._follower.abandon(_reportable(error))
         with self._wake:
@@ -255,7 +259,7 @@ class SyncWorker:
             raise
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
-        """Do these from now on; a source that is the same as before keeps what is due of it.
+        """Replace the tasks and chores. A source that is unchanged keeps its due work.
 
         On the worker's own thread only.
         """
@@ -294,10 +298,10 @@ class SyncWorker:
         return self._stopping or bool(self._requests or self._jobs)
 
     def _has_work(self) -> bool:
-        return self._is_asked() or bool(self._hints or self._unsure)
+        return self._is_asked() or bool(self._change_events or self._unsure)
 
     def _answer(self, requests: Sequence[Request]) -> None:
-        """Say that the sources are in sync, if what was stored of them is still there."""
+        """Resolve the requests, if the stored state of their sources still exists."""
         if not requests:
             return
         try:
@@ -326,20 +330,20 @@ class SyncWorker:
                 request.answer()
         while job := self._next_job():
             job.run(self._at_work.sync)
-        self._take_hints()
+        self._take_change_events()
         return self._at_work.scheduler.turn()
 
-    def _take_hints(self) -> None:
-        """Give the hints their turn; while a sync is under way, paths preempt it instead."""
+    def _take_change_events(self) -> None:
+        """Pass the change events to the scheduler; paths preempt a running sync."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
-            hints: dict[str, dict[str, None]] = {}
+            change_events: dict[str, dict[str, None]] = {}
             if not self._at_work.scheduler.is_underway:
-                hints, self._hints = self._hints, {}
+                change_events, self._change_events = self._change_events, {}
         for name in unsure:
-            self._at_work.scheduler.hint(name, None)
-        for name, paths in hints.items():
-            self._at_work.scheduler.hint(name, paths)
+            self._at_work.scheduler.add_change(name, None)
+        for name, paths in change_events.items():
+            self._at_work.scheduler.add_change(name, paths)
 
     def _when_nobody_waits(self) -> None:
         answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
@@ -384,27 +388,27 @@ class SyncWorker:
         if not self._is_awaited():
             return
         began_s = self._clocks.steady_s()
-        self._in_hints = True
+        self._in_change_events = True
         try:
-            self._serve_hints()
+            self._serve_changes()
         finally:
-            self._in_hints = False
-            self._next_hints_s = 2 * self._clocks.steady_s() - began_s
+            self._in_change_events = False
+            self._next_changes_s = 2 * self._clocks.steady_s() - began_s
 
     def _is_awaited(self) -> bool:
-        """Whether edits may preempt what runs, or all is to stop."""
-        rests = self._in_hints or self._clocks.steady_s() < self._next_hints_s
-        return self._stopping or (bool(self._hints) and not rests)
+        """Whether an edit may preempt the current work, or the worker has to stop."""
+        rests = self._in_change_events or self._clocks.steady_s() < self._next_changes_s
+        return self._stopping or (bool(self._change_events) and not rests)
 
-    def _serve_hints(self) -> None:
-        for name in [*self._hints]:
+    def _serve_changes(self) -> None:
+        for name in [*self._change_events]:
             with self._wake:
-                paths = self._hints.pop(name)
+                paths = self._change_events.pop(name)
             left = self._at_work.scheduler.preempt(name, [*reversed(paths)])
             if left:
                 with self._wake:
-                    newer = self._hints.get(name, ())
-                    self._hints[name] = _newest_last([*reversed(left), *newer])
+                    newer = self._change_events.get(name, ())
+                    self._change_events[name] = _newest_last([*reversed(left), *newer])
 
     def _check_stop(self) -> None:
         if self._stopping:
@@ -414,7 +418,7 @@ class SyncWorker:
         opened = self._opened
         told = as_store_error(error, opened.sync.connection) if opened else error
         self.error = str(told) or type(told).__name__
-        self.busy = False  # after the error: nobody is told that all is well in between
+        self.busy = False  # after the error, so that no status in between says that all is well
         if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):
@@ -425,7 +429,7 @@ class SyncWorker:
 
 
 def _newest_last(paths: Sequence[str]) -> dict[str, None]:
-    """Each path once, where it comes last."""
+    """Remove duplicates; the last position of each path counts."""
     return dict.fromkeys(reversed(dict.fromkeys(reversed(paths))))
 
 

@@ -37,7 +37,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something else to do at its times, while nobody waits for the writer's thread."""
+    """Other scheduled work, done while the writer's thread is idle."""
 
     name: str
     when: When
@@ -47,7 +47,7 @@ class Chore:
 class Timetable:
     """The jobs by name, with the store's memory of their last runs.
 
-    Of a run before this start only the wall time is known; the steady clock counts from the start.
+    Runs before this start have only a wall time, as the steady clock counts from the start.
     """
 
     def __init__(self, connection: Connection, jobs: Mapping[str, When], clocks: Clocks) -> None:
@@ -64,7 +64,7 @@ class Timetable:
         return job in self._jobs
 
     def note(self, job: str, error: str | None) -> None:
-        """A run of the job has just ended; `error` says why it failed. Raises DiskFailure."""
+        """Record the end of a run; `error` says why it failed. Raises DiskFailure."""
         now = self._clocks.now()
         self._runs[job] = Run(now, error is not None)
         note_run(self._connection, job, now.wall_ms, error)
@@ -75,12 +75,12 @@ class Timetable:
         return job in self._jobs and self._next_ms(job, now) <= now.wall_ms
 
     def soonest_s(self) -> float:
-        """In how many seconds the next job is due, by the clocks as they are now."""
+        """The seconds until the next job is due."""
         now = self._clocks.now()
         soonest_ms = min((self._next_ms(job, now) for job in self._jobs), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
-    def planned(self) -> list[Planned]:
+    def next_runs(self) -> list[Planned]:
         """When each job runs next. For any thread."""
         now = self._clocks.now()
         return [

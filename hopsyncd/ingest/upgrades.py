@@ -1,4 +1,4 @@
-"""Asking the LLM again for the questions it owes: in pieces, while nothing else waits."""
+"""Asks the LLM for missing questions, in pieces, while nothing else waits."""
 
 import time
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Upgrades:
         self.due_s = clock_s()
 
     def after_sync(self, usage: Usage | None) -> None:
-        """Note how the LLM did in a sync; no usage: it was not asked."""
+        """Note the LLM usage of a sync; None if it was not asked."""
         if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
@@ -52,7 +52,7 @@ class Upgrades:
     def run(self, go_on: Callable[[], bool]) -> bool | None:
         """Do one piece if it is due and `go_on` allows it.
 
-        Returns whether the LLM gave anything; None if it was not asked.
+        Returns whether the LLM answered; None if it was not asked.
         """
         if self._clock_s() < self.due_s or not go_on():
             return None

@@ -1,4 +1,4 @@
-"""What is done to versions and the database at a user's request, and checks of the matches.
+"""Operations on versions and the database that users request, and checks of the matches.
 
 Functions that take a SourceSync run on the writer's thread; the others only read.
 """
@@ -28,7 +28,7 @@ from hopsyncd.index.matching import (
 )
 from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.pending_batch import Batch
-from hopsyncd.ingest.plan import held
+from hopsyncd.ingest.plan import source_paused_error
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
@@ -68,8 +68,8 @@ from store.versions import head
 from store.versions import version as require_version
 
 MATCH_CHECKS = 2
-_SAMPLE = 8  # passages from which an estimate is made
-_GROUP = 2000  # matches whose question sets are held at once
+_SAMPLE = 8  # passages that the estimate is based on
+_GROUP = 2000  # matches checked together
 
 _MATCHES = """
     SELECT m.question, m.target, m.similarity, m.died, q.question_set, t.question_set
@@ -114,20 +114,20 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
     if newest is None:
         return
     stored = {match.question: match for match in matches_at(connection, newest.id).records()}
-    best = {match.question: match for match in _matched_again(connection, newest)}
+    best = {match.question: match for match in _recompute_matches(connection, newest)}
     for question in sorted(stored.keys() | best.keys()):
         if stored.get(question) != best.get(question):
             yield Finding(
                 "each question is matched with the most similar of another passage",
                 f"match {question}",
-                f"leads to {_shown(stored.get(question))}, the best is"
-                f" {_shown(best.get(question))}",
+                f"leads to {_format_match(stored.get(question))}, the best is"
+                f" {_format_match(best.get(question))}",
                 REBUILD,
             )
 
 
-def _matched_again(connection: Connection, at: Version) -> list[Match]:
-    """The matches of a version, from its questions alone."""
+def _recompute_matches(connection: Connection, at: Version) -> list[Match]:
+    """Compute the matches of a version from its questions alone."""
     index = LiveIndex(get_generation(connection, at.generation).dimensions)
     sets = sets_at(connection, at.id)
     index.begin_passages(add_passages(index, [NewPassage(one, 0, {}) for one in sets]))
@@ -135,16 +135,16 @@ def _matched_again(connection: Connection, at: Version) -> list[Match]:
     return make_match_records(index, find_best_matches(index, asked, index.is_vertex))
 
 
-def _shown(match: Match | None) -> str:
+def _format_match(match: Match | None) -> str:
     return f"{match.target} ({match.similarity!r})" if match else "nothing"
 
 
-def checked(
+def check_database(
     connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
 ) -> CheckAnswer:
-    """What a check finds, with the version that it began at; reads only.
+    """Check the database; the answer has the findings and the checked version. Only reads.
 
-    `on_step` takes what is checked now, how many checks are done, and how many there are.
+    `on_step` gets the name of the current check, the number of finished checks, and the total.
     """
     newest = head(connection)
     done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
@@ -154,16 +154,16 @@ def checked(
 
     findings = check(connection, deep, on_check)
     if deep and not findings:
-        # Damaged rows are told first: the arithmetic of matches would only repeat them.
+        # With damaged rows, the check of matches would only repeat the findings.
         findings = verify_matches(connection, on_check)
     return {
         "version": newest.id if newest else 0,
         "deep": deep,
-        "findings": [_told(finding) for finding in findings],
+        "findings": [_finding_json(finding) for finding in findings],
     }
 
 
-def _told(finding: Finding) -> CheckFinding:
+def _finding_json(finding: Finding) -> CheckFinding:
     return {
         "invariant": finding.invariant,
         "where": finding.where,
@@ -172,7 +172,7 @@ def _told(finding: Finding) -> CheckFinding:
     }
 
 
-def backed_up(connection: Connection, file: Path) -> BackupAnswer:
+def write_backup(connection: Connection, file: Path) -> BackupAnswer:
     """Write a backup. Raises BackupFailed."""
     backup(connection, file)
     newest = head(connection)
@@ -183,8 +183,8 @@ def backed_up(connection: Connection, file: Path) -> BackupAnswer:
     }
 
 
-def restored(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
-    """Commit a version whose documents of the named sources are those of `at`."""
+def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
+    """Commit a version with the documents of the named sources as of version `at`."""
     number = resolve(path.connection, at).id
     sources = _rows(path.connection, names)
     made = restore(path, number, sources)
@@ -200,18 +200,18 @@ def restored(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
     }
 
 
-def paused(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
-    """Leave a source alone until it is resumed, also over restarts; what is indexed is kept."""
+def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
+    """Pause a source until it is resumed, also across restarts. Its index is kept."""
     (row,) = _rows(path.connection, [name])
-    problem = held(name)
+    problem = source_paused_error(name)
     hold_source(path.connection, row, now_ms)
     put_source_state(path.connection, row, None, problem.why, problem.hint)
     path.paused[name] = problem.why
     return {"name": name, "paused": True}
 
 
-def resumed(path: SourceSync, name: str) -> PauseAnswer:
-    """End that; the next scan says how the source is."""
+def resume_source(path: SourceSync, name: str) -> PauseAnswer:
+    """Resume a paused source; its next scan sets its state."""
     (row,) = _rows(path.connection, [name])
     if is_held(path.connection, row):
         hold_source(path.connection, row, None)
@@ -220,14 +220,14 @@ def resumed(path: SourceSync, name: str) -> PauseAnswer:
     return {"name": name, "paused": False}
 
 
-def released(path: SourceSync, names: Sequence[str]) -> None:
-    """End the pins of the named sources; the next scan brings their documents to their files."""
+def release_sources(path: SourceSync, names: Sequence[str]) -> None:
+    """Release the pins of the named sources; the next scan reads their files again."""
     for row in _rows(path.connection, names):
         release_pins(path.connection, row)
 
 
 def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
-    """Commit a version whose documents of the sources (id to name) are those of version `number`.
+    """Commit a version with the documents of the sources (id to name) as of version `number`.
 
     None when they are that already. Nothing on disk is touched. The restored documents are pinned:
     as long as a document's file stays as it was at the restore (or stays missing), scans leave the
@@ -269,21 +269,21 @@ def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
     return {row.id: row.name for row in all_sources(connection) if row.name in names}
 
 
-def tagged(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
+def add_tag(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
     """Name a version. Raises TagRefused or NoSuchVersion."""
     number = resolve(path.connection, at).id
     set_tag(path.connection, name, number, now_ms)
     return {"name": name, "version": number}
 
 
-def untagged(path: SourceSync, name: str) -> UntagAnswer:
+def remove_tag(path: SourceSync, name: str) -> UntagAnswer:
     """Remove a tag. Raises TagRefused."""
     delete_tag(path.connection, name)
     return {"name": name}
 
 
-def rebuilt(path: SourceSync) -> RebuildAnswer:
-    """Make everything derived anew, on the writer's thread."""
+def rebuild_all(path: SourceSync) -> RebuildAnswer:
+    """Compute all derived data again, on the writer's thread."""
     version = path.writer.rebuild()
     if version:
         path.on_version(version)
@@ -296,14 +296,14 @@ def generation_in_use(connection: Connection) -> str:
     return get_generation(connection, newest.generation).name if newest else ""
 
 
-def reencoded(
+def switch_encoder(
     path: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
     """Bring the head to the settings of another writer, in one version; a dry run only estimates.
 
-    What it needs is made beside what serves, and kept if this is abandoned.
+    The old vectors stay in use until the commit. If this is abandoned, finished sets are kept.
     """
-    owed = writer.owed()
+    owed = writer.passages_without_sets()
     sample = owed[: _SAMPLE + 1]
     taken_s = [writer.made_in_s(passage) for passage in sample][1:]  # the first loads the models
     estimated_s = len(owed) * sum(taken_s) / max(len(taken_s), 1)
@@ -320,16 +320,16 @@ def reencoded(
     return version, answer
 
 
-def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
-    """Collect expired versions, or say what would go, on the writer's thread."""
+def collect_garbage(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
+    """Collect expired versions, or count them in a dry run, on the writer's thread."""
     if dry_run:
         planned = plan_gc(path.connection, retention, now_ms)
-        return {**_collected(planned, dry_run=True), "bytes": planned.bytes}
+        return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
     done = collect(path.connection, retention, now_ms, path.yield_to_edits)
-    return {**_collected(done, dry_run=False), "freed_bytes": done.freed_bytes}
+    return {**_gc_answer(done, dry_run=False), "freed_bytes": done.freed_bytes}
 
 
-def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
+def _gc_answer(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
     return {
         "dry_run": dry_run,
         "versions": list(counts.versions),
@@ -341,10 +341,10 @@ def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
     }
 
 
-def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
+def purge_document(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
     """Remove a document from every version. Raises PurgeRefused."""
-    row, name, item = _located(path.connection, document, source)
-    done = take_out(path, request_purge(path.connection, row, item, now_ms))
+    row, name, item = _locate_document(path.connection, document, source)
+    done = remove_everywhere(path, request_purge(path.connection, row, item, now_ms))
     return {
         "source": name,
         "document": item,
@@ -357,18 +357,18 @@ def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> 
     }
 
 
-def take_out(path: SourceSync, asked: Purge) -> PurgeResult:
-    """Remove a document from the head by a version, then from every other."""
+def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
+    """Remove documents from the head with a new version, then from all other versions."""
     gone = ((asked.source, asked.path),)
     if live_content(path.connection, *gone[0]) is not None:
-        # The reason names nothing: it stays in the log.
+        # The reason names no document, because it stays in the log.
         path.commit(Batch("a document was purged", gone=gone, unseen=gone))
     return purge(path.connection, asked, path.yield_to_edits)
 
 
-def included_again(path: SourceSync, document: str, source: str | None) -> PurgeAnswer:
+def include_document_again(path: SourceSync, document: str, source: str | None) -> PurgeAnswer:
     """Let scans index a purged document again."""
-    row, name, item = _located(path.connection, document, source)
+    row, name, item = _locate_document(path.connection, document, source)
     return {
         "source": name,
         "document": item,
@@ -376,7 +376,9 @@ def included_again(path: SourceSync, document: str, source: str | None) -> Purge
     }
 
 
-def _located(connection: Connection, document: str, source: str | None) -> tuple[int, str, str]:
+def _locate_document(
+    connection: Connection, document: str, source: str | None
+) -> tuple[int, str, str]:
     """Source id, source name and path of a document given by its path, absolute or in its source.
 
     Raises PurgeRefused when no source, or more than one, knows such a document.

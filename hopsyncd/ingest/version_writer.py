@@ -84,14 +84,14 @@ class VersionWriter:
         saved: SavedIndex | None = None,
         part: int = _AT_ONCE,
     ) -> None:
-        """An LLM is asked for so many seconds at a time: the passages that are left wait.
+        """Ask an LLM for at most `patience_s` at a time; the remaining passages wait.
 
         Where the index is not `saved`, it is in memory alone. At first a part of a commit has about
         so many passages, and one of what is found before it so many questions.
         """
         self._connection = connection
         self._maker = maker
-        self.rules = rules  # how the documents that it is given became passages
+        self.rules = rules  # how its documents were split into passages
         self._budget_factor = budget_factor
         self._now_ms = now_ms
         self._preparer = Preparer(
@@ -105,7 +105,7 @@ class VersionWriter:
 
     @property
     def index(self) -> LiveIndex:
-        """The live index as of the head, for versions whose vectors are of the present encoder."""
+        """The live index as of the head, with vectors of the present encoder."""
         if self._index is None:
             newest, generation = head(self._connection), self._maker.generation
             until = newest.id if newest else 0
@@ -115,7 +115,7 @@ class VersionWriter:
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
-        """The head, as readers are given it."""
+        """The snapshot of the head that readers use."""
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
@@ -124,21 +124,21 @@ class VersionWriter:
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
-        """Save the index if a start without what was added would take long."""
+        """Save the index if it has grown enough."""
         if self._saved and self._index is not None and self._saved.is_due(self._index):
             self.keep_index()
 
     def keep_index(self) -> None:
-        """Save the index, so that the next start need not make it from the store."""
+        """Save the index for the next start."""
         if self._saved and self._index is not None and self._index.version:
             self._saved.save(self._connection, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Give the system back what only changes need; takes some milliseconds."""
+        """Release memory that only changes need; takes some milliseconds."""
         release_memory(self._connection)
 
     def forget_index(self) -> None:
-        """Load the index anew from the store for the next use."""
+        """Load the index from the store again at the next use."""
         self._index = self._statistics = None
         if self._saved:
             self._saved.forget()
@@ -157,17 +157,17 @@ class VersionWriter:
     ) -> None:
         """Make and store the questions of the documents, the slow part of a version.
 
-        Raises TooMuch where more than `most` passages have none.
+        Raises TooMuch if more than `most` passages have none.
         """
         passages = by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
     def successors(self, batch: Batch, yield_to_edits: YieldToEdits) -> ReplacementMatches | None:
-        """Find what follows the matches that the batch takes away; None if they are few."""
+        """Find replacements for the matches that the batch ends; None if they are few."""
         return self._preparer.successors(self.index, batch, yield_to_edits)
 
     def apply(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
-        """Prepare and commit the batch; an LLM may cost what it will."""
+        """Prepare and commit the batch, without a limit on LLM usage."""
         cost = Cost(Usage())
         self.prepare(batch.read, cost, yield_to_edits=yield_to_edits)
         known = self.successors(batch, yield_to_edits)
@@ -184,24 +184,24 @@ class VersionWriter:
 
         Once somebody `is_awaited`, the version takes in no more than the first documents, those
         whose passages are matched by then. Returns it, None where it would change no document, and
-        what it took in. Successors that are `known` need not be looked for.
+        what it took in. `known` replacements are not searched again.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None, batch
         with self._advancing() as index:
-            taken = self._matched(index, batch, is_awaited)
+            taken = self._match_parts(index, batch, is_awaited)
             changed = intervals_of(self._connection, taken)
             return self._commit(taken, changed, self.rules, cost, known=known), taken
 
-    def _matched(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
+    def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Take in and match all but the last part of the batch, or only its first documents, which
         are returned."""
         done = 0
         while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
             began_s = time.perf_counter()
             held = {passage.id for one in batch.read[done:end] for passage in one.passages}
-            begun = self._begun(held - living(self._connection, held))
+            begun = self._find_sets(held - living(self._connection, held))
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
             self._part.after(time.perf_counter() - began_s, len(index.vectors))
             done = end
@@ -212,7 +212,7 @@ class VersionWriter:
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
     ) -> Version | None:
-        """Ask the LLM again for passages at the head that wait for its questions, at most so many.
+        """Ask the LLM again for passages at the head that wait for its questions, at most `limit`.
 
         Those that have them then are a version; None when there are none. Once `go_on` says no,
         nothing more is asked.
@@ -230,7 +230,7 @@ class VersionWriter:
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
-        """Those of the passages that have a set which is not provisional."""
+        """The passages that have a set which is not provisional."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
         return {ids[one] for one in known_sets(self._connection, ids)}
@@ -252,7 +252,7 @@ class VersionWriter:
         return None
 
     def rebuild(self) -> Version | None:
-        """Commit the head, derived anew from its content, as the next version; None without a head.
+        """Compute the head again from its content and commit it; None without a head.
 
         Word counts, vectors, matches and the cut are computed from the stored content: no question
         is asked and nothing is embedded. Matches that turn out equal keep their rows.
@@ -276,7 +276,7 @@ class VersionWriter:
             index.settle(version.id)
             return version
 
-    def owed(self) -> list[Passage]:
+    def passages_without_sets(self) -> list[Passage]:
         """The passages at the head that have no set of the present settings."""
         newest = head(self._connection)
         if newest is None:
@@ -290,7 +290,7 @@ class VersionWriter:
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def made_in_s(self, passage: Passage) -> float:
-        """How long the built-in questions of a passage take to make; nothing is stored."""
+        """Measure how long the built-in questions of a passage take; nothing is stored."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
@@ -298,7 +298,7 @@ class VersionWriter:
     def _switch_generation(self, newest: Version) -> Version:
         cost = Cost()
         old = tuple(questions.passage for questions in sets_at(self._connection, newest.id))
-        # An LLM has other times for so many: until then the built-in questions are the new ones.
+        # An LLM would take too long for all: use built-in questions until it has answered.
         passages = [*known_passages(self._connection, old).values()]
         self._preparer.prepare({"": passages}, cost)
         reason = Batch(f"the question generator is now {self._maker.generation.name}")
@@ -320,19 +320,19 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """The index, which is loaded anew if what is done with it fails: it is ahead then."""
+        """The index; if the block fails, the index is ahead of the store and is loaded again."""
         try:
             yield self.index
         except BaseException:
             self._index = self._statistics = None
             raise
 
-    def _begun(self, passages: Iterable[PassageId]) -> BegunSets:
+    def _find_sets(self, passages: Iterable[PassageId]) -> BegunSets:
         found = best_sets(self._connection, self._generation, passages)
         return sorted(found.items(), key=lambda pair: pair[1])
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
-        """Let those of the passages be vertices that are none; returns their entries."""
+        """Make the passages vertices, if they are not yet; returns their rows."""
         sets = [one for passage, one in begun if passage not in index.interval_of_passage]
         added = [np.empty(0, dtype=np.int64)]
         for at in range(0, len(sets), _AT_ONCE):
@@ -353,7 +353,7 @@ class VersionWriter:
     ) -> Version:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
-            before, begun = head(self._connection), self._begun(changed.begun)
+            before, begun = head(self._connection), self._find_sets(changed.begun)
             gone = index.find_vertices(changed.ended)
             index.end_passages(index.passages.passage_id[gone].tolist())
             update_matches(index, gone, self._take_in(index, begun), known)
@@ -382,7 +382,7 @@ class VersionWriter:
         asked = index.outgoing.id
         budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
         return Change(
-            reason=batch.told,
+            reason=batch.description,
             generation=self._generation,
             rules=rules,
             documents_gone=batch.gone,

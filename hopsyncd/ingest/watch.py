@@ -1,8 +1,8 @@
-"""Hints that something under a folder changed, from the operating system's file events.
+"""Change events of a folder, from the operating system's file events.
 
-A hint is never the truth: events are lost, doubled and late. It says where a scan should look
-first; the periodic full scan finds whatever no hint named. So everything here errs towards "scan
-everything" (a hint of None), and the threads of watchdog only ever put a path into a set.
+Events can be lost, doubled or late. A change event only says where a scan should look first; the
+periodic full scan finds all other changes. In doubt this module reports None, which means "scan
+everything". The threads of watchdog only put paths into a set.
 """
 
 import errno
@@ -23,7 +23,7 @@ from watchdog.observers.api import BaseObserver
 
 from hopsyncd.ingest.folder_observer import DeepObserver, folder_observer
 
-Hint = Callable[[Sequence[str] | None], None]
+OnChange = Callable[[Sequence[str] | None], None]
 """Takes paths of files or folders, relative to the root and perhaps gone, the newest last; None:
 everything. If events were lost, it is called with None, and then with the paths that did come."""
 
@@ -37,7 +37,7 @@ CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-# Without opened, read and closed-unwritten: our own reads must raise no hint.
+# Without opened, read and closed-unwritten: our own reads must cause no change event.
 _EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent,
     events.FileModifiedEvent,
@@ -55,9 +55,9 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether changes raise hints now; if not everywhere, why, and what to do.
+    """Whether the folder is watched; if not or only in part, why, and what to do.
 
-    Scans go on regardless.
+    Scans continue in any case.
     """
 
     watching: bool
@@ -70,8 +70,8 @@ class FolderWatcher:
 
     An event of a path that was quiet for `debounce_s` is passed on at once; later events, and
     events of many paths, are collected for that long.
-    `skip` says which relative paths do not matter. A hint names at most `max_paths` paths, the
-    newest; if more came, there is a hint of None too. A dead watch, or a root that is back, is
+    `skip` says which relative paths do not matter. A change event names at most `max_paths` paths,
+    the newest; if more came, an event with None follows. A dead watch, or a root that is back, is
     noticed within `check_every_s`. `observer` makes watchdog's observer.
     """
 
@@ -93,16 +93,16 @@ class FolderWatcher:
         self._stopping = threading.Event()
         self._status = WatchStatus(False, "the watch was not started", "Call watch().")
         self._wait_s = check_every_s
-        self._hinted_s: dict[str, float] = {}  # when each path was last passed on, if not long ago
+        self._passed_on_s: dict[str, float] = {}  # time of the last event by path
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
 
-    def watch(self, root: Path, on_hint: Hint) -> None:
-        """Start. Changes made after the return raise hints, so call this before the first scan.
+    def watch(self, root: Path, on_change: OnChange) -> None:
+        """Start. Later changes cause events, so call this before the first scan.
 
         If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
-        success gives a hint of None. `on_hint` is called on the watcher's thread; while one call
-        lasts, changes are collected for the next.
+        success gives an event with None. `on_change` is called on the watcher's thread; while one
+        call lasts, changes are collected for the next.
         """
         if self._thread is not None:
             raise RuntimeError("This watcher has its folder already: make one for each folder.")
@@ -111,16 +111,16 @@ class FolderWatcher:
         logging.getLogger("watchdog").addHandler(self._losses)
         self._begin(root)
         self._thread = threading.Thread(
-            target=self._run, args=(root, on_hint), name=f"watch {root}", daemon=True
+            target=self._run, args=(root, on_change), name=f"watch {root}", daemon=True
         )
         self._thread.start()
 
     def status(self) -> WatchStatus:
-        """What holds now; from any thread."""
+        """The current status; callable from any thread."""
         return self._status
 
     def stop(self) -> None:
-        """End the watch. No hint comes after the return; one that hangs is not waited for."""
+        """End the watch. No event comes after the return; a hanging callback is not awaited."""
         self._stopping.set()
         self._pending.lose()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -128,18 +128,18 @@ class FolderWatcher:
         logging.getLogger("watchdog").removeHandler(self._losses)
         self._status = WatchStatus(False, "the watch was stopped")
 
-    def _run(self, root: Path, on_hint: Hint) -> None:
+    def _run(self, root: Path, on_change: OnChange) -> None:
         while not self._stopping.is_set():
             try:
-                self._turn(root, on_hint)
+                self._turn(root, on_change)
             except Exception:
                 log.exception("watch_failed", root=str(root))
                 self._stopping.wait(self._check_every_s)
                 self._pending.lose()
         self._end()
 
-    def _turn(self, root: Path, on_hint: Hint) -> None:
-        """Wait for the first event or the next check, and pass on the hints."""
+    def _turn(self, root: Path, on_change: OnChange) -> None:
+        """Wait for the first event or the next check, and pass on the change events."""
         if self._pending.wait(self._wait_s):
             self._stopping.wait(min(_SETTLE_S, self._debounce_s))
             if not self._is_quiet():
@@ -149,21 +149,23 @@ class FolderWatcher:
             return
         if self._session is None:
             if self._begin(root):
-                on_hint(None)
+                on_change(None)
             return
         paths = _relative(seen.paths, self._session.real, self._skip)
         holds = self._holds(root, self._session, seen.new_folder)
         if paths is None or seen.lost or not holds:
-            on_hint(None)
+            on_change(None)
         if paths:
-            self._hinted_s |= dict.fromkeys(seen.paths, time.monotonic())
-            on_hint(paths)
+            self._passed_on_s |= dict.fromkeys(seen.paths, time.monotonic())
+            on_change(paths)
 
     def _is_quiet(self) -> bool:
         """Whether the events are of few paths, none of which was just passed on."""
         since_s = time.monotonic() - self._debounce_s
-        self._hinted_s = {path: at_s for path, at_s in self._hinted_s.items() if at_s > since_s}
-        return len(self._hinted_s) < _FEW_PATHS and self._pending.holds_none(self._hinted_s)
+        self._passed_on_s = {
+            path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
+        }
+        return len(self._passed_on_s) < _FEW_PATHS and self._pending.holds_none(self._passed_on_s)
 
     def _begin(self, root: Path) -> bool:
         """Try to watch. Sets the status."""
@@ -326,7 +328,7 @@ class _Session:
     def _check_limit(self) -> None:
         """Ask for one more watch, because watchdog silently skips subfolders when watches run out.
 
-        The folder above the root is not among those watched, so it needs a new one.
+        The folder above the root is not watched yet, so it needs a new watch.
         """
         if sys.platform == "linux":
             above = self._observer.schedule(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Connector, Fetched, Found, Item
-from hopsyncd.ingest.upkeep import rebuilt
+from hopsyncd.ingest.upkeep import rebuild_all
 from hopsyncd.models.questions import BuiltinMaker
 from tests.crash.sweep import Left, Sweep, sweep
 from tests.fakes.kill import Step, Work, copy_database, torn_writes
@@ -140,7 +140,7 @@ def rebuild(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector())
     stack.file.set_trace_callback(step)
     if stack.head.id == 2:
-        rebuilt(stack.path)
+        rebuild_all(stack.path)
     step("done")
     stack.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.upkeep import purged
+from hopsyncd.ingest.upkeep import purge_document
 from store.history import set_tag
 from tests.crash.sweep import Graphs, Sweep, finish, killed_once_asked, sound, sweep
 from tests.fakes.kill import Step, copy_database, torn_writes, trace
@@ -27,7 +27,7 @@ OTHER = "# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
 def purge(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector())
     trace(stack.connection, step)
-    assert purged(stack.path, "secret.md", None, NOW_MS)["erased"]
+    assert purge_document(stack.path, "secret.md", None, NOW_MS)["erased"]
     step("done")
     assert remains(path) == []
     stack.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.removal import removed
+from hopsyncd.ingest.removal import remove_source_documents
 from store.sources import register_source
 from tests.crash.sweep import Sweep, finish, killed_once_asked, sound, sweep
 from tests.fakes.kill import Step, trace
@@ -20,7 +20,7 @@ MORE = {"brutus.md": b"# Brutus\n\nBrutus told Nero of Oslo.\n", "same.md": ROME
 def remove(path: Path, step: Step, *, with_purge: bool = False) -> None:
     stack = Stack(path, MemoryConnector())
     trace(stack.connection, step)
-    removed(stack.connection, stack.writer.apply, "more", with_purge)
+    remove_source_documents(stack.connection, stack.writer.apply, "more", with_purge)
     step("done")
     stack.close()
 

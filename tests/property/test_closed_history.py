@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
-from hopsyncd.ingest.removal import removed
+from hopsyncd.ingest.removal import remove_source_documents
 from hopsyncd.retrieve.acl import Acl
 from store.sources import access_rules, put_access_rules
 from tests.property.test_visibility import (
@@ -58,7 +58,9 @@ class Configured(Index):
             self._reload(())
         elif act in ("reload without", "remove") and not is_away:
             if act == "remove":
-                removed(self.stack.connection, partial(self.stack.path.commit), name, purge=False)
+                remove_source_documents(
+                    self.stack.connection, partial(self.stack.path.commit), name, purge=False
+                )
             self._reload(None)
 
     def _start(self) -> None:

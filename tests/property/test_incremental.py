@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from connectors.protocol import Selection
-from hopsyncd.ingest.upkeep import purged
+from hopsyncd.ingest.upkeep import purge_document
 from store.gc import Retention, collect
 from store.history import delete_tag, set_tag
 from store.sources import include_again, release_pins
@@ -307,7 +307,7 @@ class Incremental(Followed):
             self.excluded.remove(path)
             return
         stored = self._stored()
-        assert purged(self.stack.path, path, NOTES, LATER_MS)["erased"]
+        assert purge_document(self.stack.path, path, NOTES, LATER_MS)["erased"]
         self.dropped.update(stored - self._stored())
         self.excluded.add(path)
         self._forget(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hopsyncd.ingest.upkeep import checked
+from hopsyncd.ingest.upkeep import check_database
 from store.check import run_checks
 from store.check_graph import GRAPH_CHECKS
 from store.contract import Connection
@@ -84,7 +84,7 @@ def test_a_cut_that_is_wrong_at_one_of_many_versions_is_found() -> None:
 
 def told_of(connection: Connection, deep: bool) -> list[tuple[str, int, int]]:
     told: list[tuple[str, int, int]] = []
-    checked(connection, deep, lambda *step: told.append(step))
+    check_database(connection, deep, lambda *step: told.append(step))
     return told
 
 

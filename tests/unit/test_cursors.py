@@ -10,8 +10,8 @@ from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
 from hopsyncd.ingest.plan import Action, Scope, Source, decide
 from hopsyncd.ingest.scan import Listing, scan
 from hopsyncd.ingest.source_sync import SyncOutcome
-from hopsyncd.ingest.source_thread import finished
-from hopsyncd.ingest.upkeep import paused, resumed
+from hopsyncd.ingest.source_thread import run_to_end
+from hopsyncd.ingest.upkeep import pause_source, resume_source
 from store.records import Seen
 from store.sources import (
     ListingState,
@@ -62,7 +62,7 @@ def test_the_last_word_about_an_item_holds() -> None:
         def discover(self, since, under=None):  # type: ignore[no-untyped-def]
             yield from [Gone("a"), Item("a", "r2"), Item("b", "r1"), Gone("b"), Cursor("8")]
 
-    listing = finished(scan(Wavering(), None, "7"))
+    listing = run_to_end(scan(Wavering(), None, "7"))
     assert (set(listing.items), listing.gone, listing.cursor) == ({"a"}, frozenset({"b"}), "8")
 
 
@@ -72,7 +72,7 @@ def test_ids_that_cannot_be_stored_are_problems() -> None:
             yield Item("a\udcff", "r")
             yield Problem("b\udcff", "it is odd", "Rename it")
 
-    assert [problem.id for problem in finished(scan(Odd(), None)).problems] == [
+    assert [problem.id for problem in run_to_end(scan(Odd(), None)).problems] == [
         "a\\udcff",
         "b\\udcff",
     ]
@@ -209,14 +209,14 @@ def test_what_must_be_looked_at_again_is_though_a_sync_was_under_way(tmp_path: P
 
 def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack) -> None:
     memory(stack).put("a.md", b"Rome was not built in a day.")
-    assert paused(stack.path, "notes", 7) == {"name": "notes", "paused": True}
+    assert pause_source(stack.path, "notes", 7) == {"name": "notes", "paused": True}
     assert stack.sync().problem == "it was paused by hand"
     assert stack.sync(("a.md",)).problem == "it was paused by hand"
     assert memory(stack).listings == [None]
     (row,) = all_sources(stack.connection)
     assert (row.documents, row.problem) == (3, "it was paused by hand")
     assert "hopsyncd resume 'notes'" in (row.hint or "")
-    resumed(stack.path, "notes")
+    resume_source(stack.path, "notes")
     assert stack.path.paused == {}
     assert stack.sync() == SyncOutcome("notes", changed=1)
 

@@ -27,7 +27,7 @@ from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
 from hopsyncd.formats.units import PDF
-from hopsyncd.ingest.connect import as_read
+from hopsyncd.ingest.connect import with_pictures
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None, reason="the program tesseract is not installed"
@@ -170,10 +170,10 @@ def test_pictures_are_documents_where_their_text_is_read(
     program = tmp_path / "tesseract"
     program.touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    read = as_read(source, Config())
+    read = with_pictures(source, Config())
     assert isinstance(read, FolderSource)
     assert read.include == ("@text", "@images", "@documents", "@tables")
     off = Config(formats=FormatsConfig(ocr="off"))
-    assert as_read(source, off) == source
+    assert with_pictures(source, off) == source
     program.unlink()
-    assert as_read(source, Config()) == source
+    assert with_pictures(source, Config()) == source

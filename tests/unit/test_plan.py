@@ -7,7 +7,7 @@ import pytest
 from connectors.protocol import Item, Problem, SourceUnavailable
 from hopsyncd.ingest.plan import Action, Step, decide
 from hopsyncd.ingest.scan import Listing, scan
-from hopsyncd.ingest.source_thread import finished
+from hopsyncd.ingest.source_thread import run_to_end
 from store.records import Seen
 from tests.fakes.memory import MemoryConnector
 
@@ -111,7 +111,7 @@ def test_all_documents_may_be_renamed_at_once() -> None:
 def test_a_scan_tells_items_from_problems() -> None:
     files = MemoryConnector({"a.md": b"", "x/b.md": b"", "x/c.md": b""})
     files.problems["x/b.md"] = Problem("x/b.md", "too large", "Ignore it")
-    found = finished(scan(files, ["x"]))
+    found = run_to_end(scan(files, ["x"]))
     assert found.items.keys() == {"x/c.md"}
     assert [problem.id for problem in found.problems] == ["x/b.md"]
     assert found.covers("x/d.md")

@@ -12,7 +12,7 @@ import pytest
 from connectors.protocol import Fetched, Item, SourceUnavailable
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_thread import SourceThread, Stopping, Turn
-from hopsyncd.ingest.upkeep import purged
+from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
 from store.content import counters
@@ -213,7 +213,7 @@ def test_what_is_purged_between_two_batches_is_not_taken_in_again(tmp_path: Path
         memory(stack).put(path, data + b" It rained.")
     turns = stack.path.turns(stack.source, Scope())
     next(turns)
-    purged(stack.path, "c.md", "notes", 1)
+    purge_document(stack.path, "c.md", "notes", 1)
     assert [*turns] == [Turn.COMMITTED]
     assert "c.md" not in live_documents(stack.connection, stack.source.id)
     stack.close()

@@ -16,7 +16,7 @@ from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.config.values import Search
-from hopsyncd.ingest.upkeep import purged
+from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
@@ -266,7 +266,7 @@ def test_a_query_whose_worker_is_closed_is_answered_here(desk: Desk) -> None:
 def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
-    purged(desk.stack.path, "paris.md", "notes", 0)
+    purge_document(desk.stack.path, "paris.md", "notes", 0)
     desk.stack.writer.forget_index()
     desk.engine.publish(desk.stack.writer.snapshot_of(desk.stack.head))
     assert desk.ask() == desk.alone()
@@ -278,7 +278,7 @@ def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> Non
 def test_a_worker_that_nobody_asks_ends_after_a_purge(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
-    purged(desk.stack.path, "paris.md", "notes", 0)
+    purge_document(desk.stack.path, "paris.md", "notes", 0)
     desk.workers.renew(desk.stack.head.id)
     end_s = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.upkeep import reencoded, verify_matches
+from hopsyncd.ingest.upkeep import switch_encoder, verify_matches
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.check import check
@@ -106,12 +106,12 @@ def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_versi
     stack: Stack, tmp_path: Path
 ) -> None:
     before, writer = graph_at(stack.connection, 6), wider_writer(stack)
-    assert (version_and_answer := reencoded(stack.path, writer, True))[0] is None
+    assert (version_and_answer := switch_encoder(stack.path, writer, True))[0] is None
     assert version_and_answer[1]["passages"] == stack.head.passages
     assert version_and_answer[1]["version"] == stack.head.id == 6
     seen: list[int] = []
     stack.path.yield_to_edits = lambda: seen.append(stack.head.id)
-    made, answer = reencoded(stack.path, writer, False)
+    made, answer = switch_encoder(stack.path, writer, False)
     assert made is not None and answer["version"] == made.id == stack.head.id == 7
     assert set(seen) == {6} and len(seen) >= answer["passages"]
     assert get_generation(stack.connection, made.generation).encoder == FakeEncoder(24).name
@@ -138,8 +138,8 @@ def test_an_abandoned_switch_of_encoder_leaves_the_version_and_can_be_made_later
 
     stack.path.yield_to_edits = abandon
     with pytest.raises(InterruptedError):
-        reencoded(stack.path, wider_writer(stack), False)
+        switch_encoder(stack.path, wider_writer(stack), False)
     assert stack.head.id == 6
     stack.path.yield_to_edits = lambda: None
-    made, _ = reencoded(stack.path, wider_writer(stack), False)
+    made, _ = switch_encoder(stack.path, wider_writer(stack), False)
     assert made is not None and made.id == 7

@@ -13,7 +13,7 @@ from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.removal import drop_mirror, removed, removed_alone
+from hopsyncd.ingest.removal import drop_mirror, remove_source_documents, remove_source_offline
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
 from store.engines.sqlite.database import open_reader
@@ -55,7 +55,9 @@ class TwoSources:
         self.stack.path.sync(self.more, Scope())
 
     def remove(self, *, purge: bool = False) -> RemoveAnswer:
-        return removed(self.stack.connection, self.stack.writer.apply, "more", purge)
+        return remove_source_documents(
+            self.stack.connection, self.stack.writer.apply, "more", purge
+        )
 
     def head(self) -> dict[str, Any]:
         return graph_at(self.stack.connection, self.stack.head.id)
@@ -83,7 +85,7 @@ def test_without_the_source_the_graph_is_that_of_the_others_alone(
         done = two.remove()
     else:
         two.close()
-        done = removed_alone(two.config, "more", purge=False)
+        done = remove_source_offline(two.config, "more", purge=False)
     assert (done["documents"], done["version"]) == (2, 3)
     with closing(open_reader(two.folder / "hopsyncd.db")) as reader:
         assert graph_at(reader, 3) == alone
@@ -97,7 +99,7 @@ def test_a_purge_without_a_daemon_leaves_no_saved_index(two: TwoSources, purge: 
     saved = two.folder / INDEX_NAME
     saved.mkdir()
     (saved / "texts.json").write_text('["brutus"]')
-    removed_alone(two.config, "more", purge=purge)
+    remove_source_offline(two.config, "more", purge=purge)
     assert saved.exists() is not purge
 
 
@@ -140,7 +142,7 @@ def test_an_edit_is_served_while_the_matches_without_the_source_are_found(
 
     before = two.stack.head.id
     apply = partial(two.stack.writer.apply, yield_to_edits=serve)
-    done = removed(two.stack.connection, apply, "more", purge=False)
+    done = remove_source_documents(two.stack.connection, apply, "more", purge=False)
     assert (done["documents"], done["version"]) == (2, before + 2)
     with closing(Stack(two.folder / "fresh.db", MemoryConnector(notes | edit))) as fresh:
         fresh.sync()
@@ -152,7 +154,7 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next(two: TwoSources) -
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        removed(two.stack.connection, killed, "more", purge=False)
+        remove_source_documents(two.stack.connection, killed, "more", purge=False)
     assert live_documents(two.stack.connection, two.more.id).keys() == MORE.keys()
     assert seen_items(two.stack.connection, two.more.id) == {}
     assert two.remove()["documents"] == 2
@@ -178,7 +180,9 @@ def test_a_purged_source_is_in_no_version_and_no_file(two: TwoSources) -> None:
 
 
 def test_a_source_that_was_never_indexed_has_nothing_to_lose(two: TwoSources) -> None:
-    done = removed(two.stack.connection, two.stack.writer.apply, "other", purge=True)
+    done = remove_source_documents(
+        two.stack.connection, two.stack.writer.apply, "other", purge=True
+    )
     assert (done["documents"], done["version"], done["erased"]) == (0, 2, True)
 
 

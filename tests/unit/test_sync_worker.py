@@ -347,7 +347,7 @@ def test_after_a_restart_the_last_run_still_counts(
 
 def test_the_plan_names_every_job_and_its_next_time(scheduled: Scheduled, hand: HandClocks) -> None:
     worker = scheduled(Chore("sweep", every(1000), lambda _: None))
-    planned = {one.job: (one.next_ms - hand.wall_ms) / 1000 for one in worker.planned()[:-1]}
+    planned = {one.job: (one.next_ms - hand.wall_ms) / 1000 for one in worker.next_runs()[:-1]}
     assert planned == {"sweep": 1000, "scan notes": 300, "full scan notes": 86400}
 
 
@@ -370,7 +370,7 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "a.db", connector)
 
     worker = SyncWorker()
-    connector.tell = lambda: worker.hint("notes", None)
+    connector.tell = lambda: worker.add_change("notes", None)
     worker.start(partial(opened, stack))
     settle(worker)
     worker.stop(WAIT_S)
@@ -389,7 +389,7 @@ def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
         if len(seen) == 0:
             connector.put("00.md", b"Rome is in Gaul.")
             for paths in (None, ["00.md"], None):
-                worker.hint("notes", paths)
+                worker.add_change("notes", paths)
         live = live_documents(stack.connection, stack.source.id)
         seen.append(live["00.md"])
 
