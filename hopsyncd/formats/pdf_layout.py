@@ -1,6 +1,7 @@
 """The reading order of a PDF page: columns, tables, and lines."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -174,11 +175,11 @@ def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> boo
 
 def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
     """Whether many of a few spans stand at the height of one beside them."""
-    heights = [span.middle for span in many]
-    shared = sum(
-        any(abs(span.middle - other) < _SAME_LINE * span.height for other in heights)
-        for span in few
-    )
+    heights = sorted(span.middle for span in many)
+    shared = 0
+    for span in few:
+        at = bisect_left(heights, span.middle - _SAME_LINE * span.height)
+        shared += at < len(heights) and heights[at] < span.middle + _SAME_LINE * span.height
     return len(few) < _LEAST_LINES or shared > _MAX_SHARED * len(few)
 
 
