@@ -108,7 +108,7 @@ def _nested() -> dict[str, type[BaseModel]]:
 
 def _typed_dicts() -> Iterator[str]:
     for name, model in _nested().items():
-        yield f'    class {name}(TypedDict, total=False):\n        """One of several."""\n\n'
+        yield f'    class {name}(TypedDict, total=False):\n        """An item of a request."""\n\n'
         for field, info in model.model_fields.items():
             text = _type(info.annotation)
             yield f"        {field}: {f'Required[{text}]' if info.is_required() else text}\n"

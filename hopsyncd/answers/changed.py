@@ -1,4 +1,4 @@
-"""Answers to requests that change the index, or that ask about its versions."""
+"""Answers to requests that change the index or ask about its versions."""
 
 from typing import Literal, NotRequired
 
@@ -14,7 +14,7 @@ class UnreadableDocument(TypedDict):
 
 
 class SyncedSource(TypedDict):
-    """What changed in a source after the version `since`; `problem` says why it is paused."""
+    """The number of changes in a source after version `since`. `problem`: why it is paused."""
 
     name: str
     since: int
@@ -33,13 +33,13 @@ class SyncAnswer(TypedDict):
 
 
 class Accepted(TypedDict):
-    """The 202 answer of a sync without `wait`."""
+    """The answer to a sync without `wait`, with status 202."""
 
     accepted: Literal[True]
 
 
 class PreviewedSource(TypedDict):
-    """What a sync would do to one source, and what that would cost."""
+    """The changes that a sync would make in a source, and their cost."""
 
     name: str
     problem: str | None
@@ -64,7 +64,7 @@ class PreviewAnswer(TypedDict):
 
 
 class LoggedVersion(TypedDict):
-    """A version and what it changed; `about` in words, null where that is no longer known."""
+    """A version with its changes. `about` is a summary, or null if it is no longer known."""
 
     version: int
     created: str
@@ -115,7 +115,7 @@ class DiffDocument(TypedDict):
 
 
 class RenamedDocument(DiffDocument):
-    """A document with the content that another path of its source had before."""
+    """A document that moved to another path of its source; `was` is the old path."""
 
     was: str
 
@@ -155,7 +155,7 @@ class DiffEdges(TypedDict):
 
 
 class ChangedText(DiffDocument):
-    """What changed in a document: a sentence a line, after ` `, `-` or `+`, under `@@` headings."""
+    """The changed sentences of a document, one a line, after ` `, `-` or `+`; `@@` is a heading."""
 
     lines: list[str]
 
@@ -204,7 +204,7 @@ class PauseAnswer(TypedDict):
 
 
 class RemoveAnswer(TypedDict):
-    """`held_by` has [source, document] pairs with some of the same text."""
+    """`held_by` lists [source, document] pairs that contain some of the same text."""
 
     name: str
     version: int
@@ -236,7 +236,7 @@ class BackupAnswer(TypedDict):
 
 
 class RebuildAnswer(TypedDict):
-    """For how many passages new vectors were made, or are to be, and the time it was to take."""
+    """The number of passages to embed again, and the estimated time."""
 
     version: int
     passages: int
@@ -258,7 +258,7 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """With `again`, only `included` says what was done."""
+    """With `again`, the answer has only `included`: whether the document was excluded before."""
 
     source: str
     document: str
@@ -280,7 +280,7 @@ class ReloadedSources(TypedDict):
 
 
 class ReloadAnswer(TypedDict):
-    """`pending`: it takes effect after the current batch."""
+    """`pending` means that the changes take effect after the current batch."""
 
     changed: list[str]
     restart_needed: list[str]

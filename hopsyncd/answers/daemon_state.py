@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class Job(TypedDict):
-    """A scheduled job: its times, its next run and its last."""
+    """A scheduled job with its schedule, next run and last run."""
 
     job: str
     times: str
@@ -23,7 +23,7 @@ class ScheduleAnswer(TypedDict):
 
 
 class SyncProgress(TypedDict):
-    """How far the sync of a source is."""
+    """The progress of the sync of a source."""
 
     source: str
     documents_done: int
@@ -63,7 +63,7 @@ class SourceStatus(TypedDict):
 
 
 class ItemProblem(TypedDict):
-    """A document that cannot be used."""
+    """A document that cannot be read."""
 
     source: str
     document: str
@@ -72,7 +72,7 @@ class ItemProblem(TypedDict):
 
 
 class SkippedParts(TypedDict):
-    """What readers left out on purpose, such as navigation: so many parts of so many documents."""
+    """Content that readers leave out, such as navigation: the number of parts and of documents."""
 
     kind: str
     parts: int
@@ -80,7 +80,7 @@ class SkippedParts(TypedDict):
 
 
 class UnavailableReader(TypedDict):
-    """A type of documents that cannot be read on this machine, through no fault of theirs."""
+    """A file type that cannot be read on this machine, although the files are valid."""
 
     media_type: str
     why: str
@@ -133,14 +133,14 @@ class StatusModels(TypedDict):
 
 
 class StoreStatus(TypedDict):
-    """Whether this daemon writes the record or follows it, by how many versions behind."""
+    """Whether this daemon writes the database or follows another, and how many versions behind."""
 
     role: Literal["writer", "reader"]
     behind: int
 
 
 class ConfigurationStatus(TypedDict):
-    """Why the configuration file is not in force, or which of its keys wait for a restart."""
+    """Why the changed configuration is not used, and which settings need a restart."""
 
     refused: str | None
     restart_needed: list[str]
@@ -191,7 +191,7 @@ class HealthAnswer(TypedDict):
 
 
 class RequestStats(TypedDict):
-    """The requests to one endpoint since the start; times are of the last thousand."""
+    """Requests to an endpoint since the start. The times cover the last thousand requests."""
 
     count: int
     errors: int
@@ -225,7 +225,7 @@ class WatchedPassage(TypedDict):
 
 
 class WatchedState(TypedDict):
-    """What a watched question finds at a version."""
+    """The answer and first passages of a watched question at a version."""
 
     version: int
     answer: str | None
@@ -235,7 +235,7 @@ class WatchedState(TypedDict):
 class WatchChange(TypedDict):
     """A change between two versions; `before` or `after` is null once its version is collected.
 
-    `delivered`: when the program or webhook was told, null while there is none or it was not.
+    `delivered` is when the program or webhook received it, or null if it did not.
     """
 
     id: int
@@ -252,8 +252,8 @@ class WatchChange(TypedDict):
 class Watched(TypedDict):
     """A watched question; `checked` is the version up to which it was compared.
 
-    `act` is what is done at a change: `exec`, `webhook` or `mcp`. `off` is a program or webhook
-    that came with the record and is turned off; `true` stands for one that this machine lacks.
+    `act` is the action at a change: `exec`, `webhook` or `mcp`. `off` is a program or webhook that
+    came with the database and is turned off, or `true` if this machine does not have it.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Answers from the graph: passages, documents, paths and answers; and the events of a stream."""
+"""Answers from the graph (passages, documents, paths, answers) and the events of a stream."""
 
 from typing import Any, Literal, NotRequired
 
@@ -14,13 +14,13 @@ class Failure(TypedDict):
 
 
 class Failed(TypedDict):
-    """The body of every answer that is not 2xx."""
+    """The body of every response whose status is not 2xx."""
 
     error: Failure
 
 
 class PassagePlace(TypedDict):
-    """Where a passage is; all null if it is nowhere at this version."""
+    """The place of a passage. All fields are null if no document of this version contains it."""
 
     source: str | None
     document: str | None
@@ -32,7 +32,7 @@ class PassagePlace(TypedDict):
 
 
 class PlacedPassage(PassagePlace):
-    """A passage, its first place, and the others."""
+    """A passage with its first place. `also_in` has its other places."""
 
     id: str
     text: str
@@ -65,7 +65,7 @@ WalkedHop = TypedDict(
 
 
 class FoundStatement(TypedDict):
-    """A statement on the path to a passage; `name` joins it to the one before."""
+    """A statement on the path to a passage. It shares `name` with the previous statement."""
 
     passage: str
     text: str
@@ -85,14 +85,14 @@ class FoundPassage(PlacedPassage):
 
 
 class QueryCost(TypedDict):
-    """What a query took of the LLM."""
+    """The LLM usage of a query."""
 
     calls: int
     tokens: int
 
 
 class LogicSubproblem(TypedDict):
-    """A part of a question; `rank` is when it was asked, from 1, and 0 if it never was."""
+    """A part of a question. `rank` is the step at which it was asked, or 0 if it was not."""
 
     id: int
     question: str
@@ -104,26 +104,26 @@ class LogicSubproblem(TypedDict):
 
 
 class LogicGraph(TypedDict):
-    """How a question was resolved by logic, and the LLM's notes of what it read."""
+    """The parts of a question that was answered by logic, and the notes of the LLM."""
 
     subproblems: list[LogicSubproblem]
     notes: str
 
 
 class UnderstoodWord(TypedDict):
-    """A word that no passage has, and the nearest one that was looked for in its place."""
+    """A word that no passage contains (`typed`), and the word that was searched for instead."""
 
     typed: str
     meant: str
 
 
 class UnderstoodQuestion(TypedDict):
-    """What was looked for, where that is not the question as it was typed.
+    """The query that was run, if it differs from the typed question.
 
-    `offered` are corrections that were not applied, because the word as typed may be meant.
-    `absent` are the words and phrases that no passage searched has.
-    `filter` has the filters as they may be written, `documents` and `passages` what they leave. If
-    that is nothing, `hint` names the nearest that would leave something.
+    `offered` are corrections that were not applied, because the typed word may be right.
+    `absent` are the words and phrases that no searched passage contains. `filter` has the filters
+    in normal form, and `documents` and `passages` count what matches them. If nothing matches,
+    `hint` suggests similar filters that do.
     """
 
     question: str
@@ -149,13 +149,13 @@ class QueryAnswer(TypedDict):
 
 
 class QueriesAnswer(TypedDict):
-    """The answers are in the order of the queries."""
+    """The answers, in the order of the queries."""
 
     answers: list[QueryAnswer | Failed]
 
 
 class Citation(FoundPassage):
-    """A passage that an answer rests on."""
+    """A passage that an answer cites."""
 
     number: int
 
@@ -174,7 +174,7 @@ class AskCost(QueryCost):
 
 
 class AskAnswer(TypedDict):
-    """`passages` are those found, best first; empty unless they were asked for."""
+    """`passages` are the search results, best first; empty unless the request asks for them."""
 
     version: int
     understood: UnderstoodQuestion | None
@@ -192,7 +192,7 @@ class AskAnswer(TypedDict):
 
 
 class PassageQuestions(TypedDict):
-    """The questions of a passage: those it answers, and those it raises."""
+    """The questions that a passage answers (`incoming`) and raises (`outgoing`)."""
 
     incoming: list[str]
     outgoing: list[str]
@@ -206,7 +206,7 @@ class PassageAnswer(TypedDict):
 
 
 class ListedDocument(TypedDict):
-    """A document of a list; its title is the outermost heading of its first passage."""
+    """A document in a list. Its title is the first heading of its first passage."""
 
     source: str
     document: str
@@ -276,13 +276,13 @@ class NeighboursAnswer(TypedDict):
 
 
 class PathHop(WalkedHop):
-    """A hop of a path. No mass flowed along it: `share` is 0."""
+    """A hop of a path. `share` is always 0."""
 
     similarity: float | None
 
 
 class PathsAnswer(TypedDict):
-    """The shortest path comes first; there is none if no path is short enough."""
+    """The paths, shortest first; empty if none is short enough."""
 
     version: int
     degraded: list[str]
@@ -290,10 +290,10 @@ class PathsAnswer(TypedDict):
 
 
 class ProgressEvent(TypedDict):
-    """How far the work is. A sync has `source` to `share`, a check `checking` and what follows it.
+    """The progress of the work. A sync has `source` to `share`, a check the last three fields.
 
-    An ask has a `stage`: `search`, then `answer` with the number of `passages` to answer from. By
-    logic it has, before that, `split`, and for each rank `search` and `resolve`, with `questions`.
+    An ask has a `stage`: `search`, then `answer` with the number of `passages` used. By logic the
+    stages before `answer` are `split`, and for each step `search` and `resolve` with `questions`.
     """
 
     event: Literal["progress"]
@@ -319,14 +319,14 @@ class TextEvent(TypedDict):
 
 
 class WithdrawnEvent(TypedDict):
-    """The text so far is not the answer, and why; another text begins."""
+    """The text so far is withdrawn, and another text begins. `why` is the reason."""
 
     event: Literal["withdrawn"]
     why: str
 
 
 class AnswerEvent(TypedDict):
-    """The last event: the answer, as without streaming."""
+    """The last event: the same answer as without streaming."""
 
     event: Literal["answer"]
     answer: dict[str, Any]
@@ -340,4 +340,4 @@ class ErrorEvent(Failed):
 
 
 Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent
-"""An event of a stream, except that of a failure."""
+"""An event of a stream, except for ErrorEvent."""

@@ -52,7 +52,7 @@ _sources_option = click.option(
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, as_json: bool) -> None:
-    """List the versions, the newest first: when each was made, why, and what it changed.
+    """List the versions, the newest first: when each was made, why and its changes.
 
     --json has the exact times.
 

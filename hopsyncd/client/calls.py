@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
 
     class Query(TypedDict, total=False):
-        """One of several."""
+        """An item of a request."""
 
         question: Required[str]
         k: int | None

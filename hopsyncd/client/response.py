@@ -1,6 +1,6 @@
-"""What the daemon sends back: an answer, or an error that says what failed.
+"""Responses of the daemon: an answer, or an error that says what failed.
 
-Both clients share this: nothing here sends or receives.
+Both clients use this module. Nothing here sends or receives.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
-WHOLE_S = 120.0  # for the rest of an answer, from its first byte on; not for streams
+WHOLE_S = 120.0  # from the first byte of an answer to its last; does not apply to streams
 MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
 
 
 class RequestFailed(HopsyncdError):
-    """The daemon answered with an error; `status` is the HTTP status, `code` the daemon's word."""
+    """The daemon answered with an error: `status` is the HTTP status, `code` the kind of error."""
 
     def __init__(self, status: int, code: str, message: str, hint: str) -> None:
         super().__init__("The daemon refused", message, hint)
@@ -41,7 +41,7 @@ class RequestFailed(HopsyncdError):
 
 
 def place_of(place: Path | str) -> Path | str:
-    """Where a daemon is: a path is a socket, and HOST:PORT is TCP.
+    """Parse the place of a daemon: a path is a socket, and HOST:PORT is TCP.
 
     >>> place_of("127.0.0.1:7717"), place_of("run/s.sock")
     ('127.0.0.1:7717', PosixPath('run/s.sock'))
@@ -51,18 +51,21 @@ def place_of(place: Path | str) -> Path | str:
 
 
 def headers_of(token: str) -> dict[str, str]:
-    """The headers of every request. Only TCP needs the token."""
+    """The headers of every request. Only TCP connections need the token."""
     headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
     return {**headers, "Authorization": f"Bearer {token}"} if token else headers
 
 
 def body_of(value: object) -> bytes:
-    """The JSON of a request's body. The daemon refuses text that is not valid Unicode."""
+    """Encode the body of a request as JSON. The daemon refuses text that is not valid Unicode."""
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 def answer_of(place: object, call: Call[Any], status: int, media_type: str, content: bytes) -> Any:
-    """The answer. Raises RequestFailed, or DaemonUnavailable if no daemon can have sent this."""
+    """Parse an answer.
+
+    Raises RequestFailed, or DaemonUnavailable if the response cannot come from a daemon.
+    """
     is_good = 200 <= status < 300
     wanted = TEXT if call.is_text and is_good else JSON
     check_type(place, status, media_type, wanted)
@@ -71,21 +74,21 @@ def answer_of(place: object, call: Call[Any], status: int, media_type: str, cont
             return content.decode()
         except UnicodeDecodeError as error:
             raise unusable(place, "its text is not UTF-8") from error
-    answer = _parsed(place, content, f"it has status {status} and is not JSON")
+    answer = _parse(place, content, f"it has status {status} and is not JSON")
     if not is_good:
-        raise _failed(status, answer)
-    return _checked(place, call, answer)
+        raise _request_failed(status, answer)
+    return _check(place, call, answer)
 
 
 def event_of(place: object, call: Call[Any], line: bytes) -> Event:
-    """An event of a stream. Raises RequestFailed if the stream ends in an error."""
-    event = _parsed(place, line, "a line of the stream is not JSON, or was cut off")
+    """Parse an event of a stream. Raises RequestFailed if the stream ends in an error."""
+    event = _parse(place, line, "a line of the stream is not JSON, or was cut off")
     kind = event.get("event")
     if kind == "error":
         status = event.get("status")
-        raise _failed(status if isinstance(status, int) else 500, event)
+        raise _request_failed(status if isinstance(status, int) else 500, event)
     if kind == "answer":
-        _checked(place, call, event.get("answer"))
+        _check(place, call, event.get("answer"))
     elif not isinstance(kind, str):
         raise unusable(place, "a line of the stream is not an event")
     found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
@@ -96,17 +99,17 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
     """Raise DaemonUnavailable if a response has another media type."""
     got = media_type.partition(";")[0].strip().lower()
     if got != wanted:
-        shown = repr(got[:_SHOWN_CHARACTERS]) if got else "no type"
-        raise unusable(place, f"it has status {status} and {shown} in place of {wanted}")
+        shown = repr(got[:_SHOWN_CHARACTERS]) if got else "missing"
+        raise unusable(place, f"its media type is {shown} instead of {wanted} (status {status})")
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:
-    """The error for a response that is not an answer, or only a part of one."""
+    """The error for a response that is invalid or incomplete."""
     return DaemonUnavailable(
-        f"No whole answer came from {place}",
+        f"The response of {place} is not usable",
         why,
-        "Ask again. If that does not help, restart the daemon, which may be of another version, or"
-        " find out which other program listens there",
+        "Try again. If it fails again, restart the daemon, which may be another version, or check"
+        " whether another program listens there",
     )
 
 
@@ -115,36 +118,37 @@ def too_long(place: object) -> DaemonUnavailable:
 
 
 def unreachable(place: object, error: BaseException, *, connecting: bool) -> DaemonUnavailable:
-    """The error for a connection that could not be made, or that broke."""
+    """The error for a connection that failed or broke."""
     hint = "Start one with `hopsyncd serve`"
     if isinstance(error, PermissionError):
-        why = "your user may not use that socket"
-        hint = "The daemon's owner can let you in; docs/security.md says how"
+        why = "you have no permission to use that socket"
+        hint = "Ask the owner of the daemon for access; docs/security.md explains how to give it"
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = "nothing listens on that socket"
     elif isinstance(error, TimeoutError):
         why = "a daemon accepted the connection but did not answer in time"
-        hint = "Ask again; if that does not help, restart the daemon"
+        hint = "Try again. If it fails again, restart the daemon"
     elif connecting:
         why = (getattr(error, "strerror", None) or str(error)).lower()
     elif isinstance(error, OSError):
         return unusable(place, f"the connection broke ({type(error).__name__})")
     else:
-        return unusable(place, f"it is not the HTTP that a daemon speaks ({type(error).__name__})")
+        return unusable(place, f"it is not valid HTTP ({type(error).__name__})")
     return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
-def _parsed(place: object, content: bytes, otherwise: str) -> dict[str, Any]:
+def _parse(place: object, content: bytes, problem: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise unusable(place, otherwise) from error
+        raise unusable(place, problem) from error
     if not isinstance(value, dict):
         raise unusable(place, "it is JSON, but not an object")
     return value
 
 
-def _checked(place: object, call: Call[Any], answer: Any) -> Any:
+def _check(place: object, call: Call[Any], answer: Any) -> Any:
+    """The answer, if it has the type of the call. Raises DaemonUnavailable if not."""
     if call.answer:
         if why := misfit(call.answer, answer):
             raise unusable(place, why)
@@ -153,21 +157,21 @@ def _checked(place: object, call: Call[Any], answer: Any) -> Any:
     return answer
 
 
-def _failed(status: int, answer: dict[str, Any]) -> RequestFailed:
+def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
     problem = answer.get("error")
-    told = problem if isinstance(problem, dict) else {}
+    error = problem if isinstance(problem, dict) else {}
     return RequestFailed(
         status,
-        str(told.get("code", "unknown")),
-        str(told.get("message", f"status {status}, without a reason")),
-        str(told.get("hint", "")),
+        str(error.get("code", "unknown")),
+        str(error.get("message", f"status {status} without a reason")),
+        str(error.get("hint", "")),
     )
 
 
 def misfit(name: str, answer: object) -> str | None:
-    """Where an answer differs from the type of that name in hopsyncd.answers; None if nowhere.
+    """How an answer differs from a type in hopsyncd.answers, or None if it matches.
 
-    Further fields are welcome: the daemon may be newer than the client.
+    Unknown fields are allowed, because the daemon may be newer than the client.
     """
     from pydantic_core import ValidationError
 
@@ -189,15 +193,15 @@ def _validator(name: str) -> SchemaValidator:
 
     modules = (found, changed, daemon_state)
     (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
-    return SchemaValidator(_widened(TypeAdapter(wanted).core_schema))
+    return SchemaValidator(_without_literals(TypeAdapter(wanted).core_schema))
 
 
-def _widened(schema: Any) -> Any:
-    """The schema with literals as their types: a newer daemon may have more values."""
+def _without_literals(schema: Any) -> Any:
+    """Replace literals by their types, because a newer daemon may have more values."""
     if isinstance(schema, list):
-        return [_widened(one) for one in schema]
+        return [_without_literals(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "literal":
         return {"type": type(schema["expected"][0]).__name__}
-    return {key: _widened(value) for key, value in schema.items()}
+    return {key: _without_literals(value) for key, value in schema.items()}

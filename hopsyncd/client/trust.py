@@ -1,6 +1,6 @@
-"""Which process is at the other end of a socket, and whether a client may trust it.
+"""The process at the other end of a socket, and whether a client may trust it.
 
-A client sends nothing to a socket that another user could have put in the daemon's place.
+A client sends nothing to a socket that another user could have created instead of the daemon.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _SO_PEERGROUPS = 59  # Linux, see socket(7); Python has no name for it
 _MAX_OPTION_BYTES = 1024  # of Python: 256 groups
 _MACOS_LEVEL, _MACOS_CREDENTIALS, _MACOS_PID = 0, 1, 2  # SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID
-_MAX_LINKS = 40  # as many as Linux follows
+_MAX_LINKS = 40  # the limit of Linux
 _ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The process at the other end of a connection. Over TCP it is unknown, and all is None."""
+    """The process at the other end of a connection. Over TCP all fields are None."""
 
     uid: int | None = None
     pid: int | None = None
@@ -115,7 +115,7 @@ def trusted_users(path: Path) -> frozenset[int]:
             return frozenset(trusted)
         if found.st_uid not in trusted:
             if others_may_write:
-                raise _untrusted(path, f"{here} belongs to {user_name(found.st_uid)}")
+                raise _untrusted_error(path, f"{here} belongs to {user_name(found.st_uid)}")
             trusted.add(found.st_uid)
         if stat.S_ISLNK(found.st_mode):
             if (links := links + 1) > _MAX_LINKS:
@@ -126,7 +126,7 @@ def trusted_users(path: Path) -> frozenset[int]:
         if stat.S_ISDIR(found.st_mode):
             others_may_write = _others_may_write(found)
             if others_may_write and not found.st_mode & stat.S_ISVTX:
-                raise _untrusted(
+                raise _untrusted_error(
                     path, f"others may replace what is in {here}", f"Run `chmod go-w {here}`"
                 )
         if not ahead:
@@ -141,7 +141,7 @@ def check_peer(
     """Raise DaemonUntrusted unless a trusted user runs the process that listens."""
     uid = peer_credentials(connection).uid
     if uid not in trusted:
-        raise _untrusted(path, f"the process that listens there belongs to {user_name(uid)}")
+        raise _untrusted_error(path, f"the process that listens there belongs to {user_name(uid)}")
 
 
 def user_name(uid: int | None) -> str:
@@ -171,7 +171,7 @@ def _is_private(gid: int) -> bool:
     return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-def _untrusted(path: Path, why: str, hint: str = "") -> DaemonUntrusted:
+def _untrusted_error(path: Path, why: str, hint: str = "") -> DaemonUntrusted:
     return DaemonUntrusted(
         f"Nothing was sent to {path}",
         f"{why}, so another user could answer in the daemon's place",

@@ -1,4 +1,4 @@
-"""Pictures of the graph as boxes in columns and curves between them, laid out on the server."""
+"""Pictures of the graph: boxes in columns joined by curves, laid out on the server."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ _BOX_WIDTH, _BOX_HEIGHT = 190, 52
 _GAP_X, _GAP_Y, _MARGIN = 90, 18, 8
 _TITLE_CHARACTERS = 26
 _THINNEST, _THICKEST = 1.2, 5.0
-_MOST_BESIDE = 9  # neighbours drawn on each side; the list below the picture has all
+_MOST_BESIDE = 9  # neighbours drawn on each side; the list below the picture has them all
 
 Kind = Literal["asks", "links", "name"]
 _KINDS: Mapping[str, Kind] = {
@@ -26,7 +26,7 @@ _KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A passage in a picture; `rank` is its place among what was found."""
+    """A passage in a picture; `rank` is its rank in the search results."""
 
     id: str
     title: str
@@ -42,7 +42,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A hop in a picture; `path` is the data of an SVG path, `number` that of the hop's line."""
+    """A hop in a picture. `path` is SVG path data; `number` is its number in the list below."""
 
     path: str
     kind: Kind
@@ -72,7 +72,7 @@ class _End:
 
 
 def unique_hops(passages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each hop that led to one of the passages, once, in the order of the passages."""
+    """The hops that led to the passages, without repetitions, in the order of the passages."""
     hops: dict[tuple[str, str], Mapping[str, Any]] = {}
     for passage in passages:
         for hop in passage["hops"]:
@@ -81,7 +81,7 @@ def unique_hops(passages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def way_found(passages: Sequence[Mapping[str, Any]]) -> Picture:
-    """The hops to the passages found: seeds in the first column, and each hop one further right."""
+    """Draw how passages were found: direct matches on the left, each hop a column further right."""
     hops = unique_hops(passages)
     ends = {one["id"]: _end(one) for one in passages}
     for hop in hops:
@@ -106,9 +106,9 @@ def way_found(passages: Sequence[Mapping[str, Any]]) -> Picture:
 
 
 def neighbourhood(near: Mapping[str, Any]) -> tuple[Picture, list[Mapping[str, Any]]]:
-    """A passage between those that lead to it, on its left, and those that it leads to.
+    """Draw a passage between the passages that lead to it (left) and those it leads to (right).
 
-    And all edges: first those of the passage itself, which have their numbers in the picture.
+    Also returns all edges. The edges of the passage itself come first; the picture numbers them.
     """
     centre, *others = near["passages"]
     edges = [one for one in near["edges"] if centre["id"] in (one["from"], one["to"])]
@@ -146,7 +146,7 @@ def _end(passage: Mapping[str, Any]) -> _End:
 
 
 def _document(passage: Mapping[str, Any]) -> str:
-    """The name of the document without its folders."""
+    """The name of the document, without folders."""
     if passage["document"] is None:
         return ""
     name = document_name(passage)
@@ -177,7 +177,7 @@ def _picture(
                 ranks.get(end.id),
                 end.id == centre,
             )
-    # Of two passages, one curve: more would cover it.
+    # One curve per pair of passages: more would cover each other.
     first: dict[frozenset[str], Curve] = {}
     targets: dict[frozenset[str], set[str]] = defaultdict(set)
     for hop in hops:
@@ -194,7 +194,7 @@ def _picture(
 def _curve(
     start: Box, end: Box, hop: Mapping[str, Any], number: int, targets: Collection[str]
 ) -> Curve:
-    """A curve between the facing sides of two boxes; within a column it bends to the right."""
+    """A curve between the facing sides of two boxes. Within a column it bends to the right."""
     y1, y2 = start.y + _BOX_HEIGHT // 2, end.y + _BOX_HEIGHT // 2
     if start.x == end.x:
         x1 = x2 = start.x + _BOX_WIDTH

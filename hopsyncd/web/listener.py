@@ -1,9 +1,9 @@
-"""Who may see the page: the one-time address, the cookie it is exchanged for, and what is refused.
+"""Access to the page: a one-time address, the session cookie, and the checks of each request.
 
-Any program of this machine, of any user, can connect to a loopback port, and any web page can make
-a browser do so. So nothing is answered without the cookie, which only a one-time token brings.
-Browsers send a cookie to all ports of a host: this one is bound to a path that is drawn anew with
-each start, so that no other server of this machine gets it.
+Any program on this machine can connect to a loopback port, and any web page can make a browser do
+so. Requests are therefore refused without the session cookie, which only a one-time token gives.
+Browsers send cookies to all ports of a host. This cookie is bound to a random path that changes
+with each start, so that no other server on this machine receives it.
 """
 
 import hmac
@@ -28,12 +28,12 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import host_and_port
 
 COOKIE = "hopsyncd"
-KEPT_NAME = "page.html"  # in the data_dir: leads a browser to the page that the daemon keeps up
+KEPT_NAME = "page.html"  # in the data_dir: opens the page that the daemon serves
 _SECRET_BYTES = 32
 _PATH_BYTES = 12
 _TOKEN_S = 600.0
-_MAX_COOKIE = 8192  # characters; browsers send at most 4096 a cookie
-_MAX_SESSIONS = 8  # browsers at once; the oldest gives way
+_MAX_COOKIE = 8192  # characters of the header; browsers send at most 4096 per cookie
+_MAX_SESSIONS = 8  # browsers at once; a new one ends the oldest session
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
@@ -55,21 +55,21 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 
 @dataclass
 class Door:
-    """The token that opens the page once, and the sessions that were opened.
+    """The token that opens the page once, and the sessions that it opened.
 
-    `address` is HOST:PORT as the browser sees it, `base` the path that the cookie is bound to. With
-    a `kept` file, that leads to an address that is good until it is used; then to another.
+    `address` is HOST:PORT as the browser sees it, and `base` the path that the cookie is bound to.
+    The file `kept`, if given, always opens the current one-time address, which does not expire.
     """
 
     address: str
     base: str = field(default_factory=lambda: "/" + secrets.token_urlsafe(_PATH_BYTES))
     kept: Path | None = None
-    _token: str = ""  # none, or used
+    _token: str = ""  # empty if there is none, or it was used
     _until_s: float = 0.0  # by time.monotonic()
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
 
     def new_address(self) -> str:
-        """An address that opens the page once; within ten minutes, unless it is kept in a file."""
+        """Make an address that opens the page once. Without a `kept` file it expires in 10 min."""
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
         if self.kept:
@@ -79,31 +79,31 @@ class Door:
         return address
 
     def session_for(self, token: str) -> str | None:
-        """The cookie of a session; None if the token is wrong, used or too old."""
+        """Open a session and return its cookie; None if the token is wrong, used or expired."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
         if self.kept:
-            self.new_address()  # on a full disk the one that the file has stays good
+            self.new_address()  # if the disk is full, the address in the file stays valid
         else:
             self._token = ""
         self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
         return self._sessions[-1]
 
     def is_open_to(self, cookie: str) -> bool:
-        """Whether a cookie is that of a session."""
+        """Whether a cookie belongs to a session."""
         given = cookie.encode()
         return any(hmac.compare_digest(given, own.encode()) for own in self._sessions)
 
 
 class PageGuard:
-    """Passes on to `app` what comes from the page itself, with the headers that keep it closed."""
+    """Passes requests of the page on to `app`, refuses others, and adds security headers."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door = door
         port = door.address.rpartition(":")[2]
-        # What the browser believes to be our name: anything else was rebound to our address.
+        # The names by which a browser may know us. Any other name was rebound to our address.
         self._hosts = {door.address, f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +125,7 @@ class PageGuard:
         headers = request.headers
         named = headers.getlist("host")
         if len(named) != 1 or named[0] not in self._hosts:
-            return _refused(403, "The address names another host")
+            return _refusal(403, "The address names another host")
         # Other ports of this machine are the same site to a browser, and another origin.
         origins = {f"http://{host}" for host in self._hosts}
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
@@ -133,7 +133,7 @@ class PageGuard:
             foreign = True
         enters = request.url.path == "/" and request.method == "GET"
         if foreign and not enters:
-            return _refused(403, "Another page asked for this")
+            return _refusal(403, "Another page asked for this")
         return None
 
     def _entrance(self, request: Request) -> Response | None:
@@ -142,19 +142,19 @@ class PageGuard:
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
             if session is None:
-                return _refused(401, "This address has been used, or is too old")
+                return _refusal(401, "This address has been used, or is too old")
             entered = HTMLResponse(_ENTERED.format(base=base))
             entered.set_cookie(COOKIE, session, path=base, httponly=True, samesite="strict")
             return entered
         if not any(map(self._door.is_open_to, _cookies(request))):
-            return _refused(401, "This browser has no session")
+            return _refusal(401, "This browser has no session")
         return None
 
 
 def _cookies(request: Request) -> list[str]:
-    """The values of our cookie in a request that may come from anyone.
+    """The values of our cookie in a request.
 
-    `request.cookies` unquotes values in quadratic time in some versions of Python, and ours are
+    `request.cookies` takes quadratic time to unquote values in some versions of Python. Ours are
     never quoted.
     """
     given = request.headers.getlist("cookie")
@@ -162,17 +162,17 @@ def _cookies(request: Request) -> list[str]:
     return [value.strip() for name, _, value in pairs if name.strip() == COOKIE][:_MAX_SESSIONS]
 
 
-def _refused(status: int, why: str) -> HTMLResponse:
+def _refusal(status: int, why: str) -> HTMLResponse:
     return HTMLResponse(_REFUSED.format(why=why), status)
 
 
 def opener(address: str) -> str:
-    """A file that leads a browser to an address: other users see what a browser is started with."""
+    """A page that redirects to an address. Other users could see an address on a command line."""
     return _OPENER.format(address=address)
 
 
 def kept_address(file: Path) -> str | None:
-    """The address in a kept file; None where no daemon keeps the page up."""
+    """The address in a kept file; None if no daemon serves the page."""
     try:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
     except OSError:
@@ -180,7 +180,7 @@ def kept_address(file: Path) -> str | None:
 
 
 def _write_own(file: Path, text: str) -> None:
-    """Put a file in place whole, for its owner alone."""
+    """Replace a file atomically. Only its owner can read it."""
     handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as written:
@@ -195,7 +195,7 @@ def _write_own(file: Path, text: str) -> None:
 def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
     """The daemon's application, with the page at web.listen if it is set."""
     kept = config.daemon.data_dir / KEPT_NAME
-    kept.unlink(missing_ok=True)  # of a daemon that was killed
+    kept.unlink(missing_ok=True)  # left by a daemon that was killed
     if not config.web.listen:
         yield app
         return
@@ -206,10 +206,10 @@ def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
     server = host_and_port(config.web.listen)
     door.new_address()
 
-    async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
         await (page if scope["server"] == server else app)(scope, receive, send)
 
     try:
-        yield chosen
+        yield dispatch
     finally:
         kept.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The views of the page, each an HTML document made here from the daemon's answers."""
+"""The views of the page, rendered to HTML from the daemon's answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial, wraps
@@ -28,16 +28,16 @@ from hopsyncd.web.listener import Door, PageGuard
 
 _ASSETS = {file.name: file.read_bytes() for file in (Path(__file__).parent / "assets").iterdir()}
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-# In their address, so that a browser may keep them until they are others.
+# Part of the address of assets, so that browsers cache them until they change.
 _DIGEST = blake2b(b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_size=8).hexdigest()
 _KEEP = {"Cache-Control": "private, max-age=31536000, immutable"}
-_THREADS = 8  # views that are made at once
+_THREADS = 8  # views rendered at the same time
 _K = 8
 _FILTERS = ("source", "path", "type", "tag", "since")
-_PASSAGES_SHOWN = 60  # of a document, around the one that is marked
+_PASSAGES_SHOWN = 60  # of a document, around the marked passage
 _NEIGHBOURS = 40
 _VERSIONS_SHOWN = 30
-_DIFF_LINES = 100  # of documents, passages and edges that differ, each
+_DIFF_LINES = 100  # of each list: documents, passages and edges
 _CHANGES_SHOWN = 20
 _MAX_DIGITS = 9
 _LAID_OUT = "\n\t"
@@ -52,7 +52,7 @@ _ARROWS = {
 
 
 class _ShortNumber(IntegerConvertor):
-    """A number that Python converts and that the daemon accepts; no path has a longer one."""
+    """A number in a path, short enough for the daemon."""
 
     regex = f"[0-9]{{1,{_MAX_DIGITS}}}"
 
@@ -64,7 +64,7 @@ Shown = Callable[..., Awaitable[Response]]
 
 
 def make_page(client: Client, door: Door) -> ASGIApp:
-    """The application of the page over a running daemon, open to the sessions of the door."""
+    """Make the web application of the page. Only sessions of `door` may use it."""
     pages = Pages(client, door.base)
     routes = [
         Route("/", pages.search),
@@ -78,7 +78,7 @@ def make_page(client: Client, door: Door) -> ASGIApp:
         Route("/sources", pages.sources),
         Route("/watches", pages.watches),
         Route("/watches", pages.watch, methods=["POST"]),
-        Route("/watches/{number:number}", pages.watched),
+        Route("/watches/{number:number}", pages.watched_question),
         Route("/watches/{number:number}/end", pages.unwatch, methods=["POST"]),
         Route(f"/assets/{_DIGEST}/{{name}}", asset),
     ]
@@ -94,15 +94,15 @@ async def asset(request: Request) -> Response:
     return Response(_ASSETS[name], headers=_KEEP, media_type=_ASSET_TYPES[Path(name).suffix])
 
 
-def _told(view: View) -> Shown:
-    """A view that is made on a thread, and shows an error of the daemon in words.
+def _run_view(view: View) -> Shown:
+    """Run a view on a thread, and render errors of the daemon as a page.
 
-    While it is made, the thread waits for the daemon. Where that is this process, its answer to an
-    admin needs a thread too, so the page has a limit of its own.
+    The thread waits for the daemon. If the daemon is this process, its answers to admins need
+    threads too, so the page has its own limit of threads.
     """
 
     @wraps(view)
-    async def shown(pages: "Pages", request: Request, *more: Any) -> Response:
+    async def respond(pages: "Pages", request: Request, *more: Any) -> Response:
         try:
             return await run_sync(partial(view, pages, request, *more), limiter=pages.threads)
         except REPORTABLE as error:
@@ -111,11 +111,11 @@ def _told(view: View) -> Shown:
                 status = error.status
             return pages.html(request, "error.html", status, error=error)
 
-    return shown
+    return respond
 
 
 class Pages:
-    """Renders views with what a client of the daemon answers."""
+    """The views, each rendered from the daemon's answers."""
 
     def __init__(self, client: Client, base: str) -> None:
         self._client = client
@@ -125,7 +125,7 @@ class Pages:
             loader=PackageLoader("hopsyncd.web"),
             autoescape=True,
             undefined=StrictUndefined,
-            finalize=_shown,
+            finalize=_make_printable,
         )
         self._templates.trim_blocks = self._templates.lstrip_blocks = True
         self._templates.globals.update(
@@ -148,35 +148,35 @@ class Pages:
         page = self._templates.get_template(template)
         return HTMLResponse(page.render(at=at, **context), status)
 
-    @_told
+    @_run_view
     def search(self, request: Request) -> Response:
-        """The form, and what was found if it was filled in."""
-        return self.html(request, "search.html", **self._found(request))
+        """The search form, with results if a question was entered."""
+        return self.html(request, "search.html", **self._search(request))
 
-    @_told
+    @_run_view
     def results(self, request: Request) -> Response:
-        """What was found alone, for the form while somebody types."""
-        return self.html(request, "results.html", **self._found(request))
+        """The results without the form, for searching while somebody types."""
+        return self.html(request, "results.html", **self._search(request))
 
-    def _found(self, request: Request) -> Mapping[str, Any]:
+    def _search(self, request: Request) -> Mapping[str, Any]:
         asked = question_of(request)
         if not asked["question"]:
             return {"asked": asked, "answer": None}
         search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
         return {"asked": asked, "answer": self._client.ask(**search, passages=True)}
 
-    @_told
+    @_run_view
     def how(self, request: Request) -> Response:
-        """The hops to what was found, drawn and told."""
+        """How each passage was found, as a picture and a list."""
         asked = question_of(request)
         search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
         found = self._client.query(**search)
         picture, hops = way_found(found["passages"]), unique_hops(found["passages"])
         return self.html(request, "how.html", asked=asked, found=found, picture=picture, hops=hops)
 
-    @_told
+    @_run_view
     def passage(self, request: Request) -> Response:
-        """A passage among those before and after it in its document."""
+        """A passage in its document, with the passages before and after it."""
         at = request.query_params.get("at") or "head"
         answer = self._client.passage(request.path_params["id"], at)
         passage, at = answer["passage"], str(answer["version"])
@@ -199,25 +199,25 @@ class Pages:
             of=len(whole),
         )
 
-    @_told
+    @_run_view
     def around(self, request: Request) -> Response:
-        """The passages joined with one, drawn as a graph to walk."""
+        """The passages related to one, as a graph."""
         at = request.query_params.get("at") or "head"
         near = self._client.neighbours(request.path_params["id"], limit=_NEIGHBOURS, at=at)
         ends = {one["id"]: one for one in near["passages"]}
         picture, edges = neighbourhood(near)
         return self.html(request, "around.html", near=near, ends=ends, picture=picture, edges=edges)
 
-    @_told
+    @_run_view
     def versions(self, request: Request) -> Response:
-        """The newest versions on a line, and what each changed."""
+        """The newest versions on a line, with their changes."""
         before = request.query_params.get("before", "")
         log = self._client.log(_VERSIONS_SHOWN, _number(before))
         return self.html(request, "versions.html", log=log)
 
-    @_told
+    @_run_view
     def version(self, request: Request) -> Response:
-        """What a version changed: documents, and their sentences."""
+        """The changes of a version: documents and sentences."""
         number: int = request.path_params["number"]
         entry, previous = [*self._client.log(2, number + 1)["versions"], None, None][:2]
         if entry is None or entry["version"] != number:
@@ -230,7 +230,7 @@ class Pages:
             diff = self._client.diff(str(previous["version"]), str(number), _DIFF_LINES)
         return self.html(request, "version.html", entry=entry, previous=previous, diff=diff)
 
-    @_told
+    @_run_view
     def compare(self, request: Request) -> Response:
         """The same question at two versions, side by side."""
         asked = question_of(request)
@@ -247,21 +247,21 @@ class Pages:
             request, "compare.html", asked=asked, old=old, new=new, sides=sides, ranks=ranks
         )
 
-    @_told
+    @_run_view
     def sources(self, request: Request) -> Response:
-        """The sources with their health, the sync that runs, and what cannot be read."""
+        """The sources with their state, the running sync, and unreadable documents."""
         part = "sources_now.html" if "part" in request.query_params else "sources.html"
         return self.html(request, part, status=200, state=self._client.status())
 
-    @_told
+    @_run_view
     def watches(self, request: Request) -> Response:
-        """The watched questions, and a form to watch another one."""
+        """The watched questions, and a form to watch another question."""
         asked = question_of(request)
         return self.html(request, "watches.html", asked=asked, listed=self._client.watches())
 
-    @_told
-    def watched(self, request: Request) -> Response:
-        """A watched question with its changes, each before and after."""
+    @_run_view
+    def watched_question(self, request: Request) -> Response:
+        """A watched question with its changes: the answers before and after each."""
         shown = self._client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
         return self.html(request, "watched.html", shown=shown)
 
@@ -270,14 +270,14 @@ class Pages:
         form = parse_qs((await request.body()).decode(errors="replace"))
         return await self._watch(request, form.get("q", [""])[0])
 
-    @_told
+    @_run_view
     def _watch(self, request: Request, question: str) -> Response:
         done = self._client.watch(question)
         return self._to(f"/watches/{done['watch']['id']}")
 
-    @_told
+    @_run_view
     def unwatch(self, request: Request) -> Response:
-        """Watch a question no more."""
+        """Stop watching a question."""
         self._client.unwatch(request.path_params["number"])
         return self._to("/watches")
 
@@ -286,7 +286,7 @@ class Pages:
 
 
 def question_of(request: Request) -> dict[str, Any]:
-    """What the form asks; a blank question asks nothing."""
+    """The fields of the search form. `question` is empty if nothing was asked."""
     given = request.query_params
     k = given.get("k", "")
     strategy = given.get("strategy", "")
@@ -307,15 +307,15 @@ def _number(text: str) -> int | None:
     return int(text) or None if is_number else None
 
 
-def _shown(value: object) -> object:
-    """What a template shows, with control characters as escapes."""
+def _make_printable(value: object) -> object:
+    """Escape control characters in a value that a template prints."""
     if isinstance(value, Markup):
         return Markup(printable(value, keep=_LAID_OUT))
     return printable(value, keep=_LAID_OUT) if isinstance(value, str) else value
 
 
 def query_string(fields: Mapping[str, Any]) -> str:
-    """The query string of a link; what is empty, or the newest version, is left out.
+    """The query string of a link, without empty fields and the default version.
 
     >>> query_string({"q": "a b", "at": "head", "k": None})
     'q=a+b'
@@ -324,7 +324,7 @@ def query_string(fields: Mapping[str, Any]) -> str:
 
 
 def with_code(message: str) -> Markup:
-    """A message in HTML, with what it has in backticks as code.
+    """Render a message as HTML, with text in backticks as code.
 
     >>> with_code("Run `a < b`")
     Markup('Run <code>a &lt; b</code>')

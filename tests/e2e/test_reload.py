@@ -109,7 +109,7 @@ def test_what_needs_a_restart_is_named_until_it_is_taken_back(place: Place) -> N
     assert done["changed"] == ["daemon.log_level", "query.hops"]
     assert done["restart_needed"] == ["index.passage_tokens"]
     assert place.status()["configuration"]["restart_needed"] == ["index.passage_tokens"]
-    assert "these take effect at the next start: index.passage_tokens" in place.run("status").stdout
+    assert "takes effect after a restart: index.passage_tokens" in place.run("status").stdout
     # Requests are logged from now on.
     place.until(lambda: '"level": "debug"' in place.log.read_text())
 
