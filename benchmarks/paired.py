@@ -10,6 +10,7 @@ are 95 % bootstrap intervals of the mean difference; p comes from McNemar's exac
 
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -76,7 +77,7 @@ def run_at(commit: str | None, options: Sequence[str]) -> dict[str, list[Row]]:
         subprocess.run(
             [sys.executable, "benchmarks/paired.py", "-", "--measure", written, *options],
             cwd=place,
-            env={"PYTHONPATH": str(place)},
+            env={**os.environ, "PYTHONPATH": str(place)},
             check=True,
         )
         found: dict[str, list[Row]] = json.loads(written.read_text(encoding="utf-8"))
