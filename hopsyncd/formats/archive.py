@@ -12,6 +12,7 @@ from hopsyncd.errors import DocumentUnreadable
 
 _MAX_BYTES = 256 << 20
 _MAX_MEMBERS = 10_000
+_MAX_TAG_BYTES = 4096
 _RELATION_ID = "}id"
 _ATTRIBUTES = rb"""((?>[^>"']|"[^"]*"|'[^']*')*+)"""
 _ROOT = re.compile(rb"<(?![?!])([\w.:-]+)" + _ATTRIBUTES + rb">")
@@ -75,7 +76,8 @@ class Children:
         for said in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
             at = -1
             while (at := self._data.find(said, at + 1)) >= 0:
-                start = self._begin.match(self._data, max(self._data.rfind(b"<", 0, at), 0))
+                opened_at = self._data.rfind(b"<", max(0, at - _MAX_TAG_BYTES), at)
+                start = self._begin.match(self._data, max(opened_at, 0))
                 if start is None or start.end() < at:
                     continue
                 closing = b"" if start[2].endswith(b"/") else b"</" + start[1] + b">"
