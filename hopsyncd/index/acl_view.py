@@ -33,7 +33,7 @@ from store.records import Version
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Changes:
-    """What may differ from an older view; everything, if there is none.
+    """The parts that may differ from an older view; all parts, if there is none.
 
     passage_rows, documents: those that became visible or hidden. questions: the outgoing ones whose
     own match may be another, rising. held: matches among what was visible then, by rising question.
@@ -55,7 +55,7 @@ def build_acl_view(
     base: Statistics | None,
     before: Snapshot | None,
 ) -> Snapshot:
-    """The version without what only the hidden sources have.
+    """Build the view of a version without the content that only hidden sources have.
 
     `base` are counts of the whole version or of another; `before` is the view of an older version
     without the same sources.

@@ -31,7 +31,7 @@ def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Int
 
 
 def invert_positions(values: AnyIntegers, count: int) -> Integers:
-    """(count,) the position of each number below `count` among distinct values, -1 of all others.
+    """(count,) the position of each number below `count` in distinct `values`, -1 if absent.
 
     >>> invert_positions(np.array([3, 1]), 4).tolist()
     [-1, 1, -1, 0]
@@ -63,7 +63,7 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """The position of each wanted number in rising values, and whether it is there at all."""
+    """The position of each wanted number in rising values, and whether it is present."""
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -71,7 +71,7 @@ def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Fla
 
 
 def sort_distinct(values: Integers) -> Integers:
-    """Each of the values once, rising: np.unique takes several times as long for a few."""
+    """Sort and remove duplicates; several times as fast as np.unique for a few values."""
     rising = np.sort(values)
     is_first = np.ones(len(rising), dtype=np.bool_)
     np.not_equal(rising[1:], rising[:-1], out=is_first[1:])
@@ -102,7 +102,7 @@ def to_sortable(values: NDArray[np.float32]) -> Int32s:
 
 
 def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> Integers:
-    """The rows of the `count` largest values of each group, and of all that equal the last of them.
+    """The rows of the `count` largest values of each group, including ties with the last.
 
     >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
     >>> select_largest_of_groups(np.array([0, 0, 1, 0]), values, 2).tolist()
@@ -121,7 +121,7 @@ def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> In
 def find_range_maxima(
     values: NDArray[np.float32], starts: Integers, ends: Integers
 ) -> NDArray[np.float32]:
-    """The largest value of each range, none of which is empty.
+    """The largest value of each range; ranges must not be empty.
 
     That is the larger of the maxima of the range's first and last 2 ** k values, which together are
     all of it. np.maximum.reduceat takes three times as long where ranges are short.

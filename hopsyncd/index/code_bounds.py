@@ -56,8 +56,8 @@ def _multiply(session: Any, codes: Codes, transposed: Codes) -> NDArray[np.int32
 
 
 def get_session(pairs: int) -> Any:
-    """The session that multiplies so many pairs; None where numkong does, because so few are not
-    worth the memory or ONNX Runtime cannot."""
+    """The session for a number of pairs. None means that numkong multiplies them, because the pairs
+    are few or ONNX Runtime is missing."""
     return _make_session() if pairs >= _MANY_PAIRS else None
 
 
@@ -91,7 +91,7 @@ class CodeBounds:
 
     @classmethod
     def compute(cls, vectors: VectorTable, rows: AnyIntegers) -> Self:
-        """The bounds of products of all vectors with those of these rows, in any order."""
+        """Compute bounds for products of all vectors with the vectors of these rows."""
         errors = vectors.code_errors()
         count = len(errors)
         if not 0 < len(rows) <= _MANY_ROWS:
@@ -139,7 +139,7 @@ class CodeBounds:
 
 
 def to_code_products(products: NDArray[np.float32], unit: np.float32) -> NDArray[np.int32]:
-    """No more than these products, as products of codes, clipped to their range."""
+    """Lower bounds of these products in units of code products, clipped to their range."""
     rounded: NDArray[np.int32] = np.floor(np.clip(products / unit, -FAR, FAR)).astype(np.int32)
     return rounded
 
@@ -147,7 +147,7 @@ def to_code_products(products: NDArray[np.float32], unit: np.float32) -> NDArray
 def bound_errors(
     left: NDArray[np.float32] | np.float32, right: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """How far at most a product is from that of the codes, by the errors of the two codes."""
+    """The largest difference between a product and its code product, from both code errors."""
     longest = np.float32(MAX_LENGTH)
     errors: NDArray[np.float32] = left * (longest + right) + (longest * right + MAX_FLOAT_ERROR)
     return errors

@@ -143,7 +143,7 @@ class _QuestionsByVector:
 
     @classmethod
     def build(cls, table: QuestionTable, questions: Integers) -> Self:
-        """Sort the questions."""
+        """Sort the questions by vector row."""
         vector_rows = table.vector_row[questions].astype(np.int64)
         order = np.argsort(vector_rows, kind="stable")
         return cls(questions[order], vector_rows[order])
@@ -209,7 +209,7 @@ class Comparison:
         return self._select_best()
 
     def _select_best(self) -> MatchColumns:
-        """Ties go to the lowest id of the incoming question."""
+        """Select the best match of each question; ties go to the lowest incoming id."""
         found = concatenate_matches(self._found)
         target_ids = self._index.incoming.id[found.target_question]
         best = found.take(
@@ -219,7 +219,7 @@ class Comparison:
         return best
 
     def _add(self, sources: Integers, targets: Integers) -> None:
-        """Compute the similarity of these pairs, and let the floor rise."""
+        """Compute the similarity of these pairs, and raise the floor."""
         if not len(sources):
             return
         found = _compute_similarity(self._index, sources, targets)
@@ -271,7 +271,7 @@ class Comparison:
         else:
             reaching = map(self._find_reaching, make_tiles())
         few_pairs = (pairs if is_outgoing else pairs[::-1] for pairs in one_by_one)
-        # The few pairs first: they let the floors rise.
+        # Few pairs first, because they raise the floors.
         for sources, targets in chain(batch_pairs(few_pairs), batch_pairs(reaching)):
             self._add(sources, targets)
 
@@ -289,7 +289,7 @@ class Comparison:
                 yield _Tile(sources[source_part], targets[target_part], floor)
 
     def _find_reaching(self, tile: _Tile) -> Pairs:
-        """Those of the tile's pairs that may reach the floor, which rises to what they reach."""
+        """Find the tile's pairs that may reach the floor, and raise the floor to their products."""
         outgoing, incoming = self._index.outgoing, self._index.incoming
         columns, passage_rows = (
             outgoing.vector_row[tile.sources],

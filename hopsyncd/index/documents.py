@@ -101,12 +101,12 @@ def _flatten(parts: Iterable[Iterable[int]]) -> Integers:
 
 
 def _repeat(rows: Integers, parts: Sequence[Sized]) -> Integers:
-    """Each row as often as its part is long."""
+    """Repeat each row by the length of its part."""
     return np.repeat(rows, [len(part) for part in parts])
 
 
 def _split(numbers: Iterable[int], parts: Sequence[Sized]) -> Iterator[list[int]]:
-    """The numbers in parts of these lengths: what `_flatten` joined."""
+    """Split the numbers into parts of these lengths; the inverse of `_flatten`."""
     remaining = iter(numbers)
     for part in parts:
         yield [*islice(remaining, len(part))]
@@ -222,7 +222,7 @@ def _add_links(
 
 
 def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> None:
-    """Resolve the links again that may mean one of the changed documents, or stand in one."""
+    """Resolve links again that are in a changed document or may point to one."""
     document_died, edges = index.documents.died, index.link_edges
 
     def is_current(documents: Integers) -> Flags:

@@ -27,7 +27,7 @@ _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key:value`, or that it does not hold.
+    """`key:value`, or its negation.
 
     value: of a property `name=value`, or its name alone. at_ms: the date of a condition on dates.
     """
@@ -46,7 +46,7 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """(d,) which documents the filter leaves, of all versions up to this one.
+    """(d,) whether each document passes the filter, in all versions up to this one.
 
     `known` has the flags of the first documents. A document never changes, so only those behind
     these are looked at.
@@ -69,7 +69,7 @@ def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flag
 
 
 def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: int) -> Flags:
-    """Which of the documents from row `start` to `end` fulfil the condition."""
+    """Whether each document from row `start` to `end` fulfils the condition."""
     documents = index.documents
     if condition.key in DATE_KEYS:
         is_created = condition.key.startswith("created")
@@ -117,7 +117,7 @@ def _value_test(wanted: str) -> Callable[[str], bool]:
 
 
 def type_words(path: str, media_type: str) -> str:
-    """What a document's type may be called: its extension, its media type, and parts of that.
+    """The words for a document's type: extension, media type, and parts of the media type.
 
     >>> type_words("a/b.MD", "text/markdown; charset=utf-8")
     'md text/markdown markdown'

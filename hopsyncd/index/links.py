@@ -1,4 +1,4 @@
-"""What links call documents, and where a link leads: to which document, and to which passage of it.
+"""Resolves links: the names of documents in links, and the target document and passage.
 
 A link means a document in this order, and never by guess: a name that two documents have means
 neither.
@@ -109,7 +109,7 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
 
 
 def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
-    """The numbers of the passages whose links may lead elsewhere once these documents change."""
+    """The numbers of passages whose links may change their target with these documents."""
     rows, _ = index.postings.document_keys_by_document.find_all(documents)
     keys = np.unique(index.document_keys.key[rows])
     by_key, _ = index.postings.links_by_key.find_all(keys)
@@ -119,7 +119,7 @@ def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
-    """Where the links of a passage lead, in the order in which they are written.
+    """Resolve the links of a passage, in the order in which they are written.
 
     Returns the number of each target passage, and the row of the first link to it.
     """

@@ -52,7 +52,7 @@ class Table:
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
-        """The first `length` rows of these arrays; ValueError where one has another type."""
+        """The first `length` rows of these arrays; ValueError if one has another type."""
         for name, dtype in cls.dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
@@ -212,7 +212,7 @@ class DocumentTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentPropertyTable(Table):
-    """What documents say of themselves; property: a position in `LiveIndex.properties`."""
+    """The properties in documents; property: a position in `LiveIndex.properties`."""
 
     document_row: Int32s
     property: Int32s
@@ -266,7 +266,7 @@ class LinkCandidateTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkEdgeTable(IntervalTable):
-    """From which passage a link leads to which: the numbers of both, and the link's row."""
+    """Links between passages: the numbers of both, and the link's row."""
 
     source_passage: Int32s
     target_passage: Int32s
@@ -367,7 +367,7 @@ class KeyNumbers:
         return numbers
 
     def replace(self, buffer: Integers, length: int) -> None:
-        """Have the first `length` keys of this array only."""
+        """Use only the first `length` keys of this array."""
         self._table = _KeyTable.from_buffers({"key": buffer}, length)
         order = np.argsort(self.keys, kind="stable")
         self._postings.replace(Segment(self.keys[order], int32(order)))

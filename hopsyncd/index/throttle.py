@@ -50,8 +50,8 @@ def is_ending() -> bool:
 
 
 class _Queries:
-    """How many threads compute for a query, when the last of them ended, and how many wait for bulk
-    work, which does not pause then."""
+    """The number of threads that compute for a query, the end of the last one, and the number of
+    queries that wait for bulk work, which does not pause then."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -67,7 +67,7 @@ class _Queries:
                 self._changed.notify_all()
 
     def pause(self, pause: _Pause, worked_s: float) -> None:
-        """Pause for what was worked, until no query runs or one waits for the work."""
+        """Pause in proportion to `worked_s`, until no query runs or a query waits for the work."""
         with self._changed:
             pause.owed_s += pause.factor * worked_s
             now_s, max_s = time.monotonic(), pause.factor * _MAX_BURST_S
@@ -90,7 +90,7 @@ _thread = threading.local()
 
 @contextmanager
 def running_query() -> Iterator[None]:
-    """While this thread computes for a query."""
+    """Mark this thread as computing for a query within the block."""
     _queries.change(+1)
     try:
         yield
@@ -100,7 +100,7 @@ def running_query() -> Iterator[None]:
 
 @contextmanager
 def waiting_for_work() -> Iterator[None]:
-    """While this thread, which runs a query, waits for what another thread computes."""
+    """Mark this query as waiting for the result of another thread within the block."""
     _queries.change(-1, waiting=+1)
     try:
         yield
@@ -110,7 +110,7 @@ def waiting_for_work() -> Iterator[None]:
 
 @contextmanager
 def yielding_to_queries(factor: float) -> Iterator[None]:
-    """While this thread does bulk work: it pauses at most `factor` times as long as it works."""
+    """Do bulk work in the block, with pauses of at most `factor` times the working time."""
     _thread.pause = _Pause(factor) if factor else None
     try:
         yield
@@ -119,7 +119,7 @@ def yielding_to_queries(factor: float) -> Iterator[None]:
 
 
 def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
-    """The same work with pauses between its parts, if this thread is yielding to queries.
+    """Add pauses between the parts of the work, if this thread is yielding to queries.
 
     Any thread may call what is returned. Threads that share it pause for one another's parts too,
     so that many take no more than one.
@@ -129,7 +129,7 @@ def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
         return work
 
     def work_and_pause(part: _Part) -> _Result:
-        started_s = time.thread_time()  # waiting for a disk or a server slows nobody
+        started_s = time.thread_time()  # waiting for a disk or server slows no query
         result = work(part)
         _queries.pause(pause, time.thread_time() - started_s)
         if is_ending():

@@ -1,6 +1,6 @@
-"""Which pairs of vectors have a product that a question has to reach.
+"""Finds the pairs of vectors whose product reaches the floor of a question.
 
-Bounds by their codes rule out nearly all pairs, and the others are multiplied exactly.
+Bounds from their codes rule out nearly all pairs; the others are multiplied exactly.
 """
 
 from collections import deque
@@ -170,13 +170,13 @@ class VectorPairs:
     def _raise_floors(
         self, columns: Integers, rows: Integers, least_products: NDArray[np.float32]
     ) -> None:
-        """Let the floors of unmatched questions rise to the products of these pairs."""
+        """Raise the floors of unmatched questions to the products of these pairs."""
         is_other = self._find_passages(columns) != self._find_passages(rows)
         found = self.is_target[rows] & is_other
         np.maximum.at(self.unmatched_floor, columns[found], least_products[found])
 
     def _select_exactly(self, columns: Integers, rows: Integers) -> Pairs:
-        """Those of the pairs that do reach a floor."""
+        """The pairs that reach a floor, by exact products."""
         is_other = self._find_passages(columns) != self._find_passages(rows)
         columns, rows = columns[is_other], rows[is_other]
         products = self.vectors.multiply(columns, rows)
@@ -233,7 +233,7 @@ def map_shared(work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iter
 
 
 def batch_pairs(parts: Iterable[Pairs]) -> Iterator[Pairs]:
-    """The pairs of several parts, joined to batches for exact multiplication."""
+    """Join the pairs of several parts into batches for exact multiplication."""
     batch: list[Pairs] = []
     count = 0
     for pairs in parts:

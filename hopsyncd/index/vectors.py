@@ -56,7 +56,7 @@ class VectorTable:
 
     @property
     def unit(self) -> np.float32:
-        """A product of codes times this is about the product of the vectors."""
+        """The factor from a code product to an approximate vector product."""
         return np.float32(self.step**2)
 
     @property
@@ -130,7 +130,7 @@ class VectorTable:
 
     def start_cosines(self, vector: Vectors, codes: Codes) -> Callable[[], NDArray[np.float32]]:
         """Begin to compute the cosines with all `codes` or `passage_codes` in another thread. Call
-        what is returned to get them."""
+        the returned function to get them."""
         codes = np.asarray(codes)
         cosines = np.empty(len(codes), dtype=np.float32)
         compute = self._cosine_filler(vector, cosines)
@@ -165,7 +165,7 @@ class VectorTable:
         return products
 
     def code_errors(self) -> NDArray[np.float32]:
-        """(r,) no less than the length of what the code of each row leaves out."""
+        """(r,) an upper bound of the length of each row's rounding error as a code."""
         known, rows = self._errors, self._rows
         if len(known) < rows:
             exact, codes = np.asarray(self.exact), np.asarray(self.codes)
