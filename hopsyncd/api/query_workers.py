@@ -20,6 +20,7 @@ import structlog
 
 import hopsyncd
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.child_process import Process, Restarts, end_child, start_child
 from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 
@@ -41,17 +42,14 @@ _STRATEGIES = ("hop", "bm25", "dense", "hybrid", "decompose")  # that need vecto
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    process: subprocess.Popen[bytes]
+    process: Process
     pipe: Pipe
-    version: int = 0
-    busy: bool = True
+    version: int
+    busy: bool = False
 
     def told(self, message: object, patience_s: float) -> Any:
         """Its reply. Raises OSError or EOFError when none comes."""
-        self.pipe.send(message)
-        if not self.pipe.poll(patience_s):
-            raise TimeoutError(f"it did not reply within {patience_s:g} s")
-        return self.pipe.recv()
+        return _exchange(self.pipe, message, patience_s)
 
     def asked(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
         """Its answer; None where it has none. Raises OSError or EOFError."""
@@ -61,8 +59,7 @@ class _Worker:
         return reply
 
     def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        end_child(self.process)
         self.pipe.close()
 
 
@@ -75,11 +72,13 @@ def handed_over_at(search: Search, at: str, newest: int) -> int | None:
 
 def query_workers(config: Config) -> "QueryWorkers":
     """The query workers of a daemon; none if its record is on a server."""
-    place = config.database
+    is_file = isinstance(config.database, Path)
+    # A worker has another working directory.
+    place = config.database.absolute() if isinstance(config.database, Path) else config.database
     settings = WorkerSettings(
-        place, config.daemon.data_dir / INDEX_NAME, config.index.edge_budget_factor
+        place, config.daemon.data_dir.absolute() / INDEX_NAME, config.index.edge_budget_factor
     )
-    count = config.limits.worker_count if isinstance(place, Path) else 0
+    count = config.limits.worker_count if is_file else 0
     return QueryWorkers(settings, count, config.limits.query_s)
 
 
@@ -94,7 +93,7 @@ class QueryWorkers:
         self._workers: list[_Worker] = []
         self._here = 0  # queries that this process answers now
         self._wanted = 0  # the newest version that a query missed
-        self._failed_starts = 0
+        self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
         self._tending: threading.Thread | None = None
 
     @property
@@ -139,8 +138,7 @@ class QueryWorkers:
             self._changed.notify_all()
             workers, self._workers = self._workers, []
         for one in workers:  # whoever waits for one learns it from the pipe
-            one.process.kill()
-            one.process.wait()
+            end_child(one.process)
         if self._tending:
             self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
@@ -229,20 +227,18 @@ class QueryWorkers:
     def _start(self) -> None:
         """Start one more. Where that fails again and again, this process answers alone."""
         try:
-            worker = _started(self._settings)
+            with self._restarts.attempt():
+                worker = _started(self._settings)
         except (OSError, EOFError) as error:
-            self._failed_starts += 1
             log.warning("a query worker cannot be started", why=_why(error))
-            if self._failed_starts >= _FAILED_STARTS:
+            if self._restarts.are_given_up:
                 log.error("queries are answered by one process alone", why=_why(error))
                 with self._changed:
                     self._count = 0
             return
-        self._failed_starts = 0
         with self._changed:
             if self._count:
                 self._workers.append(worker)
-                worker.busy = False
                 self._changed.notify_all()
                 return
         worker.end()
@@ -256,23 +252,31 @@ def _started(settings: WorkerSettings) -> _Worker:
     """A worker that has the head. Raises OSError or EOFError."""
     ours, theirs = socket.socketpair()
     with theirs:
-        process = subprocess.Popen(
+        process = start_child(
             [sys.executable, "-P", "-c", _SERVE, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env={  # none of the daemon's, which has keys
+            {  # none of the daemon's, which has keys
                 "PATH": os.environ.get("PATH", ""),
                 "PYTHONPATH": str(_ROOT),
                 "OPENBLAS_NUM_THREADS": "1",
                 "MALLOC_ARENA_MAX": "2",
             },
-            start_new_session=True,  # Ctrl-C is for the daemon
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
         )
-    worker = _Worker(process, Pipe(ours.detach()))
+    pipe = Pipe(ours.detach())
     try:
-        worker.version = worker.told(settings, _START_S)
+        version = _exchange(pipe, settings, _START_S)
     except BaseException:
-        worker.end()
+        end_child(process)
+        pipe.close()
         raise
-    return worker
+    return _Worker(process, pipe, version)
+
+
+def _exchange(pipe: Pipe, message: object, patience_s: float) -> Any:
+    """Send a message and receive the reply. Raises OSError or EOFError when none comes."""
+    pipe.send(message)
+    if not pipe.poll(patience_s):
+        raise TimeoutError(f"it did not reply within {patience_s:g} s")
+    return pipe.recv()

@@ -11,7 +11,6 @@ reports an error of its own (5xx), is tried again after 5, 30 and 120 s.
 
 import os
 import re
-import signal
 import socket
 import subprocess
 import tempfile
@@ -25,6 +24,7 @@ import structlog
 
 from hopsyncd.api.requests import host_of
 from hopsyncd.api.watch_actions import WatchAction
+from hopsyncd.child_process import end_child, start_child
 from store.operational import Notification, Watch
 
 log = structlog.get_logger(__name__)
@@ -186,14 +186,11 @@ class WatchDelivery:
             given.write(report.encode())
             given.seek(0)
             try:
-                program = subprocess.Popen(
+                program = start_child(
                     taken.action.exec,
+                    {name: os.environ[name] for name in _VARIABLES if name in os.environ},
                     stdin=given,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-                    start_new_session=True,
                 )
             except OSError as error:
                 self._note(taken.notification.id, f"it cannot be started: {error.strerror}")
@@ -208,8 +205,7 @@ def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
     try:
         status = program.wait(PROGRAM_S)
     except subprocess.TimeoutExpired:
-        os.killpg(program.pid, signal.SIGKILL)  # with what it started
-        program.wait()
+        end_child(program)
         return f"the program did not end within {PROGRAM_S:g} s"
     return f"the program ended with status {status}" if status else None
 

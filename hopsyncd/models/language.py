@@ -4,15 +4,16 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence, Set
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
+from hopsyncd.child_process import ChildProcess, Process, start_child
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import FairLock, has_onnxruntime
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
@@ -90,7 +91,7 @@ class SpacyLanguage:
         self._model = DEFAULT_MODEL if model == "default" else model
         meta = _meta(self._model)
         self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
-        self._process: subprocess.Popen[str] | None = None
+        self._child = ChildProcess(partial(_start_process, self._model))
         self._turns = FairLock()
 
     @property
@@ -129,40 +130,28 @@ class SpacyLanguage:
 
     def _exchange(self, wanted: str, texts: Sequence[str]) -> dict[str, Any]:
         """Send texts and receive the reply. Raises OSError or ValueError if the process died."""
-        self._process = self._process or _start_process(self._model)
-        requests, replies = self._process.stdin, self._process.stdout
+        process = self._child.get()
+        requests, replies = process.stdin, process.stdout
         assert requests and replies, "it was started with pipes"
-        requests.write(json.dumps([wanted, [*texts]]) + "\n")
+        requests.write(json.dumps([wanted, [*texts]]).encode() + b"\n")
         requests.flush()
         reply: dict[str, Any] = json.loads(replies.readline())
         return reply
 
     def close(self) -> None:
         """End the process; the next text starts another."""
-        process, self._process = self._process, None
-        if process:
-            process.kill()
-            with suppress(OSError):  # unsent requests are lost
-                process.communicate()
+        self._child.end()
 
 
-def _start_process(model: str) -> "subprocess.Popen[str]":
+def _start_process(model: str) -> Process:
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "OPENBLAS_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "2",
     }
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "hopsyncd.models.language", model],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="ascii",
-        env=environment,
-        cwd="/",
-        start_new_session=True,  # Ctrl-C is for the daemon
-    )
+    command = [sys.executable, "-P", "-m", "hopsyncd.models.language", model]
+    return start_child(command, environment)
 
 
 class _Pipeline:

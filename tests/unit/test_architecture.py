@@ -21,6 +21,7 @@ ORDER = (
     "connectors",
     "hopsyncd.errors",
     "hopsyncd.printable",
+    "hopsyncd.child_process",
     "hopsyncd.display",
     "hopsyncd.log_limits",
     "hopsyncd.logs",
@@ -54,7 +55,10 @@ STRANGERS = {
 }
 # Modules of the store that may import an engine: they open databases, or look at their files.
 ENGINE_USERS = ("check", "copying", "ledger", "local_copy", "open_database", "search", "space")
-LOOSE = {"__init__", "__main__", "daemon", "display", "errors", "log_limits", "logs", "printable"}
+LOOSE = {
+    *("__init__", "__main__", "child_process", "daemon", "display", "errors", "log_limits"),
+    *("logs", "printable"),
+}
 
 
 def modules(room: str) -> list[Path]:

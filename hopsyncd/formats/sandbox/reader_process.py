@@ -2,10 +2,8 @@
 
 import base64
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,6 +12,7 @@ from types import MappingProxyType
 import structlog
 
 import hopsyncd
+from hopsyncd.child_process import ChildProcess, Process, Restarts, StartRefused, start_child
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.images import IMAGES
@@ -60,7 +59,8 @@ class ExtractionProcess:
         self._give_way = give_way
         self._limits = limits
         self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
+        rest = Restarts(_FAILED_STARTS, (ReaderUnavailable,), _REST, _LONGEST_REST_S)
+        self._child = ChildProcess(self._start, self._expect_ready, rest)
         self._served = 0
         self._is_asking = False
         self._second: ExtractionProcess | None = None
@@ -69,9 +69,6 @@ class ExtractionProcess:
         self._unavailable = {} if unavailable is None else unavailable
         self._tesseract = tesseract
         self._proven: set[str] = set()  # types that this worker has read
-        self._failed_starts = 0
-        self._why_no_worker = ""
-        self._rests_until_s = 0.0
 
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """As hopsyncd.formats.readers.extract, within the limits.
@@ -191,11 +188,8 @@ class ExtractionProcess:
             self._second.close()
 
     def _end(self) -> None:
-        process, self._process = self._process, None
         self._proven.clear()
-        if process:
-            process.kill()
-            process.communicate()
+        self._child.end()
 
     def _beside(self) -> "ExtractionProcess":
         self._second = self._second or ExtractionProcess(
@@ -213,7 +207,7 @@ class ExtractionProcess:
         """Ask the worker; if an earlier document may have killed it, ask a fresh one once more."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
-        is_worn = self._process is not None
+        is_worn = self._child.is_running
         try:
             return self._ask(data, media_type)
         except Died as death:
@@ -222,7 +216,10 @@ class ExtractionProcess:
         return self._ask(data, media_type)
 
     def _ask(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        process = self._process or self._start()
+        try:
+            process = self._child.get()
+        except StartRefused as refused:
+            raise _no_worker(refused.why) from refused
         size_mib = len(data) / (1 << 20)
         limits = self._limits
         cpu_s = limits.cpu_s + limits.cpu_s_per_mib * size_mib
@@ -242,25 +239,7 @@ class ExtractionProcess:
             self._end()
             raise
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start a worker, unless the last few starts have just failed."""
-        began_s = time.monotonic()
-        if began_s < self._rests_until_s:
-            raise _no_worker(self._why_no_worker)
-        try:
-            process = self._started()
-        except ReaderUnavailable as error:
-            self._failed_starts += 1
-            if self._failed_starts >= _FAILED_STARTS:
-                now_s = time.monotonic()
-                rest_s = min(_REST * (now_s - began_s), _LONGEST_REST_S)
-                self._why_no_worker, self._rests_until_s = error.why, now_s + rest_s
-            raise
-        self._failed_starts = 0
-        return process
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        """A worker that is ready; until then no document is to blame."""
+    def _start(self) -> Process:
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(_ROOT),
@@ -268,29 +247,19 @@ class ExtractionProcess:
             # Nothing can be created below a device, so nothing has a temporary folder.
             "TMPDIR": os.devnull,
         }
+        self._served = 0
         try:
-            process = subprocess.Popen(
-                [*self._command, str(self._limits.memory_bytes)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                cwd="/",
-                start_new_session=True,  # Ctrl-C is for the daemon
-            )
+            return start_child([*self._command, str(self._limits.memory_bytes)], environment)
         except OSError as error:
             raise _no_worker(str(error)) from error
-        self._process, self._served = process, 0
+
+    def _expect_ready(self, process: Process) -> None:
+        """Until a worker is ready, no document is to blame."""
         try:
             exchange = ReaderExchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except Died as death:
-            self._end()
             raise _no_worker(f"a worker that began {death.why}") from death
-        except BaseException:
-            self._end()
-            raise
-        return process
 
 
 def _in_quarantine(why: str) -> DocumentUnreadable:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hopsyncd
+from hopsyncd.child_process import end_child, start_child
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.sandbox.confine import become
 from hopsyncd.formats.sandbox.messages import Died
@@ -53,15 +54,7 @@ class Tesseract:
             file.seek(0)
             command = (sys.executable, "-P", "-m", __name__, self.program, self.languages)
             try:
-                process = subprocess.Popen(
-                    command,
-                    stdin=file,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env={"PYTHONPATH": str(_ROOT)},
-                    cwd="/",
-                    start_new_session=True,
-                )
+                process = start_child(command, {"PYTHONPATH": str(_ROOT)}, stdin=file)
             except OSError as error:
                 raise Died(f"cannot be begun ({error})", killed=True) from error
         with process:
@@ -71,7 +64,7 @@ class Tesseract:
             except subprocess.TimeoutExpired as error:
                 raise Died("does not end") from error
             finally:
-                process.kill()
+                end_child(process)
         return text.decode("utf-8", "replace")
 
 

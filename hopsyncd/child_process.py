@@ -1,0 +1,145 @@
+"""Child processes: how they start, become ready, end, and start again after a failure."""
+
+import math
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+Process = subprocess.Popen[bytes]
+
+
+def start_child(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+) -> Process:
+    """Start a program with no environment but this, at the root folder. Raises OSError.
+
+    It has a session of its own, so Ctrl-C is for the daemon, and a kill reaches its children too.
+    """
+    return subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        cwd="/",
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
+def end_child(process: Process) -> None:
+    """Kill a child with its own children, wait for it, and close its pipes."""
+    if process.returncode is None:  # until then its number is not given to another process
+        with suppress(ProcessLookupError, PermissionError):  # on macOS, of one that ended itself
+            os.killpg(process.pid, signal.SIGKILL)
+    with suppress(OSError):  # what was not sent cannot be sent any more
+        process.communicate()
+
+
+class StartRefused(Exception):
+    """No start is tried now, as the last few failed; `why` the last one did."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Restarts:
+    """Counts the starts that failed, so that they do not cost more than they may.
+
+    After `most` failures in a row, no start is tried for `rest` times what the last took, at most
+    `longest_s`. By default none is ever tried again. Only errors of the types `failures` count.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        failures: tuple[type[Exception], ...],
+        rest: float = math.inf,
+        longest_s: float = math.inf,
+    ) -> None:
+        self._most = most
+        self._failures = failures
+        self._rest = rest
+        self._longest_s = longest_s
+        self._failed = 0
+        self._why = ""
+        self._until_s = 0.0
+
+    @property
+    def are_given_up(self) -> bool:
+        return self._until_s == math.inf
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Start within this block. Raises StartRefused."""
+        began_s = time.monotonic()
+        if began_s < self._until_s:
+            raise StartRefused(self._why)
+        try:
+            yield
+        except self._failures as error:
+            self._failed += 1
+            if self._failed >= self._most:
+                now_s = time.monotonic()
+                self._why = str(getattr(error, "why", error))
+                took_s = max(now_s - began_s, 0.001)
+                self._until_s = now_s + min(self._rest * took_s, self._longest_s)
+            raise
+        self._failed = 0
+
+
+class ChildProcess:
+    """At most one child: started when it is needed, and started again after its end.
+
+    `start` starts it, and `expect_ready` waits for its first words; both may raise.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Process],
+        expect_ready: Callable[[Process], None] = lambda _: None,
+        restarts: Restarts | None = None,
+    ) -> None:
+        self._start = start
+        self._expect_ready = expect_ready
+        self._restarts = restarts or Restarts(1, ())
+        self._process: Process | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a child; it may have died unnoticed."""
+        return self._process is not None
+
+    def get(self) -> Process:
+        """The child, ready. Raises StartRefused, or what the start raises."""
+        if self._process is None:
+            with self._restarts.attempt():
+                self._process = start_ready(self._start, self._expect_ready)
+        return self._process
+
+    def end(self) -> None:
+        """End the child, whatever it is doing; the next `get` starts another."""
+        process, self._process = self._process, None
+        if process:
+            end_child(process)
+
+
+def start_ready(start: Callable[[], Process], expect_ready: Callable[[Process], None]) -> Process:
+    """Start a child, and end it again if it does not become ready. Raises what the two raise."""
+    process = start()
+    try:
+        expect_ready(process)
+    except BaseException:
+        end_child(process)
+        raise
+    return process
