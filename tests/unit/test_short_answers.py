@@ -5,7 +5,7 @@ import pytest
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
-from hopsyncd.retrieve.answering.support import judged, needs
+from hopsyncd.retrieve.answering.support import counts_other_things, is_described, judged, needs
 from store.records import PassageId
 from tests.fakes.models import FakeLanguage
 
@@ -227,3 +227,32 @@ def test_what_is_likest_counts_by_how_far_it_leads_what_is_found_with_it() -> No
 
 def test_nothing_found_is_not_found() -> None:
     assert not judged("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
+
+
+@pytest.mark.parametrize(
+    ("question", "is_hidden"),
+    [
+        ("How long is the notice of the team that decides about leave?", True),
+        ("When does the vote of that other group end?", True),
+        ("When does the vote of the board end?", False),
+        ("How long can I still correct a message?", False),
+    ],
+)
+def test_a_described_subject_has_no_short_answer(question: str, is_hidden: bool) -> None:
+    assert is_described(question) is is_hidden
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_other"),
+    [
+        ("How many bytes long is the header?", "1000 pages long", True),
+        ("How many bytes long is the header?", "32 bytes", False),
+        ("How many bytes long is the header?", "32", False),
+        ("Out of how many of the latest tags?", "10 most recent tags", False),
+        ("How long is the header?", "32 bytes", False),
+    ],
+)
+def test_a_number_of_other_things_is_no_short_answer(
+    question: str, text: str, is_other: bool
+) -> None:
+    assert counts_other_things(question, text) is is_other

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
@@ -33,6 +34,14 @@ MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
 _LESS_OF_FEW = 0.05  # with each e-fold of passages below that
 _SHORT, _LONG = 8, 14  # terms of a question up to which it is one, and from which it is a story
+_HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
+_COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
+# "The team that decides", "the vote of another group", "a word whose letters".
+_DESCRIBED = re.compile(
+    r"\b(?:the|those|that|this)\s+(?:[\w'-]+\s+){1,3}(?:that|who|whom|which|where)\b"
+    r"|\b(?:another|other)\s+\w+|\bwhose\b",
+    re.IGNORECASE,
+)
 _RARE = 0.45  # of the greatest idf there can be
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
@@ -88,6 +97,33 @@ def _names(question: str) -> set[str]:
     }
 
 
+def is_described(question: str) -> bool:
+    """Whether a question names its subject only by what another document says of it.
+
+    Values for such a question often come from the document about the description.
+
+    >>> is_described("How large is the team that decides about releases?")
+    True
+    >>> is_described("How large is the release team?")
+    False
+    """
+    return _DESCRIBED.search(question) is not None
+
+
+def counts_other_things(question: str, text: str) -> bool:
+    """Whether a question asks how many of a thing, and a number counts another thing.
+
+    >>> counts_other_things("How many bytes long is the header?", "1000 pages long")
+    True
+    >>> counts_other_things("How many bytes long is the header?", "32 bytes")
+    False
+    """
+    thing, counted = _HOW_MANY.search(question), _COUNTED.match(text)
+    if not thing or not counted or thing[1].lower() in STOP_WORDS:
+        return False
+    return not set(index_terms(thing[1])) & set(index_terms(counted[1]))
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """`short` is None where none is likely enough; `sentences` are those that it is taken from."""
@@ -114,6 +150,11 @@ def judged(
     if not sentences or probability(HELD, told) < MIN_HELD:
         return Judgement(False)
     short = likeliest(values, log_odds(HELD, told))
-    if short and probability(RIGHT, short.features) >= MIN_RIGHT:
+    if (
+        short
+        and probability(RIGHT, short.features) >= MIN_RIGHT
+        and not is_described(question)
+        and not counts_other_things(question, short.text)
+    ):
         return Judgement(True, short.text, (short.sentence,))
     return Judgement(True)
