@@ -162,7 +162,7 @@ class _Reader:
     def _read_table(self, first_line: int, lines: list[str], sign: str, caption: str) -> bool:
         """Read the lines of a table; `sign` parts its cells. Return whether it has any."""
         above, self._above = self._above, ""
-        cells = list(_cells(lines) if sign in "|!" else _separated(lines, sign))
+        cells = list(_cells(lines) if sign in "|!" else _split_separator(lines, sign))
         if not cells:
             return False
         width = _width(above, cells)
@@ -222,7 +222,7 @@ def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
         yield cell
 
 
-def _separated(lines: list[str], sign: str) -> Iterable[_TableCell]:
+def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
     for at, row in enumerate(csv.reader(lines, delimiter=sign)):
         yield from (_TableCell(at, "", text) for text in row)
 

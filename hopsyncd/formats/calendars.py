@@ -59,7 +59,7 @@ def _events(text: str) -> Iterator[_Event]:
     event: _Event | None = None
     inner = 0  # components within the event: alarms
     number = 1
-    for line in _unfolded(text):
+    for line in _unfold(text):
         first, number = number, number + line.count("\n") + 1
         found = _LINE.match(_FOLDED.sub("", line))
         if not found:
@@ -84,7 +84,7 @@ def _events(text: str) -> Iterator[_Event]:
         yield event
 
 
-def _unfolded(text: str) -> Iterator[str]:
+def _unfold(text: str) -> Iterator[str]:
     """The lines of a calendar, each with the lines that continue it."""
     waiting: list[str] = []
     for line in text.split("\n"):

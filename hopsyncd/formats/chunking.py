@@ -124,7 +124,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
     title = _title(blocks)
     bare: list[Block] = []
     above: tuple[str, ...] = ()
-    sections = [*_headed(blocks), ((), [])]
+    sections = [*_with_heading(blocks), ((), [])]
     for (path, body), (next_path, _) in pairwise(sections):
         is_bare = bool(path) and not body and next_path[: len(path)] != path
         if bare and (body or (is_bare and above != _texts(path[:-1]))):
@@ -140,7 +140,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
         yield above, bare
 
 
-def _headed(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
+def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
     """Yield the headings above each run of blocks, its own last; the run may be empty."""
     path: list[Block] = []
     body: list[Block] = []
@@ -173,14 +173,14 @@ def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
 
 
 def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
-    for first, *others in _groups(_joined(body, target), target):
+    for first, *others in _groups(_join(body, target), target):
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
         text = "\n".join([*first.leads, text])
         links = tuple(link for unit in (first, *others) for link in unit.links)
         yield Chunk(path, text, first.first_line, [first, *others][-1].last_line, links)
 
 
-def _joined(body: list[Block], target: int) -> Iterator[Unit]:
+def _join(body: list[Block], target: int) -> Iterator[Unit]:
     """Yield a section's units, each with the glue to the unit before it."""
     before: Block | None = None
     leads: list[tuple[str, int]] = []

@@ -43,7 +43,7 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
     else:
         delimiter = _delimiter_of(text[:_SNIFFED_CHARACTERS])
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return tuple(sheet_blocks(islice(_numbered(rows), first_row, None)))
+    return tuple(sheet_blocks(islice(_number(rows), first_row, None)))
 
 
 def _delimiter_of(text: str) -> str:
@@ -58,7 +58,7 @@ def _delimiter_of(text: str) -> str:
     return max(_DELIMITERS, key=evenness)
 
 
-def _numbered(rows: Any) -> Iterator[SheetRow]:
+def _number(rows: Any) -> Iterator[SheetRow]:
     """The rows with text, with their first and last lines."""
     done = 0
     for row in rows:
@@ -104,7 +104,7 @@ class _Members:
             if named:
                 name, self._place = _decoder.raw_decode(self._text, self._place)
                 self._skip(_MEMBER)
-            yield from self._value(_joined(way, name))
+            yield from self._value(_join(way, name))
             self._skip(_BLANKS)
         self._place += 1
 
@@ -129,7 +129,7 @@ class _Members:
 def _leaves(value: Any, way: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, one in value.items():
-            yield from _leaves(one, _joined(way, name))
+            yield from _leaves(one, _join(way, name))
     elif isinstance(value, list):
         for one in value:
             yield from _leaves(one, way)
@@ -138,7 +138,7 @@ def _leaves(value: Any, way: str) -> Iterator[str]:
         yield f"{way}: {text}" if way else text
 
 
-def _joined(way: str, name: object) -> str:
+def _join(way: str, name: object) -> str:
     short = str(name)[:_MAX_NAME_CHARACTERS]
     return f"{way}.{short}" if way and short else way or short
 

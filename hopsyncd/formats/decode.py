@@ -65,7 +65,7 @@ def _decode(data: bytes, charset: str | None, kind: str) -> str:
     if data.startswith(codecs.BOM_UTF8):
         data, charset, kind = data[3:], "utf-8", ""
     utf_8 = _strictly(data, "utf-8")
-    for codec in _declared(data, charset, kind, utf_8):
+    for codec in _declared_charset(data, charset, kind, utf_8):
         if (text := _strictly(data, codec)) and ("\0" not in text or codec == "utf-8"):
             return text
     if b"\x1b" in data:
@@ -75,7 +75,7 @@ def _decode(data: bytes, charset: str | None, kind: str) -> str:
     if b"\0" in data:
         wide = utf_16_of(data)
         return data[: len(data) & ~1].decode(wide) if wide else "\0"
-    return utf_8 if utf_8 is not None else _damaged_utf8(data) or _guessed(data)
+    return utf_8 if utf_8 is not None else _damaged_utf8(data) or _guess(data)
 
 
 def _by_mark(data: bytes, encoding: str) -> str:
@@ -92,8 +92,10 @@ def _by_mark(data: bytes, encoding: str) -> str:
         ) from error
 
 
-def _declared(data: bytes, charset: str | None, kind: str, utf_8: str | None) -> Iterator[str]:
-    """The codecs of what is declared that may be true, in order; `utf_8` is the text as UTF-8."""
+def _declared_charset(
+    data: bytes, charset: str | None, kind: str, utf_8: str | None
+) -> Iterator[str]:
+    """The plausible codecs among the declared charsets, in order; `utf_8` is the text as UTF-8."""
     if charset and utf_8 is not None and codecs_of(charset)[:1] == ("utf-8",):
         yield "utf-8"
     beyond = 0
@@ -125,7 +127,7 @@ def _damaged_utf8(data: bytes) -> str | None:
     return text if good > bad and _is_clearly_text(text) else None
 
 
-def _guessed(data: bytes) -> str:
+def _guess(data: bytes) -> str:
     for encoding in guessed(data):
         text = data.decode(encoding, "replace")
         if _is_clearly_text(text) and _is_mostly_good(text):

@@ -114,7 +114,7 @@ class _Reader:
 
     def _content(self, parent: Element) -> Iterator[Block]:
         """Read paragraphs and tables, in reading order."""
-        for child in _shown(parent):
+        for child in _visible_children(parent):
             match local_name(child):
                 case "p":
                     yield from self._paragraph(child)
@@ -203,7 +203,7 @@ class _Reader:
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
         """Add the text of an element to a line, and collect what stands beside the text."""
-        for child in _shown(parent):
+        for child in _visible_children(parent):
             name = local_name(child)
             if name == "t":
                 if not any(self._fields):
@@ -298,7 +298,7 @@ class _Reader:
         return *line.taken(), beside
 
     def _flatten(self, parent: Element, line: Line, beside: list[Element]) -> None:
-        for child in _shown(parent):
+        for child in _visible_children(parent):
             name = local_name(child)
             if name == "p":
                 self._fields = [False] * len(self._fields)
@@ -384,7 +384,7 @@ def _at_line(block: Block, line: int) -> Block:
                  block.leads, block.properties)  # fmt: skip
 
 
-def _shown(parent: Element) -> Iterator[Element]:
+def _visible_children(parent: Element) -> Iterator[Element]:
     """The children; of content in alternative forms, only the first that has something."""
     for child in parent:
         if local_name(child) != "AlternateContent":

@@ -121,7 +121,7 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     Front matter begins in the first line and stands between two lines of `---` (the second may be
     `...`) or `+++`. It is YAML with names, or TOML. A rule with other text below it is a rule.
     """
-    fenced = _fenced(text)
+    fenced = _find_fence(text)
     if fenced:
         mark, lines = fenced
         told = [*_told(lines, _KEYS[mark], 2)]
@@ -148,13 +148,13 @@ def _without_lines(text: str, count: int) -> tuple[int, str]:
 def _second(text: str) -> tuple[int, list[str]] | None:
     """Front matter that a program put its own above: the empty lines before it, and its lines."""
     bare = text.lstrip("\n")
-    fenced = _fenced(bare) if bare.startswith("---") else None
+    fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
         return None
     return len(text) - len(bare), fenced[1]
 
 
-def _fenced(text: str) -> tuple[str, list[str]] | None:
+def _find_fence(text: str) -> tuple[str, list[str]] | None:
     """The mark of front matter and the lines between its two rules; None if there is none."""
     if text[:3] not in _KEYS:
         return None

@@ -85,13 +85,13 @@ def _etree() -> Any:
 
 def parse(text: str) -> Element | None:
     """The root element of a page; None if there is nothing in it."""
-    root = _parsed(text)
+    root = _parse(text)
     if root is not None and _is_cut_off(root):
-        root = _parsed(_ANY_TAG.sub(" ", text))
+        root = _parse(_ANY_TAG.sub(" ", text))
     return root
 
 
-def _parsed(text: str) -> Element | None:
+def _parse(text: str) -> Element | None:
     etree = _etree()
     parser = etree.HTMLParser(encoding="utf-8", remove_pis=True, no_network=True, huge_tree=True)
     if not text.strip():

@@ -208,7 +208,7 @@ class _MailReader:
         """The fullest of the texts, and whatever else hangs on any of them."""
         leaves = [*_leaves(part)]
         bodies = [leaf for leaf in leaves if _is_body(leaf)]
-        texts = {kind: _joined(bodies, kind) for kind in ("text/plain", "text/html")}
+        texts = {kind: _join(bodies, kind) for kind in ("text/plain", "text/html")}
         plain, html = texts["text/plain"], texts["text/html"]
         kind = "text/html" if html.strip() and is_stub(plain, html) else "text/plain"
         if texts[kind].strip():
@@ -297,7 +297,7 @@ def _is_body(part: Message) -> bool:
     return is_text and part.get_content_disposition() != "attachment"
 
 
-def _joined(bodies: list[Message], kind: str) -> str:
+def _join(bodies: list[Message], kind: str) -> str:
     return "\n".join(_text_of(body) for body in bodies if body.get_content_type() == kind)
 
 
@@ -339,7 +339,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
     at = 0
     while at < len(lines):
         found = _UU_BEGIN.match(lines[at])
-        end, data = _uuencoded(lines, at + 1) if found else (at, None)
+        end, data = _find_uuencoded(lines, at + 1) if found else (at, None)
         if found and data is not None:
             files.append(_Attachment(found[1], type_of_name(found[1]), data))
             at = end
@@ -349,7 +349,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
     return "\n".join(kept), files
 
 
-def _uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
+def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
     """The place after the `end` of uuencoded lines and what they hold; None if they are not."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":

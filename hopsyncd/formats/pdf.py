@@ -74,7 +74,7 @@ def without_text(hint: str) -> DocumentUnreadable:
 
 def page_picture(data: bytes, number: int) -> Block:
     """A page as a PNG in base64, as large as text recognition needs it."""
-    with _opened(data) as document, closing(document[number - 1]) as page:
+    with _open(data) as document, closing(document[number - 1]) as page:
         width, height = page.get_size()
         scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
         bitmap = page.render(scale=scale, grayscale=True)
@@ -84,7 +84,7 @@ def page_picture(data: bytes, number: int) -> Block:
     return Block("picture", base64.b64encode(png).decode(), number, number)
 
 
-def _opened(data: bytes) -> Any:
+def _open(data: bytes) -> Any:
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of what it does not need
@@ -107,7 +107,7 @@ def _opened(data: bytes) -> Any:
 def _read(data: bytes) -> _Document:
     raw = library("pypdfium2").raw
     read = _Document()
-    with _opened(data) as document:
+    with _open(data) as document:
         if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
             document.init_forms()
         read.names, read.properties = described(document)

@@ -152,7 +152,7 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
 
 
 def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
-    kind, charset = _parsed(media_type)
+    kind, charset = _parse(media_type)
     kind = type_of_content(data, kind)
     if kind in (DOC, PPT) and data:
         refuse_old_office(data)
@@ -195,10 +195,10 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
 
 def kind_of(media_type: str) -> str:
     """A media type without its parameters."""
-    return _parsed(media_type)[0]
+    return _parse(media_type)[0]
 
 
-def _parsed(media_type: str) -> tuple[str, str | None]:
+def _parse(media_type: str) -> tuple[str, str | None]:
     kind, *parameters = (part.strip() for part in media_type.lower().split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")

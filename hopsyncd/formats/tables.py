@@ -271,7 +271,7 @@ def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
             if cell and cell.text and cell not in paths[column]:
                 paths[column].append(cell)
     names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
-    return tuple(_shortened(_PATH.join(path), _MAX_LABEL_CHARACTERS) for path in names)
+    return tuple(_shorten(_PATH.join(path), _MAX_LABEL_CHARACTERS) for path in names)
 
 
 def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
@@ -419,10 +419,10 @@ def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]
     said = sum(len(cell.text) for row in rows for cell in row.own)
     if sum(map(len, labels)) * len(rows) <= said * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
         return labels
-    return tuple(_shortened(label, _SHORT_LABEL_CHARACTERS) for label in labels)
+    return tuple(_shorten(label, _SHORT_LABEL_CHARACTERS) for label in labels)
 
 
-def _shortened(text: str, limit: int) -> str:
+def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
 
 
@@ -456,7 +456,7 @@ def _row_text(
             names = [_SEVERAL.join(names)]
         for number, name in enumerate(names or [""]):
             label = f"{name}: " if name and text else ""
-            parts.append(label + (text if is_own else _shortened(text, _MAX_LABEL_CHARACTERS)))
+            parts.append(label + (text if is_own else _shorten(text, _MAX_LABEL_CHARACTERS)))
             if cell and is_own and number == 0:
                 links += ((length + len(label) + at, link) for at, link in cell.links)
             length += len(parts[-1]) + len(JOINT)

@@ -38,7 +38,7 @@ def _relation(kind: str, target: str) -> str:
     )
 
 
-def _zipped(members: dict[str, str]) -> bytes:
+def _zip(members: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in members.items():
@@ -66,7 +66,7 @@ def _pdf() -> bytes:
 
 def _docx() -> bytes:
     text = "<w:p><w:r><w:t>Sample</w:t></w:r></w:p>"
-    return _zipped(
+    return _zip(
         {
             "_rels/.rels": _relation("officeDocument", "word/document.xml"),
             "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body>{text}</w:body>'
@@ -79,7 +79,7 @@ def _odt() -> bytes:
     names = (f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"' for one in _ODT_NAMES)
     body = "<office:body><office:text><text:p>Sample</text:p></office:text></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zipped({"content.xml": content})
+    return _zip({"content.xml": content})
 
 
 def _ods() -> bytes:
@@ -91,7 +91,7 @@ def _ods() -> bytes:
     table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
     body = f"<office:body><office:spreadsheet>{table}</office:spreadsheet></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zipped({"content.xml": content})
+    return _zip({"content.xml": content})
 
 
 def _odp() -> bytes:
@@ -102,13 +102,13 @@ def _odp() -> bytes:
     page = "<draw:page><draw:text-box><text:p>Sample</text:p></draw:text-box></draw:page>"
     body = f"<office:body><office:presentation>{page}</office:presentation></office:body>"
     content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
-    return _zipped({"content.xml": content})
+    return _zip({"content.xml": content})
 
 
 def _pptx() -> bytes:
     names = f'xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}" xmlns:r="{_OFFICE}"'
     text = "<p:txBody><a:p><a:r><a:t>Sample</a:t></a:r></a:p></p:txBody>"
-    return _zipped(
+    return _zip(
         {
             "ppt/presentation.xml": f"<p:presentation {names}><p:sldIdLst>"
             '<p:sldId id="256" r:id="r1"/></p:sldIdLst></p:presentation>',
@@ -125,7 +125,7 @@ def _xlsx() -> bytes:
         f'<Override PartName="/xl/{name}.xml" ContentType="{_SHEET_TYPES}.{kind}+xml"/>'
         for name, kind in (("workbook", "sheet.main"), ("sheet", "worksheet"))
     )
-    return _zipped(
+    return _zip(
         {
             "[Content_Types].xml": "<Types xmlns="
             '"http://schemas.openxmlformats.org/package/2006/content-types">'
@@ -141,7 +141,7 @@ def _xlsx() -> bytes:
 
 
 def _epub() -> bytes:
-    return _zipped(
+    return _zip(
         {
             "META-INF/container.xml": '<container><rootfile full-path="a.opf"/></container>',
             "a.opf": '<package><manifest><item id="c" href="c.html"/></manifest>'
