@@ -95,9 +95,7 @@ def page_of(found: Mapping[str, Mapping[str, Any]]) -> str:
             parts.append(f"## {section}\n")
         parts.append("\n".join(_result(result)))
     parts.append("\n".join(_origins(found)))
-    hidden = [
-        f"- `{name}`: {result['title']}" for name, result in found.items() if not result["shown"]
-    ]
+    hidden = [f"- `{name}`" for name, result in found.items() if not result["shown"]]
     return "\n".join([*parts, _CLOSING.format(names="\n".join(hidden))])
 
 
