@@ -291,7 +291,7 @@ def test_a_dot_on_the_line_shows_which_sentences_its_version_changed(opened: Pag
 
 def test_the_first_version_is_told_as_such(opened: Page, view: Shown) -> None:
     opened.goto(view.base + "/versions/1")
-    expect(opened.locator("main")).to_contain_text("It is the first")
+    expect(opened.locator("main")).to_contain_text("This is the first version")
 
 
 def test_a_question_at_two_versions_shows_what_changed(opened: Page, view: Shown) -> None:

@@ -76,12 +76,12 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     assert place.printed("graph", "mira.md", "--hops", "1") == of_document
     missing = place.run("graph", "none.md")
     assert missing.returncode == 1
-    assert "There is no document none.md: no source has a document of that path" in missing.stderr
+    assert "There is no document none.md: none of these sources has it" in missing.stderr
     place.write("empty.md", "")
     place.sync()
     empty = place.run("graph", "--document", "empty.md")
     assert empty.returncode == 2
-    assert "empty.md of notes has no text" in empty.stderr
+    assert "notes: empty.md has no text" in empty.stderr
 
 
 def test_show_says_why_a_document_has_no_passages(place: Place) -> None:
@@ -119,8 +119,8 @@ def test_one_frame_of_top_tells_sources_work_and_requests(place: Place) -> None:
     now = place.status()
     told = f"version {now['version']}: {now['documents']} documents, {now['passages']} passages"
     assert told in ran.stdout
-    assert re.search(r"^[\d.]+ queries/s, \d+ in all", ran.stdout, re.MULTILINE)
-    assert re.search(r"^idle; next: (scan notes|gc) at ", ran.stdout, re.MULTILINE)
+    assert re.search(r"^[\d.]+ queries/s, \d+ in total", ran.stdout, re.MULTILINE)
+    assert re.search(r"^idle; next: (scan notes|gc) in ", ran.stdout, re.MULTILINE)
     assert re.search(r"^notes +folder +ok +\d +0 ", ran.stdout, re.MULTILINE)
     assert re.search(r"^query +\d+ +[\d.]+ +0 +[\d.]+ +[\d.]+$", ran.stdout, re.MULTILINE)
     assert "\x1b" not in ran.stdout
