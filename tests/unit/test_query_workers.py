@@ -164,11 +164,11 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
     assert desk.ask(first, HOP, HIDDEN)["passages"] == []
     assert desk.here == before
 
-    desk.question = "Where did Ceasar rule?"  # what it is taken for comes with no vector
+    desk.question = "Where did ceasar rule?"  # what it is taken for comes with no vector
     for search in (Search("bm25"), HOP):
         assert desk.ask(first, search) == desk.alone(first, search)
         understood = desk.ask(first, search)["understood"]
-        assert understood and understood["question"] == "Where did Caesar rule?"
+        assert understood and understood["question"] == "Where did caesar rule?"
     assert (desk.here, {one.what for one in desk.wanted}) == (before, {"vectors"})
     desk.question, before = QUESTION, desk.here
 
@@ -200,7 +200,7 @@ def test_a_worker_answers_questions_with_what_the_daemons_models_tell_it(desk: D
 def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: Desk) -> None:
     desk.until_handed_over()
     before, pids = desk.here, desk.workers.pids
-    desk.question, desk.has_models = "Where did Ceasar rule?", False
+    desk.question, desk.has_models = "Where did ceasar rule?", False
     assert desk.ask() == desk.alone()
     assert desk.here == before + 1
     desk.question = QUESTION
@@ -211,7 +211,7 @@ def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: D
 def test_a_worker_that_never_gets_what_it_wants_is_replaced(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
-    desk.question = "Where did Ceasar rule?"
+    desk.question = "Where did ceasar rule?"
 
     def fail(_: Wanted) -> None:
         raise RuntimeError("the model has a mistake")
