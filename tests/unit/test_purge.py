@@ -31,8 +31,8 @@ HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 PREPARED, COLLECTED, SHARED = "Vqprepared", "Uqcollected", "Jqshared"
 SHARED_PASSAGE = f"The {SHARED} clause binds Rome and Carthage alike."
 
-SECRET = f"# {HEADING}\n\nCaesar told Brutus of {TEXT}.\n".encode()
-OTHER = b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
+SECRET = f"# Acts\n\n## {HEADING}\n\nCaesar told Brutus of {TEXT}.\n".encode()
+OTHER = b"# Acts\n\n## Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def stack(tmp_path: Path) -> Stack:
     set_tag(made.connection, "mine", 1, 0)
     for edit in (
         SECRET + f"\nBrutus told Nero of {EDIT}.\n".encode(),
-        SECRET + f"\n# Law\n\n{SHARED_PASSAGE}\n".encode(),
+        SECRET + f"\n## Law\n\n{SHARED_PASSAGE}\n".encode(),
     ):
         files.put("secret.md", edit)
         made.sync()
-    files.put("other.md", OTHER + f"\n# Law\n\n{SHARED_PASSAGE}\n".encode())
+    files.put("other.md", OTHER + f"\n## Law\n\n{SHARED_PASSAGE}\n".encode())
     made.sync()
     assert made.head.id == 4
     return made
@@ -80,7 +80,7 @@ def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack)
     told = diff_answer(stack.connection, *ends, found, None)["passages"]
     assert (len(found.passages_added), len(found.passages_removed)) == (1, 1)
     assert [[one["heading"] for one in told[kind]] for kind in ("added", "removed")] == [
-        [["Law"]],
+        [["Acts", "Law"]],
         [],
     ]
 
