@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -105,8 +106,9 @@ def client_of(context: click.Context) -> Client:
 def _await_sign_of_life(socket: Path) -> None:
     """Give a daemon that was started with this command the time to announce its start."""
     end_s = time.monotonic() + _SIGN_OF_LIFE_S
-    while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:
-        time.sleep(0.02)
+    with suppress(PermissionError):  # the request itself will say so
+        while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:
+            time.sleep(0.02)
 
 
 def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:

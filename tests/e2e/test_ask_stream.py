@@ -270,7 +270,7 @@ def test_a_search_by_logic_tells_what_it_looks_for(
     assert [one["answer"] for one in answer["logic"]["subproblems"]] == [None, "In Ostrava"]
     assert answer["llm"]["calls"] == 4
     ran = place.run("ask", question, "--llm", "--method", "logic", "--explain")
-    assert "#2 Where was Kaltenbrunn born?   rank 2, needs #1" in ran.stdout
+    assert "#2 Where was Kaltenbrunn born?   step 2, needs #1" in ran.stdout
     assert "In Ostrava   [" in ran.stdout and "no answer" in ran.stdout
 
 

@@ -210,7 +210,7 @@ def test_who_may_not_use_the_socket_is_told_so_and_not_to_start_a_daemon(place: 
     refused = as_user(pwd.getpwnam("nobody").pw_uid, [], told)
     assert len(refused) == 2, refused
     for message in refused:
-        assert "your user may not use that socket" in message
+        assert "you have no permission to use that socket" in message
         assert "docs/security.md" in message and "hopsyncd serve" not in message
 
 

@@ -44,6 +44,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "rerank": (True, "best", "", []),
     "unit": (True, "sentence", "", []),
     "method": (True, "best", "", []),
+    "match": (None, True, "best", "", "EXACT", []),
     "filters": (None, True, 1, "source:x", [1], [""], ["x"], ["x" * 401], ["source:x"] * 21),
     "strategy": (True, "best", "", "HOP", []),
     "profile": (None, "best", "", []),

@@ -17,7 +17,7 @@ def test_the_status_names_the_endpoint_and_what_was_spent() -> None:
         told = place.run("status")
         status = json.loads(place.run("status", "--json").stdout)
     host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
-    assert f"LLM small at {host}, which passages and questions are sent to" in told.stdout
+    assert f"passages and questions are sent to the LLM small at {host};" in told.stdout
     assert "today 0 of 20000 calls, 0 of 2000000 tokens" in told.stdout
     assert "nothing leaves" not in told.stdout
     assert (status["llm"]["endpoint"], status["models"]["llm_endpoint"]) == (host, host)

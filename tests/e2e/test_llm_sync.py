@@ -49,9 +49,7 @@ def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
     cities.start()
     assert cities.sync()["version"] == 1
     assert cities.status()["waiting"] == {"refused": 5}
-    assert (
-        "waiting for questions from the LLM: 5 passages (refused 5)" in cities.run("status").stdout
-    )
+    assert "waiting for questions of the LLM: 5 passages (refused 5)" in cities.run("status").stdout
     assert cities.documents("What trades with Rome by sea?")
     cities.stop()
 

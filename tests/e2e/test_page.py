@@ -250,7 +250,9 @@ def test_the_neighbourhood_is_walked_by_mouse(opened: Page) -> None:
     here = opened.locator("h1").inner_text()
     opened.locator("svg .box:not(.centre)").first.click()
     expect(opened.locator("h1")).not_to_have_text(here)
-    expect(opened.locator(f'svg .box[aria-label="{here[8:-1]}"]')).to_have_count(1)
+    expect(
+        opened.locator(f'svg .box[aria-label="{here[len("Related to “") : -1]}"]')
+    ).to_have_count(1)
 
 
 def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:

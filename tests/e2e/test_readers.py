@@ -46,7 +46,7 @@ def test_documents_wait_while_no_worker_can_start(small: Place) -> None:
     assert "No such file" in problem["why"]
     told = {one["media_type"]: one for one in status["unavailable_readers"]}
     assert "No such file" in told["application/pdf"]["why"]
-    assert "application/pdf cannot be read here: " in small.run("status").stdout
+    assert "application/pdf cannot be read on this machine: " in small.run("status").stdout
     away.rename(python)
     small.sync()
     status = small.status()

@@ -173,7 +173,7 @@ def test_a_reload_takes_a_good_configuration_and_keeps_it_when_the_next_is_bad(
     pid = service.show("MainPID")
     service.configure("[query]\nk = 0\n")
     service.systemctl("reload", "hopsyncd.service")
-    service.until(lambda: "new configuration has a mistake" in service.show("StatusText"))
+    service.until(lambda: "configuration is refused" in service.show("StatusText"))
     assert "configuration refused" in service.journal("--priority=err")
 
     service.configure("[query]\nk = 1\n")
@@ -240,7 +240,7 @@ def test_a_member_of_the_group_reaches_the_socket_that_systemd_opens(service: Se
     service.install("--socket-activation")
     service.hopsyncd("sync", "--wait")
     assert service.finds_the_note(MEMBER, TEAM)
-    with pytest.raises(AssertionError, match="may not use that socket"):
+    with pytest.raises(AssertionError, match="no permission to use that socket"):
         service.finds_the_note(MEMBER)
 
 

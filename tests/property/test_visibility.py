@@ -219,7 +219,7 @@ def check_history(
         expected = diff_answer(pure, *ends_alone, diff(pure, *ends_alone), None)
         assert {**found, "from": 0, "to": 0} == {**expected, "from": 0, "to": 0}
         counts = alone.stack.versions[int(new_alone) - 1]
-        for name in ("documents", "passages", "words", "matches", "edge_budget", "cut"):
+        for name in ("documents", "passages", "words", "matches", "edge_budget", "edge_threshold"):
             assert getattr(after.version, name) == getattr(counts, name), name
     logs = [
         [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET))
