@@ -1,4 +1,4 @@
-"""The access control list of a caller: which sources its answers may come from."""
+"""The sources that a caller may see, as `api/access_rules.py` decides."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
