@@ -12,10 +12,9 @@ past version, a filter or an ACL view gives what is visible there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
-from itertools import repeat
-from operator import eq, mul
+from operator import mul
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from store.records import PassageId
 
 _BATCH = 128  # passages that are read at once.
 _MOST_READ = 2048  # passages in which a text is looked for.
+_MOST_PARTS = 32  # parts of a query that are looked for.
 _ENOUGH = 20  # passages with everything as typed, after which no more are read.
 _OF_VARIANTS = 0.9  # the worth of no-cache where noCache is looked for.
 _OF_FORMS = 0.8  # the worth of a word in another form, beside the word as typed.
@@ -100,28 +100,29 @@ def find_literals(
     snapshot: Snapshot, query: QueryWords, read: Read, *, is_exact: bool = False
 ) -> LiteralMatches:
     """Look the parts of a query up in the visible passages: all of them for a keyword query or if
-    it `is_exact`, otherwise its phrases and codes."""
+    it `is_exact`, otherwise its phrases and codes. Of a long query, only the first 32 parts."""
     wanted = query.parts if query.is_keywords or is_exact else query.literals
-    parts = [_find_part(snapshot, part, query) for part in wanted]
-    absent = _find_absent(snapshot, query, parts, read)
+    parts = [_find_part(snapshot, part, query) for part in wanted[:_MOST_PARTS]]
+    texts = _Texts(snapshot, read)
+    absent = _find_absent(snapshot, query, parts, texts)
     whole_rows = _find_rows(snapshot, index_terms(query.whole)) if query.whole else _NO_ROWS
     if not len(whole_rows) and not any(len(part.rows) for part in parts):
         return LiteralMatches(query, absent=absent)
     scores = words_of(snapshot, query.text).scores
-    texts = _Texts(snapshot, read)
     whole = _find_whole(snapshot, query, whole_rows, scores, texts)
-    found = _weigh_rows(snapshot, parts, scores, texts)
-    return replace(found, query=query, scores=scores, whole=whole, absent=absent)
+    worth, literal, complete = _weigh_rows(snapshot, parts, scores, texts)
+    return LiteralMatches(query, scores, worth, literal, complete, whole, absent)
 
 
 def _weigh_rows(
     snapshot: Snapshot, parts: Sequence[_FoundPart], scores: Floats, texts: "_Texts"
-) -> LiteralMatches:
-    """Read the passages with the most weight, and note which parts each has as typed."""
+) -> tuple[dict[int, float], dict[int, float], frozenset[int]]:
+    """Read the passages with the most weight: `worth`, `literal` and `complete`."""
     total = sum(part.weight for part in parts) or 1.0
+    weights = [part.weight / total for part in parts]
     stems = np.zeros(len(scores))
-    for part in parts:
-        stems[part.rows] += part.weight / total
+    for part, weight in zip(parts, weights, strict=True):
+        stems[part.rows] += weight
     members = [frozenset(part.rows.tolist()) for part in parts]
     worth: dict[int, float] = {}
     literal: dict[int, float] = {}
@@ -131,16 +132,14 @@ def _weigh_rows(
             part.worth_in(text) if row in rows else 0.0
             for part, rows in zip(parts, members, strict=True)
         ]
-        weights = [part.weight / total for part in parts]
+        is_typed = [share == 1.0 for share in shares]
         worth[row] = sum(map(mul, weights, shares))
-        literal[row] = sum(map(mul, weights, map(float, map(eq, shares, repeat(1.0)))))
-        if all(share == 1.0 for share in shares):
+        literal[row] = sum(map(mul, weights, is_typed))
+        if all(is_typed):
             complete.add(row)
             if len(complete) >= _ENOUGH:
                 break
-    return LiteralMatches(
-        QueryWords("", (), is_keywords=False), scores, worth, literal, frozenset(complete)
-    )
+    return worth, literal, frozenset(complete)
 
 
 def rank_literals(
@@ -233,21 +232,27 @@ def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> b
 
 
 class _Texts:
-    """Reads the texts of passages."""
+    """Reads the texts of passages, each once."""
 
     def __init__(self, snapshot: Snapshot, read: Read) -> None:
         self._ids = snapshot.passage_ids
         self._read = read
+        self._known: dict[int, str | None] = {}  # by passage row; None: a purge removed it
 
     def read_rows(self, rows: Integers) -> Iterator[tuple[int, str]]:
         """The text of each passage row, for at most 2,048 rows."""
         for start in range(0, min(len(rows), _MOST_READ), _BATCH):
-            some = rows[start : min(start + _BATCH, _MOST_READ)].tolist()
-            ids = {row: PassageId(int(self._ids[row])) for row in some}
-            passages = self._read(ids.values())
-            for row, id_ in ids.items():
-                if id_ in passages:  # a purge may have removed it
-                    yield row, full_text(passages[id_])
+            batch = rows[start : min(start + _BATCH, _MOST_READ)].tolist()
+            self._read_missing([row for row in batch if row not in self._known])
+            for row in batch:
+                if (text := self._known[row]) is not None:
+                    yield row, text
+
+    def _read_missing(self, rows: Sequence[int]) -> None:
+        ids = {row: PassageId(int(self._ids[row])) for row in rows}
+        passages = self._read(ids.values()) if ids else {}
+        for row, id_ in ids.items():
+            self._known[row] = full_text(passages[id_]) if id_ in passages else None
 
 
 def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:
@@ -276,7 +281,7 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
     rows = _find_rows(snapshot, terms)
     weight = sum(_idf(snapshot, term) for term in terms)
     if part.kind == "word":
-        joined = _joined_with(part.text, query.words)
+        joined = _joined_with(part.text, query.words[:_MOST_PARTS])
         for words in joined:
             rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(words))))
         names: tuple[str, ...] = ()
@@ -332,13 +337,12 @@ def _find_whole(
 
 
 def _find_absent(
-    snapshot: Snapshot, query: QueryWords, parts: Sequence[_FoundPart], read: Read
+    snapshot: Snapshot, query: QueryWords, parts: Sequence[_FoundPart], texts: _Texts
 ) -> tuple[str, ...]:
     """The parts that no visible passage has.
 
     For a question, only phrases, codes and unusual words: usual words may be meant otherwise.
     """
-    texts = _Texts(snapshot, read)
     absent = []
     for found in parts:
         if found.part.kind == "word" and not found.names and len(found.rows):

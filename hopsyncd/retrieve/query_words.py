@@ -22,21 +22,22 @@ _QUOTED = re.compile(
     '"([^"]+)"|\u201c([^\u201c\u201d]+)\u201d|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]|\u00ab([^\u00ab\u00bb]+)\u00bb|`([^`]+)`'
 )
 _SPACED_CODES = re.compile(
-    r"(?<!\w)\+?\(?\d[\d()]*(?:[ /-]\d[\d()]*){2,}(?!\w)"  # phone numbers
+    # Each pattern has a bound, so that no place of a long query costs more than another.
+    r"(?<![\w()])\+?\(?\d[\d()]{0,20}(?:[ /-]\d[\d()]{0,20}){2,8}(?!\w)"  # phone numbers
     r"|(?<!\w)\d{1,2}(?:st|nd|rd|th|\.)?\s(?:\w{3,9}\.?)\s(?:1|2)\d{3}(?!\w)"  # 7 May 2025
     r"|(?<!\w)[A-Z]\w{2,8}\.?\s\d{1,2}(?:st|nd|rd|th)?,\s(?:1|2)\d{3}(?!\w)"  # May 7, 2025
-    r"|(?<!\w)\d[\d.,]*\s?[€$£¥%](?!\w)"
+    r"|(?<![\w.,])\d[\d.,]{0,30}\s?[€$£¥%](?!\w)"
 )
 _PUNCTUATION = "?!,;:()[]{}<>\"'\u2018\u2019\u201c\u201d\u2026"
 _CODE = re.compile(
     r"""
     --?[A-Za-z][\w-]*(?:=\S+)?      # an option
-    | v?\d+(?:[.:/-]\d+)+[\w.-]*    # a version, date or time
+    | v?\d++(?:[.:/-]\d++)++[\w.-]*  # a version, date or time
     | [$€£¥]\d[\d.,]*               # money
     | \.[A-Za-z]\w+                 # .NET, .gitignore
     | [A-Za-z]\w*(?:\+\+|\#)        # C++, C#
-    | \w+(?:_+\w+)+_*|_+\w+         # snake_case
-    | [a-z]+\d*(?:[A-Z]\w*)+        # camelCase
+    | (?=\w+_\w|_\w)\w++           # snake_case
+    | [a-z]+\d*[A-Z]\w*             # camelCase
     | (?!Ma?c[A-Z]|D[ei][A-Z]|L[ae][A-Z]|Van[A-Z])(?:[A-Z][a-z0-9]+){2,}[A-Z]?  # PascalCase
     | \w[\w.-]*@[\w.-]+             # an address
     | [A-Za-z]+://\S+

@@ -23,6 +23,7 @@ from store.content import full_text
 from store.records import PassageId
 
 _FEW_UNKNOWN = 2  # words, or a third of them: with more, the question is in another language.
+_MOST_UNKNOWN = 10  # words that are compared with all words of the documents.
 _LONG = 8  # letters, of which two may be wrong; of a shorter word one.
 _READ = 256  # passages in which a word is looked for.
 _LEAST_ROOT = 4  # letters of a word without its ending.
@@ -71,7 +72,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     words = [word for word in spellings(plain) if word not in STOP_WORDS | _FOREIGN]
     known = {word for word, count in _count_passages(snapshot, words).items() if count}
     unknown = [word for word in words if word not in known]
-    if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
+    if not unknown or len(unknown) > max(_FEW_UNKNOWN, min(len(words) // 3, _MOST_UNKNOWN)):
         return Spelling(question)
     named = {
         part

@@ -19,6 +19,7 @@ from store.records import PassageId
 
 CANDIDATES = 50  # the passages most like the question, whose titles are looked at
 LEAST_TITLE_SHARE = 0.1  # of the question's idf, which a title must have
+_MOST_CHARACTERS = 500  # of a title
 _SUBJECT_SHARE = 0.9  # of the seeds' scores, which goes to the subjects
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 
@@ -43,28 +44,29 @@ def find_subjects(context: QueryContext) -> list[int]:
     rows = near.entries[order]
     passages = context.read([PassageId(id_) for id_ in ids[rows].tolist()])
     words = WORD.findall(context.question.replace("\u2019", "'"))
+    lower = [word.lower() for word in words]
     found: list[_Title] = []
     for row, likeness in zip(rows.tolist(), near.like[order].tolist(), strict=True):
         passage = passages.get(PassageId(int(ids[row])))
         if passage is None or not passage.heading:
             continue
-        for title in dict.fromkeys((passage.heading[0], _PARENTHESIS.sub("", passage.heading[0]))):
-            place = _find_words(words, WORD.findall(title))
-            if place is not None and _weigh_title(context, title) >= LEAST_TITLE_SHARE:
-                found.append(_Title(*place, likeness, row))
+        whole = passage.heading[0][:_MOST_CHARACTERS]
+        for title in dict.fromkeys((whole, _PARENTHESIS.sub("", whole))):
+            start, end = _find_words(lower, [word.lower() for word in WORD.findall(title)])
+            if all(map(str.islower, words[start:end])):  # not there, or not written as a name
+                continue
+            if _weigh_title(context, title) >= LEAST_TITLE_SHARE:
+                found.append(_Title(start, end, likeness, row))
     return [title.passage_row for title in _drop_overlapping(found)]
 
 
-def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int] | None:
-    """The first place of the title's words, whatever their case; None where all are lower case."""
-    length, wanted = len(title), [word.lower() for word in title]
-    if not length:
-        return None
-    for start in range(len(words) - length + 1):
-        written = words[start : start + length]
-        if [word.lower() for word in written] == wanted:
-            return None if all(map(str.islower, written)) else (start, start + length)
-    return None
+def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
+    """The first place of the title's words, as (start, end); (0, 0) if there is none."""
+    length = len(title)
+    for start in range(len(words) - length + 1 if length else 0):
+        if words[start] == title[0] and words[start : start + length] == title:
+            return start, start + length
+    return 0, 0
 
 
 def _weigh_title(context: QueryContext, title: str) -> float:

@@ -50,6 +50,7 @@ from hopsyncd.logs import redacted
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.query_parser import understood
+from hopsyncd.retrieve.query_words import contains_literal, read_query_words
 from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.pages import question_of, with_code
@@ -87,6 +88,11 @@ UNITS = {
     "stars": "*",
     "emphasis": "*a **b ",
     "underscores": "_a",
+    "bare underscores": "_",
+    "capitals": "A",
+    "humps": "aA",
+    "prices": "1,",
+    "groups of digits": "1(",
     "tildes": "~",
     "digits": "1",
     "numbers": "1 ",
@@ -271,6 +277,8 @@ PARSERS: dict[str, Parser] = {
     "types": Parser(lambda text: type_words(text, text), 4096),
     "conditions": Parser(lambda text: str(Condition("path", text)), 400),
     "question": Parser(lambda text: understood(text, (), datetime(2026, 1, 1)), 10_000),
+    # A mark that no code has at the end: a pattern that could match in many ways tries them all.
+    "words of a query": Parser(lambda text: read_query_words(f"a{text}\xa7"), 10_000),
     "filters": Parser(lambda text: understood("q", [f"since:{text}"], datetime(2026, 1, 1)), 400),
     "sentences": Parser(lambda text: list(sentences(text))),
     "words": Parser(_words),
@@ -305,6 +313,7 @@ PARSERS: dict[str, Parser] = {
     "link": Parser(lambda text: (link_to_name(text), list_candidates(text[:4096], "s", "a/b.md"))),
     "names of a document": Parser(lambda text: document_names([text, topic_of(text)])),
     "passage": Parser(_passage, 4096),  # chunking makes none longer
+    "phrase in a passage": Parser(lambda text: contains_literal(text[:4096], f"{text}!"), 10_000),
     "log line": Parser(redacted),
 }  # fmt: skip
 
