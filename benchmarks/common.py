@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +144,22 @@ def write_result(
     }
     result.pop("rows", None)
     head = json.dumps(result, indent=2, ensure_ascii=False)[:-2]
-    lines_of_rows = ",\n".join(f"    {json.dumps(list(row), ensure_ascii=False)}" for row in rows)
+    rounded = [
+        [round(cell, 4) if isinstance(cell, float) else cell for cell in row] for row in rows
+    ]
+    lines_of_rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rounded)
     path.write_text(f'{head},\n  "rows": [\n{lines_of_rows}\n  ]\n}}\n', encoding="utf-8")
     return path
 
 
 def _options() -> list[str]:
-    """The options of this run but `--json`, and but the paths of this machine."""
-    return [option for option in sys.argv[1:] if option != "--json" and not option.startswith("/")]
+    """The options of this run but `--json`, and but those whose value is a path of this machine."""
+    options = [*sys.argv[1:], ""]
+    return [
+        option
+        for option, value in pairwise(options)
+        if option != "--json" and not option.startswith("/") and not value.startswith("/")
+    ]
 
 
 def _commit() -> str:

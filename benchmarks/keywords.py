@@ -13,20 +13,13 @@ from pathlib import Path
 
 from common import JSON, arguments, real_documents, table, write_result
 from keyword_queries import KeywordQuery, contains, draw
-from real import IGNORED, KEEP
+from real import KEEP, serve_real_documents
 
-from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
-from hopsyncd.evaluation.real_folder import index_folder, index_place, source_of
-from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.loading import load_models
-from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import full_text, known_passages
 from store.open_database import open_reader
 from store.records import PassageId
@@ -45,20 +38,14 @@ def main() -> None:
         ("--strategy", {"choices": STRATEGIES, "action": "append"}),
         ("--failures", {"action": "store_true", "help": "List the queries that fail."}),
     )
-    folder, config = real_documents(given.data), Config()
-    models = load_models(config)
-    source = source_of(folder, IGNORED)
-    maker = BuiltinMaker(models.language, VectorCache(models.encoder, given.keep))
-    place = index_place(given.keep, source, maker)
-    served = index_folder(place, source, config, maker)
-    engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings(hops=config.query.hops))
-    engine.publish(served)
-    texts = _texts(place / DATABASE_NAME, served)
+    folder = real_documents(given.data)
+    index = serve_real_documents(folder, given.keep)
+    texts = _texts(index.database, index.head)
     queries = [one for one in draw(folder) if one.is_absent or _is_there(one, texts)]
     rows: dict[str, list[object]] = defaultdict(list)
     strategies = given.strategy or STRATEGIES
     for strategy in strategies:
-        good = [_judge(engine, strategy, texts)(one) for one in queries]
+        good = [_judge(index.engine, strategy, texts)(one) for one in queries]
         if given.failures:
             failed = [one for one, is_good in zip(queries, good, strict=True) if not is_good]
             print(strategy, "failed:", *(f"{one.kind}: {one.query}" for one in failed), sep="\n  ")

@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,19 @@ from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import QuestionOutcome, Scores, compute_scores
 from hopsyncd.evaluation.real_folder import (
     QuotedQuestion,
+    index_folder,
+    index_place,
     measured_folder,
     read_quoted,
     source_of,
 )
 from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.evaluation.report import question_lines
-from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
-from hopsyncd.models.loading import load_models
+from hopsyncd.evaluation.run import DATABASE_NAME, Evaluation, Experiment, evaluate, kept_folder
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
@@ -94,6 +98,29 @@ def main() -> None:
     if given.samples:
         for name in SAMPLES:
             on_sample(given.data / name, given.keep, experiment)
+
+
+@dataclass(frozen=True, slots=True)
+class RealIndex:
+    """The index of the real documents: its database, the newest version and how to ask it."""
+
+    database: Path
+    head: Snapshot
+    engine: Engine
+    models: Models
+
+
+def serve_real_documents(folder: Path, keep: Path) -> RealIndex:
+    """Bring the kept index of the real documents up to date, and open it for questions."""
+    config = Config()
+    models, source = load_models(config), source_of(folder, IGNORED)
+    maker = BuiltinMaker(models.language, VectorCache(models.encoder, keep))
+    place = index_place(keep, source, maker)
+    head = index_folder(place, source, config, maker)
+    database = place / DATABASE_NAME
+    engine = Engine(database, models.encoder, WalkSettings(hops=config.query.hops))
+    engine.publish(head)
+    return RealIndex(database, head, engine, models)
 
 
 def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any]) -> dict[str, Any]:

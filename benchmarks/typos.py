@@ -17,28 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import arguments, p50, real_documents, table
-from real import IGNORED, KEEP
+from real import KEEP, serve_real_documents
 
-from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.evaluation.measures import rank_of
 from hopsyncd.evaluation.real_folder import (
     QuotedQuestion,
     find_gold_passages,
-    index_folder,
-    index_place,
     read_quoted,
-    source_of,
 )
-from hopsyncd.evaluation.recordings import VectorCache
-from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.loading import load_models
-from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import Answer, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
-from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 from store.records import PassageId
 from store.transactions import snapshot
@@ -64,23 +55,16 @@ def main() -> None:
         ("--seed", {"type": int, "default": 1}),
     )
     folder = real_documents(given.data)
-    config = Config()
-    models = load_models(config)
-    source = source_of(folder, IGNORED)
-    maker = BuiltinMaker(models.language, VectorCache(models.encoder, given.keep))
-    place = index_place(given.keep, source, maker)
-    served = index_folder(place, source, config, maker)
-    engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings(hops=config.query.hops))
-    engine.publish(served)
+    index = serve_real_documents(folder, given.keep)
     questions = read_quoted(folder / "questions.jsonl")
-    with closing(open_reader(place / DATABASE_NAME)) as connection, snapshot(connection):
-        gold = find_gold_passages(connection, served.version.id, questions)
+    with closing(open_reader(index.database)) as connection, snapshot(connection):
+        gold = find_gold_passages(connection, index.head.version.id, questions)
     asked = [
         Asked(one, [gold[quotes[0].name] for quotes in one.evidence])
         for one in [one for one in questions if one.evidence][::_EACH][:_COUNT]
     ]
-    _false_alarms(engine, questions)
-    _compare(engine, models.encoder, asked, random.Random(given.seed))
+    _false_alarms(index.engine, questions)
+    _compare(index.engine, index.models.encoder, asked, random.Random(given.seed))
 
 
 def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:

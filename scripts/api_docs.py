@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -20,8 +19,8 @@ from hopsyncd.answers.changed import Accepted
 from hopsyncd.api.endpoints import Endpoint
 from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.config import values as strategy
+from scripts.generated_files import ROOT, write_or_check
 
-ROOT = Path(__file__).parents[1]
 CALLS, REFERENCE = ROOT / "hopsyncd/client/calls.py", ROOT / "docs/reference/http-api.md"
 _BEGIN, _END = "<!-- reference -->\n", "<!-- end of the reference -->"
 _NAMED = ("Match", "Method", "Profile", "Reasoner", "Rerank", "Strategy", "Unit")
@@ -50,19 +49,13 @@ if TYPE_CHECKING:
 '''
 
 
-def main() -> None:
+def main() -> int:
     text = _formatted("".join(_calls()))
     page = REFERENCE.read_text(encoding="utf-8")
     before, _, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
     whole = before + _BEGIN + "".join(_reference()) + _END + after
-    if "--check" in sys.argv:
-        old = [file for file, new in ((CALLS, text), (REFERENCE, whole)) if file.read_text() != new]
-        sys.exit(
-            f"not current: {', '.join(str(file.relative_to(ROOT)) for file in old)}" if old else 0
-        )
-    CALLS.write_text(text, encoding="utf-8")
-    REFERENCE.write_text(whole, encoding="utf-8")
+    return write_or_check({CALLS: text, REFERENCE: whole})
 
 
 def _formatted(text: str) -> str:
@@ -207,4 +200,4 @@ def _keys(one: Endpoint) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from scripts.generated_files import ROOT, write_or_check
+
 RESULTS = ROOT / "benchmarks/results"
 PAGE = ROOT / "docs/benchmarks.md"
 FIELDS = {
@@ -56,14 +57,7 @@ These results have no table on this page:
 
 
 def main() -> int:
-    page = page_of(results(RESULTS))
-    if "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if page == PAGE.read_text(encoding="utf-8"):
-        return 0
-    print("docs/benchmarks.md is out of date; run scripts/benchmarks_doc", file=sys.stderr)
-    return 1
+    return write_or_check({PAGE: page_of(results(RESULTS))})
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:

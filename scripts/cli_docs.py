@@ -8,13 +8,12 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 import click
 
 from hopsyncd.cli.main import cli
+from scripts.generated_files import ROOT, write_or_check
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/cli.md"
 MANY = 2  # commands with the same option: it is explained once
 
@@ -32,14 +31,7 @@ Option = tuple[str, str]  # its names with its values, and its help
 
 
 def main() -> int:
-    page = page_text()
-    if "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if page == PAGE.read_text(encoding="utf-8"):
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date; run scripts/cli_docs.py", file=sys.stderr)
-    return 1
+    return write_or_check({PAGE: page_text()})
 
 
 def page_text() -> str:

@@ -21,8 +21,8 @@ from pydantic_core import PydanticUndefined
 from hopsyncd.config.configuration import Config, shipped_text
 from hopsyncd.config.source_kinds import SOURCE_MODELS, FilesSource, PluginSource, SourceBase
 from hopsyncd.config.values import Section
+from scripts.generated_files import ROOT, write_or_check
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/configuration.md"
 
 _INTRODUCTION = """\
@@ -54,14 +54,7 @@ Meanings = Mapping[tuple[str, str], str]  # by section or kind of source, and ke
 
 
 def main() -> int:
-    page = page_text()
-    if "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if page == PAGE.read_text(encoding="utf-8"):
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is out of date; run scripts/config_docs.py", file=sys.stderr)
-    return 1
+    return write_or_check({PAGE: page_text()})
 
 
 def page_text() -> str:

@@ -1,6 +1,7 @@
 """The graph of one version as plain values, to be compared with that of another database."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,6 @@ def served_by(snapshot: Snapshot) -> dict[str, object]:
     """A snapshot without what says only where things lie in memory."""
     index, entries, ids = snapshot.index, snapshot.passage_rows, snapshot.passage_ids
     names = np.flatnonzero(snapshot.statistics.mention_counts)
-    edges = snapshot.list_edges()
-    out, into, similarity = edges.source_question, edges.target_question, edges.similarity
-    asked, answered = index.outgoing, index.incoming
     vectors, spelled, counts = index.vectors.exact, index.name_texts, snapshot.statistics
     mentions, links = snapshot.find_mentions(names), snapshot.find_links(entries)
     return {
@@ -109,19 +107,7 @@ def served_by(snapshot: Snapshot) -> dict[str, object]:
                 entries.tolist(), index.passages.vector_start[entries].tolist(), strict=True
             )
         ),
-        "edges": sorted(
-            (
-                int(asked.id[question]),
-                int(answered.id[answer]),
-                value,
-                int(ids[asked.passage_row[question]]),
-                int(ids[answered.passage_row[answer]]),
-                vectors[asked.vector_row[question]].tolist(),
-            )
-            for question, answer, value in zip(
-                out.tolist(), into.tolist(), similarity.tolist(), strict=True
-            )
-        ),
+        "edges": sorted(_edges_of(snapshot)),
         "mentioned": {
             spelled[name]: (int(counts.mention_counts[name]), bool(counts.joins_documents[name]))
             for name in names.tolist()
@@ -151,3 +137,19 @@ def served_by(snapshot: Snapshot) -> dict[str, object]:
             )
         ),
     }
+
+
+def _edges_of(snapshot: Snapshot) -> Iterator[tuple[object, ...]]:
+    """The questions, similarity, passages and vector of each edge."""
+    index, ids, edges = snapshot.index, snapshot.passage_ids, snapshot.list_edges()
+    asked, answered, vectors = index.outgoing, index.incoming, index.vectors.exact
+    ends = edges.source_question.tolist(), edges.target_question.tolist()
+    for question, answer, similarity in zip(*ends, edges.similarity.tolist(), strict=True):
+        yield (
+            int(asked.id[question]),
+            int(answered.id[answer]),
+            similarity,
+            int(ids[asked.passage_row[question]]),
+            int(ids[answered.passage_row[answer]]),
+            vectors[asked.vector_row[question]].tolist(),
+        )
