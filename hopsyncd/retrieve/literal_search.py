@@ -100,7 +100,7 @@ def find_literals(
     snapshot: Snapshot, query: QueryWords, read: Read, *, is_exact: bool = False
 ) -> LiteralMatches:
     """Look the parts of a query up in the visible passages: all of them for a keyword query or if
-    it `is_exact`, otherwise its phrases and codes. Of a long query, only the first 32 parts."""
+    it `is_exact`, otherwise its phrases and codes. More than 32 parts are not looked for."""
     wanted = query.parts if query.is_keywords or is_exact else query.literals
     parts = [_find_part(snapshot, part, query) for part in wanted[:_MOST_PARTS]]
     texts = _Texts(snapshot, read)
