@@ -54,7 +54,8 @@ def main() -> None:
     columns = ["queries", *strategies]
     table(columns, [[label, *shares] for label, shares in rows.items()])
     if given.json:
-        write_result("keywords", columns, [[label, *shares] for label, shares in rows.items()])
+        whole = [[label, *shares] for label, shares in rows.items() if not label.startswith("-")]
+        write_result("keywords", columns, whole)
 
 
 def _texts(database: Path, served: Snapshot) -> Mapping[str, str]:
