@@ -73,7 +73,7 @@ class Fetched:
     `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
     `links` are the ids or addresses that the item names explicitly. `origin` tells people more
     about this revision: author, date (ISO 8601), commit, url (after redirects) and message_id.
-    `modified_ms` is when it was written, in Unix time, where no such date says so.
+    `modified_ms` is the Unix time at which it was written, used if `origin` has no date.
     """
 
     data: bytes
@@ -227,7 +227,7 @@ def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> di
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(
-            f"Cannot list only what changed at {where}", why, "All of it is listed."
+            f"Cannot list only what changed at {where}", why, "The whole source is listed instead."
         )
 
     try:

@@ -1,7 +1,7 @@
-"""Checking the database against its invariants, without changing anything. Three depths:
+"""Checks the database against its invariants, and changes nothing. There are three depths:
 
-- opening_check: what a daemon that serves from the file relies on, as far as indexes and the small
-  tables tell; takes a fraction of a second.
+- opening_check: looks at indexes and small tables before a daemon serves from the file; takes a
+  fraction of a second.
 - check: SQLite's own structure, the schema, and the intervals at the head.
 - check(deep): every invariant in docs/reference/database-format.md that the store can verify
   by itself. The arithmetic of matches is left to hopsyncd.ingest.upkeep.

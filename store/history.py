@@ -223,7 +223,10 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 
 
 def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
-    """Count renames in the entry as renames, as far as its rows are still stored."""
+    """The entry with renamed documents counted as such, and no longer as added and removed.
+
+    Rows that garbage collection has removed cannot show a rename any more.
+    """
     if not (entry.documents_added and entry.documents_removed):
         return entry
     renames = _RENAMES.format(hidden=connection.dialect.names("?2"))

@@ -147,7 +147,7 @@ class Guard:
         state["caller"] = caller
 
         def record() -> None:
-            """Record the action once, before the client can learn that it ended."""
+            """Record the action once, before the end of the response is sent."""
             if "action" in state and "outcome" in state:
                 request = state.get("asked", {})
                 self._audit.record(caller, state.pop("action"), request, state["outcome"])

@@ -298,7 +298,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
-        """Compute again all that is derived from passages and questions."""
+        """Recompute everything that is derived from passages and questions."""
         if request.encoder:
             return self._worker.submit(lambda path: self._reencode(path, request.dry_run))
         if request.dry_run:

@@ -193,7 +193,7 @@ def neighbours_answer(
     request: NeighboursRequest,
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
-    """The passages around one, the nearest first. Raises NotFound."""
+    """The passages near a passage in the graph, the nearest first. Raises NotFound."""
     start = entry_of(head, request.id)
     assert head is not None
     found = around(head, start, request.hops, request.limit)

@@ -89,7 +89,7 @@ class _Unaided(Exception):
 
 
 class _DaemonModels:
-    """The models of a worker, which are the daemon's. `told` are vectors that it was given."""
+    """The daemon's models, as a query worker uses them: the vectors that the daemon sent."""
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
         self.name = generation.encoder

@@ -259,7 +259,7 @@ class ReadService:
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
-        """The passages around one in the graph."""
+        """The passages near a passage in the graph, the nearest first."""
         with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
             return neighbours_answer(connection, head, request, self._freshness.reasons(caller.acl))
 

@@ -107,7 +107,7 @@ class WatchDelivery:
             ).start()
 
     def stop(self) -> None:
-        """Start nothing more."""
+        """Stop starting deliveries; those under way go on."""
         self._stopping = True
 
     def _take(self) -> Delivery | None:

@@ -109,7 +109,7 @@ class FairQueue:
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
-        """Refuse the greediest request that waits. Raises Busy if that is the newcomer's."""
+        """Refuse a request of the user with the most waiting. Raises Busy if it is the newcomer."""
         self._load.refused += 1
         busy = Busy(
             "The request was refused",

@@ -142,7 +142,7 @@ def document(source: str, document: str, at: str = "head") -> Call[found.Documen
 def neighbours(
     id: str, hops: int = 1, limit: int = 50, at: str = "head"
 ) -> Call[found.NeighboursAnswer]:
-    """The passages around one in the graph."""
+    """The passages near a passage in the graph, the nearest first."""
     return call(
         "GET",
         "/v1/neighbours/{id}",
@@ -321,7 +321,7 @@ def backup(file: str) -> Call[changed.BackupAnswer]:
 
 
 def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changed.RebuildAnswer]:
-    """Compute again all that is derived from passages and questions."""
+    """Recompute everything that is derived from passages and questions."""
     return call("POST", "/v1/rebuild", {"encoder": encoder, "dry_run": dry_run}, "RebuildAnswer")
 
 

@@ -214,8 +214,8 @@ class VersionWriter:
     ) -> Version | None:
         """Ask the LLM again for passages at the head that wait for its questions, at most `limit`.
 
-        Those that have them then are a version; None when there are none. Once `go_on` says no,
-        nothing more is asked.
+        Commits a version with the passages that got their questions; None if none did. No more is
+        asked once `go_on` returns False.
         """
         newest = head(self._connection)
         if newest is None or not self.serves(newest):

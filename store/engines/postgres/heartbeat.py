@@ -65,7 +65,7 @@ class Line:
             self._socket = None
 
     def end(self) -> None:
-        """End the heartbeat."""
+        """Stop using the connection every few seconds; it stays open."""
         self._ended.set()
 
     @contextmanager

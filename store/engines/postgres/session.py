@@ -312,7 +312,7 @@ def open_writing(url: str) -> Connection:
                 raise WriterBusy(
                     f"Cannot write to {displayed_url(url)}",
                     "another hopsyncd writes to it",
-                    "Stop that one, or ask it to do this",
+                    "Stop that daemon, or run the command through it",
                 )
             time.sleep(0.05)
     return session
