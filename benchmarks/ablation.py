@@ -6,6 +6,7 @@ python benchmarks/ablation.py
 python benchmarks/ablation.py --limits   # the four limits of the walk alone
 python benchmarks/ablation.py --forms    # the forms of questions alone
 python benchmarks/ablation.py --asides   # from where a sentence of a question is left out
+python benchmarks/ablation.py --json     # also write the tables to benchmarks/results
 """
 
 import sys
@@ -17,7 +18,7 @@ from statistics import fmean
 from types import SimpleNamespace
 
 import numpy as np
-from common import arguments, table
+from common import JSON, arguments, table, write_result
 from real import IGNORED, KEEP
 from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, topics_count_double
 
@@ -109,31 +110,37 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
     return Asked(connection, head, gold, [one.gold for one in quoted])
 
 
-def shares(some: Sequence[QuestionOutcome], data: str) -> list[str]:
+def shares(some: Sequence[QuestionOutcome], data: str) -> list[float]:
     """One row's figures for a collection."""
     if data != "realdocs":
         scores = compute_scores(some)
-        return [f"{share:.1f}" for share in (scores.recall[5], scores.whole[5])]
+        return [round(share, 1) for share in (scores.recall[5], scores.whole[5])]
     single, multi = (
         compute_scores([one for one in some if one.question.kind == kind]).whole
         for kind in ("single", "multi")
     )
     found = (single[5], single[10], multi[5], multi[10], multi[20])
-    return [f"{share:.1f}" for share in found]
+    return [round(share, 1) for share in found]
 
 
 COLUMNS = {
-    "realdocs": ["single @5", "@10", "multi @5", "@10", "@20"],
-    "hotpotqa": ["HotpotQA r@5", "all@5"],
-    "musique": ["MuSiQue r@5", "all@5"],
-    "2wiki": ["2Wiki r@5", "all@5"],
+    "realdocs": ["one @5", "one @10", "several @5", "several @10", "several @20"],
+    "hotpotqa": ["HotpotQA recall@5", "HotpotQA all@5"],
+    "musique": ["MuSiQue recall@5", "MuSiQue all@5"],
+    "2wiki": ["2Wiki recall@5", "2Wiki all@5"],
 }
 ONLY_LIMITS, PARTS, STEPS_TO_OURS, OTHER_FORMS = (
-    "limit of the walk",
+    "limit",
     "variant",
-    "from the paper's profile to ours",
-    "how it is asked",
+    "each row adds to the one above",
+    "form",
 )
+RESULT_NAMES = {
+    ONLY_LIMITS: "walk-limits",
+    PARTS: "ablation",
+    STEPS_TO_OURS: "from-paper",
+    OTHER_FORMS: "question-forms",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,7 @@ def trials(asked: Asked) -> Iterator[Trial]:
         yield Trial(PARTS, name, asked.head, rank)
     doubled = topics_count_double(asked.connection, asked.head.version)
     ours = partial(hop, settings=DEFAULT)
-    yield Trial(PARTS, "topics count double in matching", doubled, ours)
+    yield Trial(PARTS, "headings count double in matching", doubled, ours)
     for name, rank in STEPS.items():
         yield Trial(STEPS_TO_OURS, name, asked.head, rank)
     yield from by_forms(asked)
@@ -203,7 +210,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
     for one in asked.questions:
         name = min(one.gold).split("/")[0] if data == "realdocs" else data
         by_share = recalls.setdefault(name, {share: [] for share in ASIDES})
-        for form in ("as it is", *STORIES):
+        for form in ("unchanged", *STORIES):
             for share in ASIDES:
                 found = first(without_asides(FORMS[form](one.question), fits, share))
                 ranks = [rank_of(found, asked.gold[gold]) for gold in one.gold]
@@ -240,13 +247,14 @@ def main() -> None:
         ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
         ("--forms", {"action": "store_true", "help": "The forms of questions alone"}),
         ("--asides", {"action": "store_true", "help": "What of a question is left out alone"}),
+        JSON,
     )
     models = load_models(Config())
     vectors = VectorCache(models.encoder, given.keep)
     models = replace(models, maker=BuiltinMaker(models.language, vectors))
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     compared = by_limits if given.limits else by_forms if given.forms else trials
-    tables = dict[str, dict[str, list[str]]]()
+    tables = dict[str, dict[str, list[object]]]()
     recalls: Recalls = {}
     for data in COLUMNS:
         read = real if data == "realdocs" else sample
@@ -265,6 +273,8 @@ def main() -> None:
     heads = [column for columns in COLUMNS.values() for column in columns]
     for name, rows in tables.items():
         table([name, *heads], list(rows.values()))
+        if given.json:
+            write_result(RESULT_NAMES[name], [name, *heads], list(rows.values()))
 
 
 if __name__ == "__main__":

@@ -52,36 +52,36 @@ DEFAULT = WalkSettings()
 EDGES_ONLY = replace(DEFAULT, by_names=0.0, by_links=0.0)
 WALKS = {
     "default": DEFAULT,
-    "1 hop": replace(DEFAULT, hops=1),
+    "one hop": replace(DEFAULT, hops=1),
     "2 hops": replace(DEFAULT, hops=2),
-    "no walk (seeds only)": replace(DEFAULT, hops=0),
+    "no walk, seeds only": replace(DEFAULT, hops=0),
     "edges only": EDGES_ONLY,
     "names only": replace(DEFAULT, by_names=1.0, by_links=0.0),
     "no links": replace(DEFAULT, by_links=0.0),
-    "names take half": replace(DEFAULT, by_names=0.5),
-    "edges directed": replace(DEFAULT, backwards=0.0),
-    "nothing for what is new": replace(DEFAULT, gain=0.0),
-    "blind to the query": replace(
+    "names get half of the score, not four fifths": replace(DEFAULT, by_names=0.5),
+    "edges followed in one direction": replace(DEFAULT, backwards=0.0),
+    "no bonus for new words of the question": replace(DEFAULT, gain=0.0),
+    "transitions ignore the question": replace(
         DEFAULT, sharpness=0.0, name_sharpness=0.0, link_sharpness=0.0, gain=0.0
     ),
 }
 _ALL = 10**9
 LIMITS = {
-    "default: 100, 10, 3, 0.1 %": DEFAULT,
-    "30 passages send on in a round": replace(DEFAULT, heaviest=30),
+    "default: 100 passages, 10 mentions, 3 per link, 0.1 %": DEFAULT,
+    "30 passages per round": replace(DEFAULT, heaviest=30),
     "50 passages": replace(DEFAULT, heaviest=50),
     "300 passages": replace(DEFAULT, heaviest=300),
     "all passages": replace(DEFAULT, heaviest=_ALL),
     "3 mentions of a name": replace(DEFAULT, mentions=3),
     "30 mentions": replace(DEFAULT, mentions=30),
-    "all mentions that are looked at": replace(DEFAULT, mentions=_ALL),
+    "all mentions": replace(DEFAULT, mentions=_ALL),
     "1 passage of a linked document": replace(DEFAULT, linked=1),
     "10 passages": replace(DEFAULT, linked=10),
     "all passages of it": replace(DEFAULT, linked=_ALL),
-    "any mass is sent on": replace(DEFAULT, least_share=0.0),
-    "from 0.03 % of what is sent first": replace(DEFAULT, least_share=3e-4),
-    "from 0.2 %": replace(DEFAULT, least_share=2e-3),
-    "from 0.3 %": replace(DEFAULT, least_share=3e-3),
+    "no least share": replace(DEFAULT, least_share=0.0),
+    "least share 0.03 %": replace(DEFAULT, least_share=3e-4),
+    "least share 0.2 %": replace(DEFAULT, least_share=2e-3),
+    "least share 0.3 %": replace(DEFAULT, least_share=3e-3),
     "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL, least_share=0.0),
 }
 
@@ -124,13 +124,13 @@ class Step:
 
 
 STEPS: dict[str, Rank] = {
-    "the paper's profile, similarity": Step(),
-    "+ our seeds, with their mass": Step(seeds=True),
-    "+ our helpfulness": Step(seeds=True, ranking=True),
+    "HopRAG as published, without an LLM": Step(),
+    "+ our seeds": Step(seeds=True),
+    "+ our last ranking": Step(seeds=True, ranking=True),
     "+ edges both ways": Step(seeds=True, ranking=True, both_ways=True),
-    "+ the walk's pull in place of Eq. 1": Step(True, True, True, True),
-    "+ mass along all edges (edges only)": partial(hop, settings=EDGES_ONLY),
-    "+ names and links as ways (default)": partial(hop, settings=DEFAULT),
+    "+ edges chosen by the walk's weights": Step(True, True, True, True),
+    "+ all edges at once": partial(hop, settings=EDGES_ONLY),
+    "+ names and links (default)": partial(hop, settings=DEFAULT),
 }
 
 
@@ -158,7 +158,7 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
     """The walk from seeds that hand on a part of their mass to passages near them."""
 
     def rank(inquiry: QueryContext, k: int) -> list[Ranked]:
-        graph, mass = inquiry.snapshot, seeds(inquiry)
+        graph, mass = inquiry.snapshot, find_start(inquiry)
         start, end = neighbours(graph)
         each = np.bincount(start, minlength=len(mass))
         more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
@@ -324,23 +324,23 @@ def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
 
 VARIANTS: dict[str, Rank] = {
     **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
-    "ways within documents too": within_documents,
-    "seeds reach the passages beside them": spreading(beside),
-    "seeds reach the section above them": spreading(above),
-    "seeds reach their folder's index page": spreading(index_pages),
-    "topics count as other names": topics_like_other_names,
-    "any number of passages of a document": any_documents,
+    "the walk may stay in a document": within_documents,
+    "seeds also reach neighbouring passages": spreading(beside),
+    "seeds also reach the parent section": spreading(above),
+    "seeds also reach the folder's index page": spreading(index_pages),
+    "headings count like other names": topics_like_other_names,
+    "no limit of passages per document": any_documents,
     "no second ask": no_second_ask,
     "no subjects": no_subjects,
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
-    "whole passages, not their best sentences": any_sentences,
-    "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
-    "seeds by whole passages, not sentences": seeds_of_whole_passages,
+    "last ranking by whole passages": any_sentences,
+    "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
+    "seeds by whole passages": seeds_of_whole_passages,
     "seeds without names": asked_as(lambda one: replace(one, names={})),
-    "names whatever their share": asked_as(
+    "names not weighted by rarity": asked_as(
         lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
     ),
-    "the paper's helpfulness": paper_ranking,
+    "the paper's last ranking": paper_ranking,
 }
 
 
@@ -369,11 +369,13 @@ def key_words(question: str) -> str:
 
 
 FORMS: dict[str, Callable[[str], str]] = {
-    "as it is": str,
-    "key words alone": key_words,
-    "lower case, no marks": lambda question: " ".join(re.findall(r"\w[\w.'-]*", question.lower())),
+    "unchanged": str,
+    "key words only": key_words,
+    "lower case, no punctuation": lambda question: " ".join(
+        re.findall(r"\w[\w.'-]*", question.lower())
+    ),
     **STORIES,
-    "as an order": lambda question: f"Please tell me: {question.rstrip('?')}.",
+    "as a command": lambda question: f"Please tell me: {question.rstrip('?')}.",
 }
 
 
