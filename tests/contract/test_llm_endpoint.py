@@ -22,9 +22,21 @@ from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.transport import HttpClient
 from hopsyncd.models.loading import open_endpoint
 from store.ledger import Ledger
-from tests.fakes.endpoint import Endpoint, Response, drop, error, in_turn, say, say_json, user_text
+from tests.fakes.endpoint import (
+    Endpoint,
+    Response,
+    drop,
+    error,
+    event,
+    in_turn,
+    say,
+    say_json,
+    stream,
+    user_text,
+)
 from tests.fakes.hostile import GOOD, KINDS, OFFERED, TEN_MB, Rows, hostile_replies
 from tests.fakes.timing import FakeTime
+from tests.fakes.token_sink import Heard
 
 REPLIES = 1000
 
@@ -244,6 +256,28 @@ def test_a_dropped_connection_is_tried_again(endpoint: Endpoint, tmp_path: Path)
     )
     assert ask(llm, call("hello"), Rows, Usage()).rows
     assert fake.waited == [0.375, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("response", "heard"),
+    [
+        (say_json(GOOD), []),
+        (stream(["re", "d"]), ["re", "d"]),
+        (stream(["re", "d"], finish_reason=None), ["re", "d", "[its reply broke off]"]),
+        (
+            replace(stream([]), parts=[event({"error": {"message": "out of memory"}})]),
+            ["[it broke off its reply with an error]"],
+        ),
+    ],
+)
+def test_a_request_to_stream_may_be_met_in_any_way(
+    endpoint: Endpoint, opened: Callable[..., OpenAiLlm], response: Response, heard: list[str]
+) -> None:
+    endpoint.play = in_turn(response, say_json(GOOD))
+    sink = Heard()
+    assert ask(opened(), call("hello"), Rows, Usage(), sink).rows
+    assert sink.all[: len(heard)] == heard
+    assert "stream" in endpoint.requests[0]
 
 
 def test_nothing_of_openai_is_loaded_where_no_endpoint_is_configured() -> None:

@@ -1,10 +1,13 @@
 """An LLM client with scripted replies and its own time."""
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx2
+import openai
 import pytest
 from pydantic import BaseModel, Field
 
@@ -12,6 +15,7 @@ from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmError
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, TokenSink, ask
+from hopsyncd.models.llm.chat_completion import Completion, read_completion, read_stream
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.retry import RequestFailure
 from store.ledger import Ledger
@@ -41,13 +45,13 @@ class Script:
         self.bodies: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
 
-    def post(
+    def complete(
         self,
         body: dict[str, Any],
         timeout_s: float,
         stop: threading.Event,
-        hear: Callable[[bytes], None] | None,
-    ) -> bytes:
+        write: Callable[[str], None] = lambda _: None,
+    ) -> Completion:
         with self._lock:
             self.bodies.append(body)
             self.timeouts.append(timeout_s)
@@ -56,9 +60,26 @@ class Script:
             self.takes(timeout_s)
         if isinstance(outcome, RequestFailure):
             raise outcome
-        if hear:
-            hear(outcome)
-        return outcome
+        return read_streamed(write, outcome) if "stream" in body else read_completion(outcome)
+
+
+def read_streamed(write: Callable[[str], None], *parts: bytes) -> Completion:
+    """The completion in a response of such parts, read as HttpClient reads it."""
+
+    async def come() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    async def read() -> Completion:
+        client, response = openai.AsyncOpenAI(api_key="none"), httpx2.Response(200, content=come())
+        response.request = httpx2.Request("POST", "http://llm.example/v1")
+        stream = openai.AsyncStream(cast_to=object, response=response, client=client)
+        return await read_stream(stream, write)
+
+    try:
+        return asyncio.run(read())
+    except openai.APIError as error:
+        raise RequestFailure(0, f"broke off: {error}") from None
 
 
 class Desk:

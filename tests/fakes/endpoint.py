@@ -99,7 +99,7 @@ def stream(
                 yield event({"choices": [], "usage": counted})
             yield b"data: [DONE]\n\n"
 
-    return Response(parts=parts(), headers={"content-type": "text/event-stream"})
+    return Response(parts=parts())
 
 
 def event(chunk: object) -> bytes:
@@ -226,7 +226,8 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             self.send_response(response.status)
-            for name, value in {"content-type": "application/json", **response.headers}.items():
+            kind = "text/event-stream" if response.parts is not None else "application/json"
+            for name, value in {"content-type": kind, **response.headers}.items():
                 self.send_header(name, value)
             if response.parts is not None:
                 self._send_parts(response.parts)

@@ -11,6 +11,7 @@ from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmRefused, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import ask_all
+from hopsyncd.models.llm.chat_completion import Completion
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm.retry import RequestFailure
 from store.ledger import Ledger
@@ -177,10 +178,10 @@ def test_an_abandoned_batch_sends_no_more(tmp_path: Path) -> None:
 
 def test_an_unexpected_error_is_the_result_of_its_call_alone(tmp_path: Path) -> None:
     class Broken(Script):
-        def post(self, body: dict[str, Any], *_: Any) -> bytes:
+        def complete(self, body: dict[str, Any], *given: Any) -> Completion:
             if body["messages"][1]["content"] == "1":
                 raise RuntimeError("a bug")
-            return RED
+            return super().complete(body, *given)
 
     config = LlmConfig(base_url="http://llm.example/v1", model="m")
     llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), Broken(RED))

@@ -7,14 +7,13 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator
-from io import BytesIO
+from collections.abc import AsyncIterable, Callable, Iterator
 from typing import Any, TypeAlias, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from hopsyncd.models.llm.call import LlmCall, TokenSink
+from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm.retry import RequestFailure, printable_line
 
 TEMPERATURE = 0
@@ -23,7 +22,7 @@ _SHOWN_REPLY_CHARS = 4000
 _SHOWN_MISTAKES = 3
 _MAX_TOKENS = 10_000_000  # no model takes more: a larger usage is made up
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_STREAM_END = b"[DONE]"
+_NO_COMPLETION = "the response is not a chat completion"
 
 Repair: TypeAlias = tuple[str, str]
 """A reply that could not be used, and why."""
@@ -160,7 +159,7 @@ def read_completion(body: bytes) -> Completion:
     try:
         completion = Completion.model_validate(from_json(body, allow_inf_nan=False))
     except (ValidationError, ValueError, RecursionError) as error:
-        raise UnusableReply("the response is not a chat completion") from error
+        raise UnusableReply(_NO_COMPLETION) from error
     if not completion.choices:
         raise UnusableReply("the response has no choices")
     return completion
@@ -181,7 +180,6 @@ class _Chunk(BaseModel):
 
     choices: list[_ChunkChoice] | None = None
     usage: Any = None
-    error: Any = None
 
     @property
     def choice(self) -> _ChunkChoice:
@@ -192,62 +190,41 @@ class _Chunk(BaseModel):
         return self.choice.delta or _Delta()
 
 
-class StreamParser:
-    """Passes the text in a stream of bytes on to a sink as it comes, and ignores all else."""
-
-    def __init__(self, sink: TokenSink) -> None:
-        self._sink = sink
-        self._begun = bytearray()  # an incomplete line
-
-    def __call__(self, part: bytes) -> None:
-        self._begun += part
-        if b"\n" not in part:
-            return
-        whole, _, rest = self._begun.rpartition(b"\n")
-        self._begun = rest
-        try:
-            for chunk in _chunks(whole):
-                if text := chunk.delta.content:
-                    self._sink.write(text)
-        except UnusableReply:
-            pass  # read_stream reports it
-
-
-def read_stream(body: bytes) -> Completion:
-    """The completion in a stream of chunks; some endpoints send it whole all the same.
+async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None]) -> Completion:
+    """The completion in a stream of chunks. `write` gets the text as it comes.
 
     Raises UnusableReply, or RequestFailure if the stream broke off.
     """
-    if body.lstrip().startswith(b"{"):
-        return read_completion(body)
-    content, refusal, reason, usage, begun = list[str](), "", None, None, False
-    for chunk in _chunks(body):
-        if chunk.error:
-            raise RequestFailure(0, "it broke off its reply with an error")
-        begun = True
-        content.append(chunk.delta.content or "")
-        refusal += chunk.delta.refusal or ""
-        reason = chunk.choice.finish_reason or reason
-        usage = chunk.usage or usage
+    content, refusal, reason, usage, begun = "", "", None, None, False
+    try:
+        async for data in chunks:
+            chunk = _Chunk.model_validate(data)
+            begun = True
+            if text := chunk.delta.content:
+                content += text
+                write(text)
+            refusal += chunk.delta.refusal or ""
+            reason = chunk.choice.finish_reason or reason
+            usage = chunk.usage or usage
+    except (ValueError, RecursionError) as error:
+        raise UnusableReply(_NO_COMPLETION) from error
     if not begun:
-        raise UnusableReply("the response is not a chat completion")
-    if not reason and not body.rstrip().endswith(_STREAM_END):
+        raise UnusableReply(_NO_COMPLETION)
+    if not reason and not _is_json(content) and not refusal:
         raise RequestFailure(0, "its reply broke off")
-    message = {"content": "".join(content), "refusal": refusal}
+    message = {"content": content, "refusal": refusal}
     return Completion.model_validate(
         {"choices": [{"message": message, "finish_reason": reason}], "usage": usage}
     )
 
 
-def _chunks(lines: bytes | bytearray) -> Iterator[_Chunk]:
-    for line in BytesIO(lines):
-        field, _, value = line.partition(b":")
-        data = value.strip()
-        if field == b"data" and data != _STREAM_END:
-            try:
-                yield _Chunk.model_validate(from_json(data, allow_inf_nan=False))
-            except (ValueError, RecursionError) as error:
-                raise UnusableReply("the response is not a chat completion") from error
+def _is_json(text: str) -> bool:
+    """Whether a reply is whole although the endpoint gave no reason for its end."""
+    try:
+        from_json(text, allow_inf_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def read_reply(text: str, shape: type[BaseModel]) -> str:

@@ -21,10 +21,7 @@ from hopsyncd.models.llm.chat_completion import (
     Completion,
     Dialect,
     Repair,
-    StreamParser,
     UnusableReply,
-    read_completion,
-    read_stream,
     refuses_form,
 )
 from hopsyncd.models.llm.retry import (
@@ -89,14 +86,17 @@ def settle(
 class Sender(Protocol):
     """Sends one request; `transport.HttpClient` is the real one."""
 
-    def post(
+    def complete(
         self,
         body: dict[str, Any],
         timeout_s: float,
         stop: threading.Event,
-        hear: Callable[[bytes], None] | None,
-    ) -> bytes:
-        """The body of the response; `hear` gets its parts as they come. Raises RequestFailure."""
+        write: Callable[[str], None] = lambda _: None,
+    ) -> Completion:
+        """The completion; `write` gets the text of a streamed one as it comes.
+
+        Raises RequestFailure or UnusableReply.
+        """
         ...
 
 
@@ -196,9 +196,8 @@ class Exchange:
         )
         used = prompt, limit
         try:
-            hear = StreamParser(request.sink) if request.sink and "stream" in body else None
-            reply = self._sender.post(body, timeout_s, request.stop, hear)
-            completion = read_stream(reply) if hear else read_completion(reply)
+            write = (request.sink.write,) if request.sink else ()
+            completion = self._sender.complete(body, timeout_s, request.stop, *write)
             used = completion.tokens() or used
         except RequestFailure as failure:
             if failure.status or not failure.sent:

@@ -1,7 +1,7 @@
-"""Requests to the endpoint through `openai`: the bytes of a reply, or a RequestFailure.
+"""Requests to the endpoint through `openai`: a completion, or a RequestFailure.
 
 The endpoint is not trusted: a request is bounded in time and its reply in size. Nothing is retried
-or interpreted here. One thread runs all HTTP on an event loop. The waiting thread keeps the time
+here. One thread runs all HTTP on an event loop. The waiting thread keeps the time
 limit, so no server can exceed it.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from hopsyncd.models.llm.chat_completion import Completion, read_completion, read_stream
 from hopsyncd.models.llm.retry import RequestFailure, printable_line
 
 if TYPE_CHECKING:
@@ -46,33 +47,29 @@ class HttpClient:
     def __repr__(self) -> str:
         return f"HttpClient({self._base_url!r})"
 
-    def post(
+    def complete(
         self,
         body: dict[str, Any],
         timeout_s: float,
         stop: threading.Event,
-        hear: Callable[[bytes], None] | None,
-    ) -> bytes:
-        """Send one chat completion and read the whole reply. Raises RequestFailure.
+        write: Callable[[str], None] = lambda _: None,
+    ) -> Completion:
+        """Send one request and read the whole reply. Raises RequestFailure or UnusableReply.
 
-        Ends soon after `stop` is set. `hear` gets the parts of the reply, on this thread.
+        Ends soon after `stop` is set. `write` is called on this thread.
         """
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
             loop, client = _loop(), self._client
-        parts: SimpleQueue[bytes | None] = SimpleQueue()
-        request = asyncio.run_coroutine_threadsafe(self._send(client, body, parts.put), loop)
-        request.add_done_callback(lambda _: parts.put(None))
-        reply = bytearray()
+        texts: SimpleQueue[str | None] = SimpleQueue()
+        request = asyncio.run_coroutine_threadsafe(self._send(client, body, texts.put), loop)
+        request.add_done_callback(lambda _: texts.put(None))
         try:
-            while (part := _next(parts, deadline_s, stop)) is not None:
-                reply += part
-                if hear:
-                    hear(part)
-            request.result()
+            while (text := _next(texts, deadline_s, stop)) is not None:
+                write(text)
+            return request.result()
         finally:
             request.cancel()
-        return bytes(reply)
 
     @functools.cached_property
     def _client(self) -> "openai.AsyncOpenAI":
@@ -87,19 +84,23 @@ class HttpClient:
         )
 
     async def _send(
-        self, client: "openai.AsyncOpenAI", body: dict[str, Any], put: Callable[[bytes], None]
-    ) -> None:
+        self, client: "openai.AsyncOpenAI", body: dict[str, Any], put: Callable[[str], None]
+    ) -> Completion:
         import openai
 
         completions = client.chat.completions.with_streaming_response
         try:
             async with completions.create(**body) as response:
-                async for part in response.iter_bytes():
-                    put(part)
+                whole = "json" in response.headers.get("content-type", "")
+                if whole or "stream" not in body:
+                    return read_completion(await response.read())
+                return await read_stream(await response.parse(to=openai.AsyncStream[object]), put)
         except openai.APIStatusError as error:
             raise self._refusal_error(error) from None
         except openai.APIConnectionError as error:
             raise self._connection_error(error.__cause__) from None
+        except openai.APIError:
+            raise RequestFailure(0, "it broke off its reply with an error") from None
         except httpx2.TransportError as error:
             raise self._connection_error(error) from None
 
@@ -146,13 +147,14 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _next(
-    parts: SimpleQueue[bytes | None], deadline_s: float, stop: threading.Event
-) -> bytes | None:
-    """The next part of the reply, None after the last. Raises RequestFailure at the deadline."""
+def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event) -> str | None:
+    """The next text of a streamed reply, None after the last.
+
+    Raises RequestFailure at the deadline.
+    """
     while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
         try:
-            return parts.get(timeout=min(left_s, _STOP_CHECK_S))
+            return texts.get(timeout=min(left_s, _STOP_CHECK_S))
         except Empty:
             continue
     raise RequestFailure(0, "no complete reply came in time")
