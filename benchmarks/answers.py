@@ -22,7 +22,7 @@ from common import arguments, dataset, p50, p95, table
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import answer_f1, exact_match, interval
+from hopsyncd.evaluation.measures import Share, answer_f1, exact_match
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.pending_batch import Batch
@@ -69,7 +69,7 @@ def main() -> None:
                 small.append([f"{name}, gold and {others} others", *both])
         answered.append([name, *_scores(questions[name], own), p50(took_ms), p95(took_ms)])
         refused.append([name, *map(_not_found, (own, foreign, missed))])
-    table(["corpus", "EM", "F1", "F1 interval", "short answers", "ms p50", "ms p95"], answered)
+    table(["corpus", "EM", "F1", "short answers", "ms p50", "ms p95"], answered)
     table(
         ["not found, percent", "answerable", "of the other data set", "gold passages removed"],
         refused,
@@ -153,18 +153,12 @@ def _scores(questions: Sequence[GoldQuestion], replies: Sequence[AskReply]) -> l
     pairs = list(zip(questions, replies, strict=True))
     f1 = [answer_f1(reply.brief, question.answers) for question, reply in pairs]
     em = [exact_match(reply.brief, question.answers) for question, reply in pairs]
-    low, high = interval(f1)
     short = sum(reply.short is not None for reply in replies)
-    return [
-        100 * sum(em) / len(em),
-        100 * sum(f1) / len(f1),
-        f"{100 * low:.1f} - {100 * high:.1f}",
-        f"{short} of {len(replies)}",
-    ]
+    return [Share.of(em), Share.of(f1), f"{short} of {len(replies)}"]
 
 
-def _not_found(replies: Sequence[AskReply]) -> float:
-    return 100 * sum(not reply.found for reply in replies) / len(replies)
+def _not_found(replies: Sequence[AskReply]) -> Share:
+    return Share.of([float(not reply.found) for reply in replies])
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # The daemon of the end-to-end tests serves here too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from hopsyncd.evaluation.measures import Share
 from hopsyncd.models.llm.budget import estimated_tokens
 from tests.e2e.daemon import Place, new_place, source
 from tests.fakes.llm import FakeLlm
@@ -144,9 +145,7 @@ def write_result(
     }
     result.pop("rows", None)
     head = json.dumps(result, indent=2, ensure_ascii=False)[:-2]
-    rounded = [
-        [round(cell, 4) if isinstance(cell, float) else cell for cell in row] for row in rows
-    ]
+    rounded = [[_to_json(cell) for cell in row] for row in rows]
     lines_of_rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in rounded)
     path.write_text(f'{head},\n  "rows": [\n{lines_of_rows}\n  ]\n}}\n', encoding="utf-8")
     return path
@@ -171,7 +170,16 @@ def _commit() -> str:
     return f"{commit} with changes" if changed.strip() else str(commit)
 
 
+def _to_json(value: object) -> object:
+    """A share becomes a list: percent, and the ends of its interval."""
+    if isinstance(value, Share):
+        return [round(part, 1) for part in (float(value), value.low, value.high)]
+    return round(value, 4) if isinstance(value, float) else value
+
+
 def _cell(value: object) -> str:
+    if isinstance(value, Share):
+        return f"{value:.1f} ({value.low:.0f} to {value.high:.0f})"
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 

@@ -23,7 +23,7 @@ from real import IGNORED, KEEP, SAMPLES
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import Gold, is_right
+from hopsyncd.evaluation.measures import Gold, Share, is_right
 from hopsyncd.evaluation.real_folder import (
     find_gold_passages,
     index_folder,
@@ -270,7 +270,7 @@ def by_threshold(judged: Sequence[Judged]) -> None:
                 )
                 right = sum(one.is_right for one in shown)
                 refused = [
-                    100 * np.mean([one.held < hold for one in part]) if part else "-"
+                    Share.of([float(one.held < hold) for one in part]) if part else "-"
                     for part in (own, none, gone)
                 ]
                 share = 100 * len(shown) / len(own)
@@ -297,7 +297,7 @@ def reliability(judged: Sequence[Judged]) -> None:
         rows = []
         for low in (0.0, 0.2, 0.4, 0.6, 0.8):
             inside = [was for likely, was in pairs if low <= likely < low + 0.2 + (low == 0.8)]
-            share = f"{100 * sum(inside) / len(inside):.0f}" if inside else "-"
+            share = Share.of([float(was) for was in inside]) if inside else "-"
             rows.append([f"{low:.1f} - {low + 0.2:.1f}", len(inside), share])
         table([f"probability: {title}", "questions", "were so, percent"], rows)
 

@@ -20,6 +20,7 @@ from real import KEEP
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
+from hopsyncd.evaluation.measures import Share
 from hopsyncd.evaluation.recordings import VectorCache
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import load_models
@@ -99,11 +100,9 @@ def main() -> None:
     rows: list[list[object]] = []
     for name, (least, most) in _BOUNDS.items():
         some = [(case, chance) for case, chance in estimated if least <= chance < most]
-        shares = [
-            100 * float(np.mean(values)) if values else 0.0
-            for values in ([case.is_gold for case, _ in some], [chance for _, chance in some])
-        ]
-        rows.append([name, len(some), *(round(share, 1) for share in shares)])
+        needed = Share.of([float(case.is_gold) for case, _ in some]) if some else 0.0
+        chance = 100 * float(np.mean([chance for _, chance in some])) if some else 0.0
+        rows.append([name, len(some), needed, round(chance, 1)])
     table(columns, rows)
     if given.json:
         write_result("strength", columns, rows)

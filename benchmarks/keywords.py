@@ -16,6 +16,7 @@ from keyword_queries import KeywordQuery, contains, draw
 from real import KEEP, serve_real_documents
 
 from hopsyncd.config.values import Search, Strategy
+from hopsyncd.evaluation.measures import Share
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
@@ -91,14 +92,15 @@ def _judge(engine: Engine, strategy: Strategy, texts: Mapping[str, str]) -> _Jud
     return judge
 
 
-def _shares(queries: Sequence[KeywordQuery], good: Sequence[bool]) -> dict[str, float]:
+def _shares(queries: Sequence[KeywordQuery], good: Sequence[bool]) -> dict[str, Share]:
     """Percent of the queries of each kind that are good, and of all kinds together."""
     groups: dict[str, list[bool]] = defaultdict(list)
     for query, is_good in zip(queries, good, strict=True):
         groups["absent text named" if query.is_absent else "literal hit first"].append(is_good)
         groups[f"- {query.kind}"].append(is_good)
     return {
-        f"{label} ({len(found)})": 100 * sum(found) / len(found) for label, found in groups.items()
+        f"{label} ({len(found)})": Share.of([float(one) for one in found])
+        for label, found in groups.items()
     }
 
 

@@ -18,6 +18,7 @@ from common import arguments, dataset, table
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.measures import Share
 from hopsyncd.evaluation.run import DATABASE_NAME, build
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.loading import Models, load_models
@@ -115,7 +116,7 @@ def _asked(engine: Engine, question: str) -> Sequence[Ranked]:
     return answer.ranked
 
 
-def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -> list[float]:
+def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -> list[Share]:
     """Percent of the gold passages at each depth, and of the questions with all in the first 5."""
 
     def shares(depth: int) -> list[float]:
@@ -124,8 +125,8 @@ def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -
             for ranked, wanted in zip(found, gold, strict=True)
         ]
 
-    recalls = [100 * sum(shares(depth)) / len(gold) for depth in _DEPTHS]
-    return [*recalls, 100 * sum(share == 1 for share in shares(5)) / len(gold)]
+    recalls = [Share.of(shares(depth)) for depth in _DEPTHS]
+    return [*recalls, Share.of([float(share == 1) for share in shares(5)])]
 
 
 if __name__ == "__main__":

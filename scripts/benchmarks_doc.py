@@ -38,6 +38,8 @@ Every table on this page comes from a file in `benchmarks/results`. The [last ta
 the file, the command that repeats it, the commit, the date and the machine. Unless a table says
 otherwise, the models are the default ones and no LLM is asked.
 
+In brackets are 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
+
 Recall does not depend on the machine, except for a question or two between kinds of processors.
 Times do: most runs shared two cores with other work, so trust ratios more than milliseconds.
 
@@ -129,7 +131,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator
     """A Markdown table in which columns of numbers are aligned right."""
     yield f"|{'|'.join(columns)}|"
     numeric = [
-        any(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))
+        any(isinstance(row[place], int | float | list) for row in rows)
+        for place in range(len(columns))
     ]
     yield "|" + "|".join("--:" if right else "--" for right in numeric) + "|"
     for row in rows:
@@ -137,6 +140,9 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, list):  # a share with the ends of its interval
+        percent, low, high = value
+        return f"{percent} ({low:.0f} to {high:.0f})"
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 

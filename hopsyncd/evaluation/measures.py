@@ -5,7 +5,8 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from math import sqrt
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ _NUMBERS = {
     )
 }
 _RESAMPLES = 2000
+_Z = 1.959964  # standard deviations around the mean that have 95 % of a normal distribution.
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,48 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def wilson_interval(count: int, of: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share. Unlike a bootstrap, it is not empty at 0 and at 1.
+
+    >>> [round(end, 3) for end in wilson_interval(9, 9)]
+    [0.701, 1.0]
+    """
+    share, spread = count / of, _Z * _Z / of
+    middle = share + spread / 2
+    half = _Z * sqrt((share * (1 - share) + spread / 4) / of)
+    low, high = ((middle + sign * half) / (1 + spread) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
+class Share(float):
+    """A share in percent, with the ends of its 95 % interval."""
+
+    low: float
+    high: float
+
+    def __new__(cls, percent: float, low: float, high: float) -> Self:
+        share = super().__new__(cls, percent)
+        share.low, share.high = low, high
+        return share
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """The mean of values between 0 and 1, at least one. The interval is Wilson's for values of
+        0 and 1, and a bootstrap interval for others.
+
+        >>> Share.of([1.0, 0.0, 1.0, 1.0])
+        75.0 (30.1 to 95.4)
+        """
+        if all(value in (0.0, 1.0) for value in values):
+            low, high = wilson_interval(int(sum(values)), len(values))
+        else:
+            low, high = interval(values)
+        return cls(100 * float(np.mean(values)), 100 * low, 100 * high)
+
+    def __repr__(self) -> str:
+        return f"{float(self):.1f} ({self.low:.1f} to {self.high:.1f})"
+
+
 DEPTHS = (2, 5, 10, 20)
 
 
@@ -177,13 +221,13 @@ class AnswerScores:
     questions without an answer: refused_rightly. Over all short answers: right.
     """
 
-    em: float | None
-    f1: float | None
-    shown: float | None
-    right: float | None
-    held: float | None
-    refused_wrongly: float | None
-    refused_rightly: float | None
+    em: Share | None
+    f1: Share | None
+    shown: Share | None
+    right: Share | None
+    held: Share | None
+    refused_wrongly: Share | None
+    refused_rightly: Share | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +235,13 @@ class Scores:
     """Means over the questions, in percent; milliseconds, calls and tokens per question.
 
     `recall`, `precision`, `f1` and `whole` are by depth. `whole` is the share of questions whose
-    gold passages are all found. `recall_interval` is the 95 % bootstrap interval of recall@5.
-    `reciprocal_rank` is for the first gold passage.
+    gold passages are all found. `reciprocal_rank` is for the first gold passage.
     """
 
-    recall: Mapping[int, float]
-    precision: Mapping[int, float]
-    f1: Mapping[int, float]
-    recall_interval: tuple[float, float]
-    whole: Mapping[int, float]
+    recall: Mapping[int, Share]
+    precision: Mapping[int, Share]
+    f1: Mapping[int, Share]
+    whole: Mapping[int, Share]
     reciprocal_rank: float
     ms_p50: float
     ms_p95: float
@@ -213,14 +255,12 @@ def compute_scores(measured: Sequence[QuestionOutcome]) -> Scores:
         depth: [judge_retrieval(one.ranks.values(), depth) for one in measured] for depth in DEPTHS
     }
     took_ms = [one.ms for one in measured]
-    low, high = interval([one.recall for one in at[5]])
     return Scores(
-        recall={depth: _percent([one.recall for one in some]) for depth, some in at.items()},
-        precision={depth: _percent([one.precision for one in some]) for depth, some in at.items()},
-        f1={depth: _percent([one.f1 for one in some]) for depth, some in at.items()},
-        recall_interval=(100 * low, 100 * high),
+        recall={depth: Share.of([one.recall for one in some]) for depth, some in at.items()},
+        precision={depth: Share.of([one.precision for one in some]) for depth, some in at.items()},
+        f1={depth: Share.of([one.f1 for one in some]) for depth, some in at.items()},
         whole={
-            depth: _percent([float(one.recall == 1) for one in some]) for depth, some in at.items()
+            depth: Share.of([float(one.recall == 1) for one in some]) for depth, some in at.items()
         },
         reciprocal_rank=float(
             np.mean(
@@ -254,10 +294,10 @@ def compute_answer_scores(measured: Sequence[QuestionOutcome]) -> AnswerScores |
 
 def _share(
     some: Sequence[QuestionOutcome], of: Callable[[QuestionOutcome], object]
-) -> float | None:
+) -> Share | None:
     values = [of(one) for one in some]
     shares = [one if isinstance(one, float) else float(bool(one)) for one in values]
-    return _percent(shares) if shares else None
+    return Share.of(shares) if shares else None
 
 
 def _short(outcome: QuestionOutcome) -> str:
@@ -271,10 +311,6 @@ def _is_held(outcome: QuestionOutcome) -> bool:
 
 def _is_refused(outcome: QuestionOutcome) -> bool:
     return outcome.reply is not None and not outcome.reply.found
-
-
-def _percent(shares: Sequence[float]) -> float:
-    return 100 * float(np.mean(shares))
 
 
 Gold = Mapping[str, frozenset[PassageId]]

@@ -14,13 +14,14 @@ from hopsyncd.evaluation.measures import (
     AnswerScores,
     QuestionOutcome,
     Scores,
+    Share,
     compute_scores,
 )
 from hopsyncd.evaluation.run import Evaluation
 from hopsyncd.retrieve.answering.reply import parts_of
 
 _SWEPT = ("top_k", "n_hop", "beam")
-_INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded resamples."
+_INTERVAL = "In brackets: the 95 % interval, Wilson's or from 2,000 seeded resamples."
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,20 @@ class Measured:
 
 def scores_json(scores: Scores) -> dict[str, Any]:
     """Percentages, milliseconds, and means per question."""
-    by_depth = {
-        f"{name}@{depth}": round(values[depth], 2)
-        for name, values in (
-            ("recall", scores.recall),
-            ("precision", scores.precision),
-            ("f1", scores.f1),
-            ("all", scores.whole),
-        )
-        for depth in DEPTHS
+    measures = {
+        "recall": scores.recall,
+        "precision": scores.precision,
+        "f1": scores.f1,
+        "all": scores.whole,
     }
     return {
-        **by_depth,
-        "recall@5_interval": [round(end, 2) for end in scores.recall_interval],
+        **_shares_json(
+            {
+                f"{name}@{depth}": values[depth]
+                for name, values in measures.items()
+                for depth in DEPTHS
+            }
+        ),
         "reciprocal_rank": round(scores.reciprocal_rank, 4),
         "ms_p50": round(scores.ms_p50, 3),
         "ms_p95": round(scores.ms_p95, 3),
@@ -59,15 +61,24 @@ def scores_json(scores: Scores) -> dict[str, Any]:
     }
 
 
-def answers_json(scores: AnswerScores | None) -> dict[str, float]:
+def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
     """Percentages, without measures that no question applies to."""
     if scores is None:
         return {}
-    return {
-        f"answer_{key}": round(value, 2)
-        for key, value in asdict(scores).items()
-        if value is not None
+    values = {field.name: getattr(scores, field.name) for field in fields(scores)}
+    return _shares_json(
+        {f"answer_{name}": share for name, share in values.items() if share is not None}
+    )
+
+
+def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
+    """Each share, and the ends of its interval under its name with `_interval`."""
+    percents = {name: round(share, 2) for name, share in shares.items()}
+    ends = {
+        f"{name}_interval": [round(share.low, 2), round(share.high, 2)]
+        for name, share in shares.items()
     }
+    return {**percents, **ends}
 
 
 def evaluation_json(measured: Measured) -> dict[str, Any]:
@@ -178,7 +189,7 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
         " Shares in percent; times, calls and tokens a question.",
         *measured.notes,
         "## Retrieval",
-        _table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "recall@5_interval", "all@5"]),
+        _table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "all@5"]),
         _INTERVAL,
         _table(rows, [f"{name}@{depth}" for name in ("precision", "f1") for depth in DEPTHS]),
         "## Cost",
@@ -198,14 +209,14 @@ def _table(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str
         "| --- |" + " ---: |" * len(columns),
     ]
     for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(_cell(row[column]) for column in columns) + " |")
+        lines.append(f"| {name} | " + " | ".join(_cell(row, column) for column in columns) + " |")
     return "\n".join(lines)
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return " - ".join(f"{end:.1f}" for end in value)
-    return f"{value:,.1f}"
+def _cell(row: Mapping[str, Any], column: str) -> str:
+    ends = row.get(f"{column}_interval")
+    brackets = f" ({ends[0]:.1f} to {ends[1]:.1f})" if ends else ""
+    return f"{row[column]:,.1f}{brackets}"
 
 
 def _plots(folder: Path, measured: Measured) -> list[Path]:
@@ -221,9 +232,8 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     at_5 = Figure(figsize=(7, 1.5 + 0.4 * len(scores)), layout="constrained")
     axes = at_5.subplots()
     means = [one.recall[5] for one in scores.values()]
-    ends = [one.recall_interval for one in scores.values()]
-    below = [mean - low for mean, (low, _) in zip(means, ends, strict=True)]
-    above = [high - mean for mean, (_, high) in zip(means, ends, strict=True)]
+    below = [mean - mean.low for mean in means]
+    above = [mean.high - mean for mean in means]
     axes.barh(list(scores), means, xerr=[below, above], capsize=3)
     axes.set(xlabel="recall@5, percent, with its 95 % interval", xlim=(0, 101))
     axes.invert_yaxis()

@@ -15,7 +15,9 @@ import sys
 from pathlib import Path
 sys.argv = ["benchmarks/clients.py", "--json", "--clients", "3"]
 from common import write_result
-write_result("clients", ["phase", "answers/s"], [["idle", 17.5]], Path(sys.stdin.read()))
+from hopsyncd.evaluation.measures import Share
+rows = [["idle", 17.5], ["busy", Share.of([1.0] * 9)]]
+write_result("clients", ["phase", "answers/s"], rows, Path(sys.stdin.read()))
 """
 
 
@@ -28,7 +30,8 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 
     def cell(name: str, row: str, column: str) -> float:
         rows = {cells[0]: cells for cells in found[name]["rows"]}
-        return float(rows[row][found[name]["columns"].index(column)])
+        value = rows[row][found[name]["columns"].index(column)]
+        return float(value[0] if isinstance(value, list) else value)
 
     real = [row[0] for row in found["real-documents"]["rows"] if row[0] != "hop"]
     plain = {
@@ -82,14 +85,15 @@ def test_a_run_replaces_the_figures_and_keeps_the_texts(tmp_path: Path) -> None:
         timeout=60,
     )
     new = results(tmp_path)["clients"]
-    assert new["rows"] == [["idle", 17.5]] and new["columns"] == ["phase", "answers/s"]
+    assert new["rows"] == [["idle", 17.5], ["busy", [100.0, 70.1, 100.0]]]
+    assert new["columns"] == ["phase", "answers/s"]
     assert new["command"] == "python benchmarks/clients.py --clients 3"
     assert new["commit"] != old["commit"] and new["commit_note"] == ""
     assert [new[field] for field in ("title", "section", "order", "text")] == [
         old[field] for field in ("title", "section", "order", "text")
     ]
     page = page_of({"clients": new})
-    assert "|idle|17.5|" in page
+    assert "|idle|17.5|" in page and "|busy|100.0 (70 to 100)|" in page
     assert f"`python benchmarks/clients.py --clients 3`|{new['commit']}|{new['date']}|" in page
     assert f"the machine was {new['machine']}" in page
 

@@ -122,7 +122,7 @@ def test_recall_is_the_share_of_gold_passages_found(tmp_path: Path) -> None:
     assert words.recall == {2: 50.0, 5: 50.0, 10: 50.0, 20: 50.0}
     assert words.precision == {2: 50.0, 5: 20.0, 10: 10.0, 20: 5.0}
     assert words.f1[2] == 50.0
-    assert words.recall_interval == (50.0, 50.0)
+    assert (words.recall[5].low, words.recall[5].high) == (50.0, 50.0)
     assert words.whole[5] == 0.0
 
 
@@ -165,7 +165,7 @@ def test_answers_are_compared_with_the_gold_ones(tmp_path: Path) -> None:
     assert (first.reply.brief, first.em) == ("Ada lives in Upper Wick.", 0)
     assert first.f1 == pytest.approx(4 / 7)
     assert (second.reply.brief, second.em, second.f1) == ("", 0, 0)
-    assert (scores.em, scores.refused_wrongly) == (0, 50)
+    assert (scores.em, scores.refused_wrongly) == (0.0, 50.0)
     assert scores.f1 == pytest.approx(200 / 7)
 
 
@@ -176,7 +176,7 @@ def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None
     question = asked("Where does Ada live?", "a", answers=("upper wick",))
     result = measured(tmp_path, question, answers="llm", llm=FakeLlm(play))
     answers, scores = result.answers["bm25"], result.scores["bm25"]
-    assert answers and answers.em == 100
+    assert answers and answers.em == 100.0
     assert (scores.llm_calls, scores.llm_tokens) == (1, 120)
 
 
@@ -233,7 +233,7 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
     assert told["strategies"].keys() == {"hop n_hop=1", "hop n_hop=3", "bm25"}
     assert told["strategies"]["bm25"]["precision@5"] == 20.0
     assert "# Mine" in page and "A note." in page
-    assert "| hop n_hop=3 | 100.0 |" in page and "answer em" in page
+    assert "| hop n_hop=3 | 100.0 (20.6 to 100.0) |" in page and "answer em" in page
     plots = [file for file in written if file.suffix == ".png"]
     assert {file.name for file in plots} == {
         "recall_by_depth.png",

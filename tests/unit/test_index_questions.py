@@ -111,7 +111,7 @@ def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: P
         Experiment({"hop": Search(), "bm25": Search("bm25")}, models()),
         by_llm=False,
     )
-    assert result.scores["hop"].recall[2] == 100
+    assert result.scores["hop"].recall[2] == 100.0
     assert result.passages == 3
 
 

@@ -73,13 +73,13 @@ def test_a_quote_is_found_through_white_space_and_markup(folder: Path) -> None:
     asked = line("single", [("people/ada.md", "Ada lives in **Upper Wick**")])
     result = measured(folder, asked)
     assert result.unread == ()
-    assert result.scores["bm25"].whole[5] == 100
+    assert result.scores["bm25"].whole[5] == 100.0
     assert result.scores["bm25"].reciprocal_rank == 1
 
 
 def test_any_of_the_alternatives_will_do(folder: Path) -> None:
     missing, there = ("wick.md", "A windmill was never built"), ("people/ada.md", "Ada lives")
-    assert measured(folder, line("single", [missing, there])).scores["bm25"].whole[5] == 100
+    assert measured(folder, line("single", [missing, there])).scores["bm25"].whole[5] == 100.0
 
 
 def test_a_quote_of_another_document_is_none(folder: Path) -> None:
@@ -114,7 +114,7 @@ def test_answers_are_judged_by_what_is_shown(folder: Path) -> None:
     gone = line("none", question="How many moons orbit Neptune?", answers=[])
     scores = measured(folder, here, gone, answers="extractive").answers["bm25"]
     assert scores
-    assert (scores.held, scores.refused_wrongly, scores.refused_rightly) == (100, 0, 100)
+    assert (scores.held, scores.refused_wrongly, scores.refused_rightly) == (100.0, 0.0, 100.0)
 
 
 def test_a_missing_passage_is_told_with_its_cause_and_what_stands_before_it(folder: Path) -> None:
