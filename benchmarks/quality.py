@@ -17,6 +17,7 @@ from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 NAMES = ("hotpotqa", "musique", "2wiki")
+RESULTS_OF = {"2wiki": "2wiki-development"}  # file names in benchmarks/results
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def main() -> None:
         if given.json:
             recalls = len(DEPTHS) + 1
             rows = [[key, *row[:recalls]] for key, row in shown.items()]
-            write_result(name, ["strategy", *columns[:recalls]], rows)
+            write_result(RESULTS_OF.get(name, name), ["strategy", *columns[:recalls]], rows)
 
 
 def _row(scores: Scores) -> list[float]:
