@@ -72,14 +72,23 @@ class FoundStatement(TypedDict):
     name: str | None
 
 
+class SimilarPassage(PassagePlace):
+    """A near-duplicate of a passage found. It has no place of its own among the results."""
+
+    id: str
+    heading: list[str]
+
+
 class FoundPassage(PlacedPassage):
     """A passage that answers a query; of `statement` and `topic`, by the last of the statements.
 
-    `strength` says how likely it bears on the question.
+    `strength` says how likely it bears on the question. `similar` has the near-duplicates that
+    would have been found too.
     """
 
     score: float
     strength: Literal["strong", "fair", "weak"]
+    similar: list[SimilarPassage]
     hops: list[WalkedHop]
     statements: list[FoundStatement]
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
+_SIMILAR_LINES = 5
 
 
 @click.command()
@@ -189,6 +190,12 @@ def _print_passage(
     for line in _first_lines(text):
         filled = textwrap.fill(printable(line), text_columns() - 3)
         click.echo(textwrap.indent(filled, "   "))
+    if similar := passage.get("similar"):
+        click.secho(f"   and {len(similar)} similar", fg="cyan")
+        for near in similar[:_SIMILAR_LINES]:
+            click.echo(f"     {place_text(near)}   id {near['id']}")
+        if len(similar) > _SIMILAR_LINES:
+            click.echo(f"     and {len(similar) - _SIMILAR_LINES} more")
     click.echo()
 
 

@@ -78,6 +78,13 @@ class Search:
         return self.profile == "default" and self.chosen_reasoner == "walk"
 
     @property
+    def collapses_similar(self) -> bool:
+        """Whether near-duplicates are shown as one hit."""
+        if self.strategy not in ("hop", "hybrid", "bm25", "dense") or self.wants_llm:
+            return False
+        return self.profile == "default" and self.chosen_reasoner == "walk"
+
+    @property
     def chosen_reasoner(self) -> Reasoner:
         """The requested reasoner, or the profile's own."""
         return self.reasoner or ("walk" if self.profile == "default" else "similarity")

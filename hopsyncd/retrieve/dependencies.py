@@ -91,7 +91,7 @@ class Dependencies:
         """What the search went through, and what came close to it."""
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
-        first = largest(search.scores, snapshot.passage_ids, _DEPTH)
+        first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
         nearest = near.entries[largest(near.like, snapshot.passage_ids[near.entries], CANDIDATES)]
         names, positions = np.unique(walked.outgoing_names.name, return_inverse=True)
         flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))

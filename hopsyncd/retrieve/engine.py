@@ -288,12 +288,12 @@ class Engine:
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
         """An answer with these entries of its version in place of what was found."""
-        ids = found.snapshot.passage_ids
+        ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
-            return answer_of(
-                connection, found.snapshot, found.question, found.search, Found(ranked)
-            )
+            collapsed = self._searcher.collapse_similar(connection, question, ranked, len(ranked))
+            hits = collapsed.hits[: len(found.ranked)]
+            return answer_of(connection, found.snapshot, question, found.search, Found(hits))
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """The `hop` strategy by default: seeds, the walk, and how each passage was reached."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -147,7 +148,7 @@ class HopSearch:
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
-    """The k most helpful passages, ties going to the lower id."""
+    """The k most helpful passages, ties going to the lower id; their hops can be found later."""
     search = search_hops(context, settings)
     return rank_hops(context, search, k, settings) if search else []
 
@@ -170,10 +171,10 @@ def find_start(context: QueryContext) -> Floats:
 def rank_hops(
     context: QueryContext, search: HopSearch, k: int, settings: WalkSettings
 ) -> list[Ranked]:
-    """The k most helpful passages, each with the hops that led to it."""
+    """The k most helpful passages."""
     trail = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, reached(context, search.scores)
     return [
-        Ranked(PassageId(int(ids[row])), score, trail.to(row, settings.hops))
+        Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
         for row, score, _ in helpful(context, reached_scores, k, search.second_ask.fits)
     ]

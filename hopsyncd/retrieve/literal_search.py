@@ -12,7 +12,7 @@ past version, a filter or an ACL view gives what is visible there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import mul
 
@@ -162,7 +162,7 @@ def rank_literals(
     rest = [one for one in ranked if one.passage != first.passage]
     most = max((one.score for one in ranked), default=first.score)
     return [
-        Ranked(first.passage, max(most, first.score), first.hops, first.statements),
+        replace(first, score=max(most, first.score)),
         *rest,
     ][:k]
 
@@ -189,12 +189,7 @@ def _rank_keywords(
         fused[one.passage] = fused.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
     order = sorted(fused, key=lambda id_: (-tiers.get(id_, 0), -fused[id_], id_))[:k]
     return [
-        Ranked(
-            id_,
-            tiers.get(id_, 0) + fused[id_],
-            known[id_].hops if id_ in known else (),
-            known[id_].statements if id_ in known else (),
-        )
+        replace(known.get(id_, Ranked(id_, 0.0)), score=tiers.get(id_, 0) + fused[id_])
         for id_ in order
     ]
 

@@ -344,7 +344,7 @@ class QueryContext:
     def _compare_sentences(self, passage_rows: Integers) -> Iterator[SentenceFits]:
         ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[passage_rows].tolist()]
         passages = self.read(ids)
-        words = {id_: _words_of_parts(one.heading, one.text) for id_, one in passages.items()}
+        words = {id_: split_into_words(one.heading, one.text) for id_, one in passages.items()}
         found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index.passages
         starts = columns.vector_start[passage_rows].astype(np.int64)
@@ -436,11 +436,11 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
 
 
 @lru_cache(_PASSAGES_KEPT)
-def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
+def split_into_words(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
     """The words of a passage's headings, and of each of its sentences, as full-text search compares
     them.
 
-    >>> _words_of_parts(("Rome",), "It fell. It rose.")
+    >>> split_into_words(("Rome",), "It fell. It rose.")
     (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
     parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))

@@ -14,9 +14,9 @@ Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9)
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +58,21 @@ class PathStatement:
 class Ranked:
     """A passage and its score; scores of different strategies cannot be compared.
 
-    statements: the path of statements that led to one of the passage, which is the last.
+    statements: the path of statements that led to one of the passage, which is the last. similar:
+    near-duplicates that are shown below it. find_hops: finds the hops. That takes time, so it is
+    called only for passages that are shown.
     """
 
     passage: PassageId
     score: float
     hops: tuple[Hop, ...] = ()
     statements: tuple[PathStatement, ...] = ()
+    similar: tuple[PassageId, ...] = ()
+    find_hops: Callable[[], tuple[Hop, ...]] | None = field(default=None, compare=False, repr=False)
+
+    def with_hops(self) -> Self:
+        """The same with its hops."""
+        return replace(self, hops=self.find_hops(), find_hops=None) if self.find_hops else self
 
 
 _WEIGHT = 4.0

@@ -14,6 +14,7 @@ from hopsyncd.answers.found import (
     PassagePlace,
     PlacedPassage,
     QueryAnswer,
+    SimilarPassage,
     UnderstoodQuestion,
     UnderstoodWord,
     WalkedHop,
@@ -114,7 +115,7 @@ def answer_of(
 def _shown_with(ranked: Ranked) -> set[PassageId]:
     """A passage found, and those on the way to it."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
-    return {ranked.passage, *ends, *(one.passage for one in ranked.statements)}
+    return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
 
 
 def id_text(passage: PassageId) -> str:
@@ -212,6 +213,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
         ),
         "score": ranked.score,
         "strength": answer.strengths.get(ranked.passage, "weak"),
+        "similar": [_similar_json(answer, id_) for id_ in ranked.similar],
         "hops": [hop_json(answer, step) for step in ranked.hops],
         "statements": [
             {
@@ -221,6 +223,15 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
             }
             for one in ranked.statements
         ],
+    }
+
+
+def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
+    passage, places = answer.passages[id_], answer.places.get(id_)
+    return {
+        "id": id_text(id_),
+        "heading": list(passage.heading),
+        **_place(places[0] if places else None, passage),
     }
 
 

@@ -26,6 +26,7 @@ from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell
 from hopsyncd.retrieve.plain_search import by_parts, decomposed, split
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
 from hopsyncd.retrieve.strategies.by_hops import follow_edges, make_offers
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
@@ -98,13 +99,23 @@ class Searcher(SearchTools):
         _refuse_unheeded(search)
         is_exact = search.match == "exact"
         matches = self._find_literals(connection, head, question, is_exact=is_exact)
+        depth = k + SPARE if search.collapses_similar else k
         if is_exact:
-            return Found(rank_exact(head, matches, k), matches=matches)
-        request = SearchRequest(self, connection, head, question, k, search)
-        ranked = find_strategy(search.strategy).run(request)
+            ranked = rank_exact(head, matches, depth)
+        else:
+            request = SearchRequest(self, connection, head, question, depth, search)
+            ranked = find_strategy(search.strategy).run(request)
         if search.leads_with_literals:
-            ranked = rank_literals(head, matches, ranked, k)
-        return Found(ranked, matches=matches)
+            ranked = rank_literals(head, matches, ranked, depth)
+        if search.collapses_similar:
+            ranked = self.collapse_similar(connection, question, ranked, k).hits
+        return Found([one.with_hops() for one in ranked], matches=matches)
+
+    def collapse_similar(
+        self, connection: Connection, question: str, ranked: Sequence[Ranked], k: int
+    ) -> Collapsed:
+        """The first k hits, with their near-duplicates below them."""
+        return collapse_similar(ranked, question, k, partial(self.passages.read, connection))
 
     def rate(
         self, connection: Connection, head: Snapshot, question: str, found: Found
@@ -130,8 +141,14 @@ class Searcher(SearchTools):
         if search is None:
             return [], None
         matches = self._find_literals(connection, head, question)
-        ranked = rank_literals(head, matches, rank_hops(context, search, k, self.settings), k)
-        return ranked, Dependencies.collect(question, context, self.vector(asked), search, k)
+        depth = k + SPARE
+        ranked = rank_hops(context, search, depth, self.settings)
+        ranked = rank_literals(head, matches, ranked, depth)
+        found = self.collapse_similar(connection, question, ranked, k)
+        dependencies = Dependencies.collect(
+            question, context, self.vector(asked), search, max(k, found.looked_at)
+        )
+        return [one.with_hops() for one in found.hits], dependencies
 
     def search_by_llm(
         self,

@@ -18,7 +18,7 @@ from tests.e2e.daemon import Place, new_place
 from tests.fakes.odd_server import http, odd_server
 
 PASSAGE = {"id": "00e1f7fe7a4d9d0c", "text": "x", "heading": [], "also_in": [], "score": 1.0,
-           "strength": "strong"}  # fmt: skip
+           "strength": "strong", "similar": []}  # fmt: skip
 NOWHERE = dict.fromkeys(("source", "document", "lines", "unit", "span", "location", "origin"), None)
 QUERY: dict[str, Any] = {
     "version": 1,

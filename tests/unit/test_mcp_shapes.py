@@ -92,3 +92,16 @@ def test_a_listener_that_fails_and_a_daemon_that_is_away_keep_no_change_from_the
             await asyncio.sleep(0.2)
 
     asyncio.run(asyncio.wait_for(act(), 60))
+
+
+def test_similar_passages_are_a_short_line() -> None:
+    near = {
+        "source": "notes",
+        "document": "a.md",
+        "location": "line 3",
+        "id": "00ff",
+        "heading": [],
+    }
+    told = passage_brief({**MAIL, "similar": [near] * 5})
+    assert told["similar"] == "; ".join(["a.md, line 3 (00ff)"] * 3) + "; 2 more"
+    assert "similar" not in passage_brief({**MAIL, "similar": []})

@@ -16,6 +16,7 @@ NOTICE = (
 )
 _PLACES = 3  # further places of the same passage
 _TITLE_CHARACTERS = 150
+_SIMILAR_CHARACTERS = 300
 _ORIGIN_CHARACTERS = 150  # of one field; longer ones are left out
 # English prose has about 4 bytes a token, JSON full of ids about 3: rather count too many.
 _BYTES_PER_TOKEN = 3
@@ -41,7 +42,16 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
         brief["origin"] = origin
     if others := passage["also_in"][:_PLACES]:
         brief["also_in"] = [f"{place['source']}: {place['document']}" for place in others]
+    if similar := passage.get("similar"):
+        brief["similar"] = similar_line(similar)
     return brief
+
+
+def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
+    """Near-duplicates in a line: the number, and the place and id of the first three."""
+    shown = [f"{one['document']}, {one['location']} ({one['id']})" for one in similar[:_PLACES]]
+    more = len(similar) - len(shown)
+    return "; ".join([*shown, *([f"{more} more"] if more else [])])[:_SIMILAR_CHARACTERS]
 
 
 def _short(origin: Mapping[str, str]) -> dict[str, str]:

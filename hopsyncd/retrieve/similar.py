@@ -1,0 +1,101 @@
+"""Shows near-duplicates, and pages made from one template, as one hit.
+
+Two passages are similar if four of five of their different words are the same: the Jaccard index
+of their words, headings among them, is at least 0.8. A passage is listed below the best hit that it
+is similar to, and its place goes to the next one. It keeps its place if it has a word of the
+question that the hit lacks, since it may then be the one that was asked for.
+
+The ranking is read from the best passage on, until k hits are found. So this depends on the
+passages of the ranking alone: a past version, a filter or an ACL view counts only what is visible.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+
+from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.retrieve.query_context import split_into_words, terms_by_word
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.text.words import index_terms
+from store.records import Passage, PassageId
+
+Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
+
+SPARE = 32  # passages of a ranking beyond those wanted, from which freed places are filled.
+_SAME, _OF = 4, 5  # words that similar passages share, of all that they have.
+_MOST_COMPARED = 100  # hits that a passage is compared with.
+_NEGATIONS = frozenset({"no", "not"})
+_KEPT = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Collapsed:
+    """The hits, with their similar passages, and how many of the ranking were looked at."""
+
+    hits: list[Ranked]
+    looked_at: int
+
+
+def collapse_similar(ranked: Sequence[Ranked], question: str, k: int, read: Read) -> Collapsed:
+    """The first k hits of a ranking, without passages that are similar to a better hit."""
+    hits: dict[PassageId, Ranked] = {}
+    similar: dict[PassageId, list[PassageId]] = {}
+    words: dict[PassageId, frozenset[str]] = {}
+    looked_at = 0
+    asked = _AskedWords(question)
+    for batch in (ranked[:k], ranked[k:]):
+        if len(hits) >= k:
+            break
+        words |= {id_: _words_of(one) for id_, one in read([r.passage for r in batch]).items()}
+        for one in batch:
+            if len(hits) >= k:
+                break
+            looked_at += 1
+            own = words.get(one.passage, frozenset())
+            first = next((hit for hit in similar if _are_similar(words[hit], own, asked)), None)
+            if first is not None:
+                similar[first].append(one.passage)
+                continue
+            hits[one.passage] = one
+            if own and len(similar) < _MOST_COMPARED:
+                similar[one.passage] = []
+    return Collapsed(
+        [replace(one, similar=tuple(similar.get(id_, ()))) for id_, one in hits.items()], looked_at
+    )
+
+
+class _AskedWords:
+    """The words of a question that tell passages apart."""
+
+    def __init__(self, question: str) -> None:
+        usual = STOP_WORDS - _NEGATIONS
+        words = (word for word in question.split() if word.lower() not in usual)
+        self._terms = frozenset(index_terms(" ".join(words)))
+
+    def are_added(self, new: AbstractSet[str], known: AbstractSet[str]) -> bool:
+        """Whether the new words have one that the known words lack."""
+        found = terms_by_word(self._terms, new)
+        added = frozenset[str]().union(*found.values())
+        return bool(added and added - frozenset().union(*terms_by_word(added, known).values()))
+
+
+def _are_similar(first: frozenset[str], second: frozenset[str], asked: _AskedWords) -> bool:
+    """Whether the second is similar to the first, and adds no word of the question."""
+    fewer, more = sorted((len(first), len(second)))
+    if fewer * _OF < more * _SAME:
+        return False
+    same = len(first & second)
+    if same * _OF < (fewer + more - same) * _SAME:
+        return False
+    return not asked.are_added(second - first, first)
+
+
+@lru_cache(_KEPT)
+def _find_words(heading: tuple[str, ...], text: str) -> frozenset[str]:
+    return frozenset(chain.from_iterable(split_into_words(heading, text)))
+
+
+def _words_of(passage: Passage) -> frozenset[str]:
+    return _find_words(passage.heading, passage.text)

@@ -1,0 +1,43 @@
+"""Pages from one template are one result, in the terminal, in JSON and on the page."""
+
+import re
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.e2e.daemon import SMALL, Place, new_place
+from tests.e2e.test_kept_page import configure, entered, printed
+from tests.fakes.browser import PATIENCE_S
+from tests.fakes.port import free_port
+
+NOTICE = (
+    "# Ticket {0}\n\nThe heating in the north wing of the library was inspected by the caretaker"
+    " and found to be in good order, so the boiler stays on until the end of the winter season.\n"
+)
+QUESTION = "Is the heating of the library in good order?"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        for number in range(1, 5):
+            made.write(f"tickets/{number}.md", NOTICE.format(number))
+        made.write("roof.md", "The roof leaks in heavy rain.\n")
+        configure(made, f"127.0.0.1:{free_port()}")
+        made.start()
+        made.sync()
+        yield made
+
+
+def test_similar_passages_are_listed_below_the_best(place: Place) -> None:
+    found = place.query(QUESTION, k=2)
+    assert [len(one["similar"]) for one in found] == [3, 0]
+    shown = place.run("query", QUESTION, "-k", "2").stdout
+    assert "and 3 similar" in shown
+    assert {*re.findall(r"tickets/(\d)\.md", shown)} == {"1", "2", "3", "4"}
+    with httpx2.Client(timeout=PATIENCE_S) as http:
+        page = entered(http, printed(place))
+        text = http.get(page, params={"q": QUESTION}).text
+    assert "and 3 similar" in text
+    assert all(f"tickets/{number}.md" in text for number in range(1, 5))
