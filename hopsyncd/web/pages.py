@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.config.values import STRATEGIES
+from hopsyncd.config.values import MATCHES, STRATEGIES
 from hopsyncd.display import document_name, full_time, plural, relative_time, title_of
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.printable import printable
@@ -33,6 +33,7 @@ _DIGEST = blake2b(b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_si
 _KEEP = {"Cache-Control": "private, max-age=31536000, immutable"}
 _THREADS = 8  # views rendered at the same time
 _K = 8
+_SEARCH_FIELDS = ("question", "k", "at", "strategy", "match", "filters")
 _FILTERS = ("source", "path", "type", "tag", "since")
 _PASSAGES_SHOWN = 60  # of a document, around the marked passage
 _NEIGHBOURS = 40
@@ -162,14 +163,14 @@ class Pages:
         asked = question_of(request)
         if not asked["question"]:
             return {"asked": asked, "answer": None}
-        search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
+        search = {name: asked[name] for name in _SEARCH_FIELDS}
         return {"asked": asked, "answer": self._client.ask(**search, passages=True)}
 
     @_run_view
     def how(self, request: Request) -> Response:
         """How each passage was found, as a picture and a list."""
         asked = question_of(request)
-        search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
+        search = {name: asked[name] for name in _SEARCH_FIELDS}
         found = self._client.query(**search)
         picture, hops = way_found(found["passages"]), unique_hops(found["passages"])
         return self.html(request, "how.html", asked=asked, found=found, picture=picture, hops=hops)
@@ -239,7 +240,7 @@ class Pages:
         sides, ranks = [], []
         if asked["question"] and old:
             for at in (old, new):
-                search = {name: asked[name] for name in ("question", "k", "strategy")}
+                search = {name: asked[name] for name in ("question", "k", "strategy", "match")}
                 answer = self._client.ask(**search, at=at, passages=True)
                 sides.append(answer)
                 ranks.append({one["id"]: rank for rank, one in enumerate(answer["passages"], 1)})
@@ -289,7 +290,7 @@ def question_of(request: Request) -> dict[str, Any]:
     """The fields of the search form. `question` is empty if nothing was asked."""
     given = request.query_params
     k = given.get("k", "")
-    strategy = given.get("strategy", "")
+    strategy, match = given.get("strategy", ""), given.get("match", "")
     narrowed = {name: given.get(name, "").strip() for name in _FILTERS}
     return {
         "narrowed": narrowed,
@@ -297,6 +298,7 @@ def question_of(request: Request) -> dict[str, Any]:
         "question": given.get("q", "").strip(),
         "k": min(max(_number(k) or _K, 1), 50),
         "strategy": strategy if strategy in STRATEGIES else None,
+        "match": match if match in MATCHES else "auto",
         "at": given.get("at", "").strip() or "head",
     }
 

@@ -128,6 +128,13 @@ def test_a_two_hop_question_is_answered_with_citations(place: Place, agent: Agen
     assert answer_of(document)["passages"] == [{"number": 1} | answer_of(passage)["passages"][0]]
 
 
+def test_an_answer_can_be_asked_for_by_the_words_as_typed(agent: Agent) -> None:
+    exact = agent.called("ask", question="the zyzzyva in the place", match="exact")
+    assert exact["found"] is False and exact["citations"] == []
+    assert exact["understood"]["absent"]
+    assert agent.called("ask", question=QUESTION, match="semantic")["found"] is True
+
+
 def test_answers_keep_to_their_tokens(agent: Agent) -> None:
     wanted: list[tuple[str, dict[str, Any]]] = [
         ("search", {"question": "Which barge carries salt?", "k": 20}),
