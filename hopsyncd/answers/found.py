@@ -170,9 +170,10 @@ class Citation(FoundPassage):
 
 
 class CitedSentence(TypedDict):
-    """A sentence of an extractive answer, word for word."""
+    """A sentence of an extractive answer, word for word, and the title of its document."""
 
     text: str
+    title: str
     citation: int
 
 

@@ -376,7 +376,8 @@ def _print_sentences(reply: Mapping[str, Any]) -> None:
     if reply["short"]:
         click.secho(f"Perhaps: {printable(reply['short'])}", bold=True)
     for sentence in reply["sentences"]:
-        _print_wrapped(f"{sentence['text']} [{sentence['citation']}]", "  ")
+        title = f" ({sentence['title']})" if sentence["title"] else ""
+        _print_wrapped(f"{sentence['text']} [{sentence['citation']}]{title}", "  ")
 
 
 def _print_citation(citation: Mapping[str, Any]) -> None:

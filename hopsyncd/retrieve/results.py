@@ -226,6 +226,15 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
     }
 
 
+def document_title(answer: Answer, id_: PassageId) -> str:
+    """The title of a passage's document: a mail's subject and sender, the first heading, or the
+    path."""
+    places, heading = answer.places.get(id_, []), list(answer.passages[id_].heading)
+    if places and (name := mail_name(places[0].origin, heading)):
+        return name
+    return heading[0] if heading else places[0].document if places else ""
+
+
 def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
     passage, places = answer.passages[id_], answer.places.get(id_)
     return {

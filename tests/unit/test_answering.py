@@ -127,7 +127,7 @@ def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
     asked = Asked(tmp_path, NOTES)
-    question = "What is said of salt, and what of oil?"
+    question = "What is said of salt, and what of oil paint?"
     then = asked.ask(question)
     # What was a telling word becomes a common one.
     for number in range(30):
@@ -158,6 +158,33 @@ def test_the_sentence_of_the_short_answer_comes_first() -> None:
     first = sentence("Door here", 0, 0.5, "door", "born")
     known = sentence("It lasts a year", 0, 0.1)
     assert carrying([first, known], weights, [known]) == [known, first]
+
+
+def test_a_sentence_with_a_value_of_the_kind_asked_for_is_preferred() -> None:
+    weights = {"gate": 2.0, "close": 2.0}
+    like = sentence("The gate of the north wall may close early", 0, 0.6, "gate", "close")
+    telling = sentence("In winter the gates close at 10 pm on all days", 0, 0.5, "gate", "close")
+    assert carrying([like, telling], weights)[0] == like
+    assert carrying([like, telling], weights, telling=frozenset({telling}))[0] == telling
+
+
+def test_headers_and_markup_are_no_sentences_unless_they_tell() -> None:
+    weights = {"gate": 2.0}
+    header = sentence("Subject: the gate of the north wall", 0, 0.9, "gate")
+    prose = sentence("The gate in the north wall is old.", 1, 0.3, "gate")
+    assert carrying([header, prose], weights) == [prose]
+    assert carrying([header, prose], weights, telling=frozenset({header}))[0] == header
+    assert carrying([header], weights) == [header], "there is nothing else"
+
+
+def test_each_sentence_has_the_title_of_its_document(tmp_path: Path) -> None:
+    told = Asked(tmp_path, NOTES).ask(QUESTION)
+    sentences, citations = told["sentences"], told["citations"]
+    assert isinstance(sentences, list) and isinstance(citations, list)
+    headings = {one["number"]: one["heading"] for one in citations}
+    assert sentences
+    for one in sentences:
+        assert one["title"] == headings[one["citation"]][0]
 
 
 def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:

@@ -4,8 +4,14 @@ import pytest
 
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
-from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
-from hopsyncd.retrieve.answering.support import counts_other_things, is_described, judged, needs
+from hopsyncd.retrieve.answering.short_answer import Short, candidates, likeliest, values_of
+from hopsyncd.retrieve.answering.support import (
+    counts_other_things,
+    is_described,
+    is_shown,
+    judged,
+    needs,
+)
 from store.records import PassageId
 from tests.fakes.models import FakeLanguage
 
@@ -256,3 +262,52 @@ def test_a_number_of_other_things_is_no_short_answer(
     question: str, text: str, is_other: bool
 ) -> None:
     assert counts_other_things(question, text) is is_other
+
+
+def short(text: str, *, is_counted: bool = True) -> Short:
+    return Short(text, sentence(text), {}, is_counted)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "wanted"),
+    [
+        ("When was Ada Lovelace born?", "10 December 1815", True),
+        ("When was the mother of Ada Lovelace born?", "10 December 1815", False),
+        ("When was Ada Lovelace's mother born?", "10 December 1815", False),
+        ("When did Ada Lovelace die?", "November", False),
+        ("When will the change take effect?", "a few seconds", True),
+        ("How large does the log get?", "1000", False),
+        ("How large does the log get?", "32 KiB", True),
+        ("The Fair, held in which year, is a book by Ann?", "1815", True),
+        ("The fair in which Ann's country took part ended on which date?", "1 May 1815", False),
+    ],
+)
+def test_a_value_of_something_else_or_without_unit_is_not_shown(
+    question: str, text: str, wanted: bool
+) -> None:
+    asked = asked_of(question)
+    assert asked is not None
+    assert is_shown(question, asked, short(text)) is wanted
+
+
+def test_a_number_that_counts_nothing_is_not_shown_for_how_many() -> None:
+    question = "How many times was Ann selected?"
+    asked = asked_of(question)
+    assert asked is not None
+    assert is_shown(question, asked, short("3 times"))
+    assert not is_shown(question, asked, short("30", is_counted=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("At least two-thirds of the votes are needed.", ["two-thirds"]),
+        ("The file has at most 32 KiB.", ["32 KiB"]),
+        ("It costs \u20ac15 a month.", ["\u20ac15"]),
+        ("It costs 15 euros a month.", ["15 euros"]),
+        ("The bridge is 120 metres long.", ["120 metres"]),
+        ("Half is 50 % of it.", ["50 %"]),
+    ],
+)
+def test_a_number_has_its_unit(text: str, wanted: list[str]) -> None:
+    assert [one.text for one in values_of(text, "number", ())] == wanted

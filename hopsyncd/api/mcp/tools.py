@@ -25,6 +25,7 @@ from hopsyncd.errors import BadRequest
 _NOTE = "x" * 250  # reserves room for the longest note under `cut`
 _DIFF_LINES = 100
 _PROBLEMS = 5
+_TITLE_CHARACTERS = 80
 
 Question = Annotated[
     str, Field(min_length=1, max_length=10_000, description="In plain words, any language.")
@@ -120,7 +121,12 @@ class Tools:
         """
         reply = self._client.ask(question, match=match, at=at, filters=filters or ())
         sentences = [
-            {"citation": one["citation"], "quote": one["text"]} for one in reply["sentences"]
+            {
+                "citation": one["citation"],
+                "title": one["title"][:_TITLE_CHARACTERS],
+                "quote": one["text"],
+            }
+            for one in reply["sentences"]
         ]
         citations = [{"number": one["number"], **passage_brief(one)} for one in reply["citations"]]
         frame = {

@@ -170,7 +170,7 @@ class Asker:
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
-        chosen = carrying(sentences, weights, judgement.sentences)
+        chosen = carrying(sentences, weights, judgement.sentences, judgement.telling)
         passages = cited(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),

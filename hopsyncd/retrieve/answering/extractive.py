@@ -3,16 +3,22 @@
 The sentences are taken one by one, each time the one of highest
 
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
+        + TELLS * tells
 
 where `new` is the idf-weighted share of the question's words that the sentence or its heading has
-and those before it have not, and `joined` says that it shares a name with the passage of one of
-them, another than its own. The first two come from different passages: what one passage says whole
-is taken once.
+and those before it have not, `joined` says that it shares a name with the passage of one of them,
+another than its own, and `tells` that it has a value of the kind asked for: a number, a date. The
+first two come from different passages: what one passage says whole is taken once. Headers, front
+matter, markup and lines that only introduce what follows are no sentences, unless they tell.
+
+The weights are flat near their best. Those chosen on three of four collections were better than
+none of `tells` on the fourth, each time.
 """
 
 import math
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -29,10 +35,18 @@ from hopsyncd.text.words import index_terms, terms_of_each
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
 
 _COSINE = 0.5
-_NEW = 2.0
+_NEW = 1.0
 _RANK = 0.3
 _JOINED = 0.3
+_TELLS = 0.5
 _SENTENCES = 3
+_LEAST_WORDS = 4  # of a sentence without a full stop, addresses not counted
+# Headers of mails, properties of notes, and the first character of markup.
+_MARKUP = re.compile(
+    r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
+    r"|mime-version|received):\s|[\w-]+::\s|[<{\[|:]",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +65,39 @@ class Sentence:
     names: frozenset[str]
 
 
+def is_prose(text: str) -> bool:
+    """Whether a text reads as a sentence.
+
+    >>> is_prose("The gate closes at ten."), is_prose("Example questions that are asked:")
+    (True, False)
+    >>> is_prose("type:: Feature"), is_prose("Docs: https://example.org/a")
+    (False, False)
+    """
+    bare = text.strip()
+    if bare.endswith((":", "\\")) or _MARKUP.match(bare):
+        return False
+    words = [one for one in bare.split() if "://" not in one]
+    if len(words) == 1 and not words[0].isascii():  # a script without spaces
+        return True
+    count = sum(any(map(str.isalpha, one)) for one in words)
+    return count >= _LEAST_WORDS or (count > 1 and bare.endswith((".", "!", "?")))
+
+
 def carrying(
-    sentences: Sequence[Sentence], weights: Mapping[str, float], first: Sequence[Sentence] = ()
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    first: Sequence[Sentence] = (),
+    telling: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
     """Up to three sentences that carry the answer together, the most helpful first.
 
-    `first` are known to be among them: those of the short answer.
+    `first` are known to be among them: those of the short answer. `telling` have a value of the
+    kind asked for.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen = [*first]
     left = [one for one in sentences if not any(one is other for other in first)]
+    left = [one for one in left if one in telling or is_prose(one.text)] or left
     covered = frozenset[str]().union(*(one.terms for one in first))
     names: dict[PassageId, frozenset[str]] = {}
     for one in (*sentences, *first):
@@ -77,6 +114,7 @@ def carrying(
             + _NEW * new
             - _RANK * math.log1p(sentence.rank)
             + _JOINED * joined
+            + _TELLS * (sentence in telling)
         )
 
     while left and len(chosen) < _SENTENCES:

@@ -10,6 +10,7 @@ from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import (
     Answer,
+    document_title,
     hop_json,
     logic_json,
     passage_json,
@@ -85,7 +86,12 @@ def reply_json(
         "by": reply.by,
         "degraded": [*degraded, *(found.degraded if found else ()), *reply.degraded],
         "sentences": [
-            {"text": one.text, "citation": numbers[one.passage]} for one in reply.evidence
+            {
+                "text": one.text,
+                "title": document_title(found, one.passage) if found else "",
+                "citation": numbers[one.passage],
+            }
+            for one in reply.evidence
         ],
         "citations": _citations(found, numbers) if found else [],
         "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],

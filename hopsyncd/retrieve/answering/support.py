@@ -24,6 +24,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     MIN_RIGHT,
     RIGHT,
     Candidate,
+    Short,
     candidates,
     likeliest,
 )
@@ -39,8 +40,17 @@ _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
 # "The team that decides", "the vote of another group", "a word whose letters".
 _DESCRIBED = re.compile(
     r"\b(?:the|those|that|this)\s+(?:[\w'-]+\s+){1,3}(?:that|who|whom|which|where)\b"
-    r"|\b(?:another|other)\s+\w+|\bwhose\b",
+    r"|\b(?:another|other)\s+\w+|\bwhose\b"
+    r"|\w,? (?:in|of|by|for|at|from|on) (?:which|whom) (?:(?:the|his|her|its|their) )?(?-i:[A-Z])",
     re.IGNORECASE,
+)
+# "The director of the film", "his mother": another person than the one who is named.
+_RELATED = re.compile(
+    r"\bthe (?:[a-z]\w+ )?[a-z]\w+ (?:of|for|behind|from) |[\w.)][\u2019']s [a-z]\w+"
+)
+_OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "start", "end"})
+_MEASURED = re.compile(
+    r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
 _RARE = 0.45  # of the greatest idf there can be
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
@@ -110,6 +120,48 @@ def is_described(question: str) -> bool:
     return _DESCRIBED.search(question) is not None
 
 
+_SPAN = re.compile(
+    r"\b(?:seconds|minutes|hours|days|weeks|months|years)\b"
+    r"|\b(?:one|an?) (?:minute|hour|day|week|month|year)\b",
+    re.IGNORECASE,
+)
+
+
+def is_of_related(question: str) -> bool:
+    """Whether a question asks for a date of somebody or something that is only related to the one
+    that it names. The date of the one named is then the likelier find.
+
+    >>> is_of_related("When was the director of Uncle Silas born?")
+    True
+    >>> is_of_related("When did the Battle of Hastings begin?")
+    False
+    """
+    return any(
+        not _OF_DATES.intersection(found[0].lower().split())
+        for found in _RELATED.finditer(question)
+    )
+
+
+def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
+    """Whether a likely value is one that may be shown for this question.
+
+    None is shown for a described subject. A number must count the thing that the question counts,
+    and have a unit where the question asks for a size. A date must be a whole one, of the subject
+    that the question names.
+    """
+    if is_described(question) or counts_other_things(question, short.text):
+        return False
+    if asked.kind == "number":
+        has_unit = any(map(str.isalpha, short.text)) or "%" in short.text
+        if asked.counted and not short.is_counted:
+            return False
+        return has_unit or not _MEASURED.search(question)
+    if asked.kind in ("date", "moment"):
+        is_whole = any(map(str.isdigit, short.text)) or _SPAN.search(short.text)
+        return bool(is_whole) and not is_of_related(question)
+    return True
+
+
 def counts_other_things(question: str, text: str) -> bool:
     """Whether a question asks how many of a thing, and a number counts another thing.
 
@@ -126,11 +178,13 @@ def counts_other_things(question: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`short` is None where none is likely enough; `sentences` are those that it is taken from."""
+    """`short` is None where none is likely enough; `sentences` are those that it is taken from.
+    `telling` are all sentences with a value of the kind asked for."""
 
     is_found: bool
     short: str | None = None
     sentences: tuple[Sentence, ...] = ()
+    telling: frozenset[Sentence] = frozenset()
 
 
 def judged(
@@ -149,12 +203,13 @@ def judged(
     told = needs(question, asked, values, sentences, weights, passages)
     if not sentences or probability(HELD, told) < MIN_HELD:
         return Judgement(False)
+    telling = frozenset(one.sentence for one in values if not one.features["uncounted"])
     short = likeliest(values, log_odds(HELD, told))
     if (
-        short
+        asked
+        and short
         and probability(RIGHT, short.features) >= MIN_RIGHT
-        and not is_described(question)
-        and not counts_other_things(question, short.text)
+        and is_shown(question, asked, short)
     ):
-        return Judgement(True, short.text, (short.sentence,))
-    return Judgement(True)
+        return Judgement(True, short.text, (short.sentence,), telling)
+    return Judgement(True, telling=telling)
