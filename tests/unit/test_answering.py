@@ -127,7 +127,7 @@ def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
     asked = Asked(tmp_path, NOTES)
-    question = "What is said of salt, and what of oil paint?"
+    question = "What is said of salt, and what of oil?"
     then = asked.ask(question)
     # What was a telling word becomes a common one.
     for number in range(30):

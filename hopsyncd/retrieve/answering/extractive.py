@@ -11,8 +11,8 @@ another than its own, and `tells` that it has a value of the kind asked for: a n
 first two come from different passages: what one passage says whole is taken once. Headers, front
 matter, markup and lines that only introduce what follows are no sentences, unless they tell.
 
-The weights are flat near their best. Those chosen on three of four collections were better than
-none of `tells` on the fourth, each time.
+With `tells`, more answers were among the sentences on each of four collections. The other weights
+are flat near their best.
 """
 
 import math
@@ -35,7 +35,7 @@ from hopsyncd.text.words import index_terms, terms_of_each
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
 
 _COSINE = 0.5
-_NEW = 1.0
+_NEW = 2.0
 _RANK = 0.3
 _JOINED = 0.3
 _TELLS = 0.5
