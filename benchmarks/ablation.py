@@ -38,10 +38,10 @@ from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, 
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import without_asides
+from hopsyncd.retrieve.strategies.hop import hop
 from store.content import known_passages
 from store.contract import Connection
 from store.open_database import open_reader

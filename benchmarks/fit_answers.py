@@ -46,7 +46,7 @@ from hopsyncd.retrieve.answering.short_answer import (
 )
 from hopsyncd.retrieve.answering.support import needs
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.logistic import log_odds, probability
+from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 

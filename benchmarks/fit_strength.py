@@ -26,8 +26,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.logistic import probability
-from hopsyncd.retrieve.strength import FAIR, STRONG, measure_features
+from hopsyncd.retrieve.strength import FAIR, STRONG, measure_features, probability
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _K = 8

@@ -34,7 +34,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
-from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.strategies.hop import hop
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.open_database import open_reader
 from store.records import Link, Passage, PassageId, to_grid

@@ -33,7 +33,7 @@ from hopsyncd.models.keywords import Mention, mentions, neutral_spans, normalise
 from hopsyncd.models.language import Language
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.strategies.hop import hop
 from store.records import Vectors, to_grid
 
 VectorOf = Callable[[str], Vectors]

@@ -21,8 +21,7 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
-from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
-from hopsyncd.retrieve.hop import find_start, hop, search_hops
+from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
     FUSION_DEPTH,
@@ -35,6 +34,7 @@ from hopsyncd.retrieve.ranking import (
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import ask_again
+from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -240,7 +240,7 @@ def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what stands together in one sentence."""
     graph = inquiry.snapshot
-    search = search_hops(inquiry, DEFAULT)
+    search = run_hop_search(inquiry, DEFAULT)
     found = most_helpful(
         reached(inquiry, search.scores) if search else np.zeros(0),
         graph.passage_ids,

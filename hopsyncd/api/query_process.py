@@ -24,10 +24,10 @@ from hopsyncd.index.throttle import shorten_switch_interval
 from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.language import Entity
-from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.hidden_sources import Acl, Mask
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts

@@ -53,10 +53,10 @@ from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.acl import Acl
 from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.hidden_sources import Acl
 from hopsyncd.retrieve.query_parser import Understood, understood
 from hopsyncd.retrieve.results import answer_json
 from store.exceptions import NoSuchVersion

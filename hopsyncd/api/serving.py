@@ -9,9 +9,9 @@ from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl
 from store.contract import Connection
 from store.sources import source_names
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.hop import HopSearch
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
 from hopsyncd.retrieve.query_context import K1, B, QueryContext
 from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, most_helpful, reached
 from hopsyncd.retrieve.second_ask import FollowUp
-from hopsyncd.retrieve.subjects import CANDIDATES, LEAST_TITLE_SHARE
+from hopsyncd.retrieve.strategies.hop import HopSearch
+from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many

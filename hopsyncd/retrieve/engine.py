@@ -19,9 +19,8 @@ from hopsyncd.index.throttle import running_query
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
-from hopsyncd.retrieve.acl_views import RestrictedViews
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
+from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl, Mask, RestrictedViews
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_words import read_query_words

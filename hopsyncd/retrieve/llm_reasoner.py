@@ -17,7 +17,7 @@ from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall
-from hopsyncd.retrieve.edge_traversal import EdgeStep, Fork, Offers
+from hopsyncd.retrieve.hop_variants import EdgeStep, Fork, Offers
 from store.content import known_passages, question_texts
 from store.contract import Connection
 from store.records import Passage, PassageId, QuestionId

@@ -14,7 +14,7 @@ from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.dependencies import Dependencies
-from hopsyncd.retrieve.hop import rank_hops, search_hops
+from hopsyncd.retrieve.hop_variants import follow_edges, make_offers
 from hopsyncd.retrieve.literal_search import (
     LiteralMatches,
     find_literals,
@@ -23,11 +23,11 @@ from hopsyncd.retrieve.literal_search import (
 )
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, united
-from hopsyncd.retrieve.plain_search import by_parts, decomposed, split
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
-from hopsyncd.retrieve.strategies.by_hops import follow_edges, make_offers
+from hopsyncd.retrieve.strategies.hop import rank_hops, run_hop_search
+from hopsyncd.retrieve.strategies.plain import by_parts, decomposed, split
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -137,7 +137,7 @@ class Searcher(SearchTools):
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
         asked = self.asked(head, question)
         context = self.context(connection, head, asked)
-        search = search_hops(context, self.settings)
+        search = run_hop_search(context, self.settings)
         if search is None:
             return [], None
         matches = self._find_literals(connection, head, question)

@@ -9,7 +9,7 @@ a passage that has all words of a keyword query as typed is strong.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy as np
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.literal_search import LiteralMatches
-from hopsyncd.retrieve.logistic import probability
 from hopsyncd.retrieve.query_context import having
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
@@ -107,3 +106,19 @@ def _word_shares(snapshot: Snapshot, question: str, rows: Integers) -> Floats:
         if term.df:
             shares += idf * np.isin(rows, term.visible[1])
     return shares / (total or 1.0)
+
+
+def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+    """The probability of a logistic model.
+
+    >>> probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
+    0.5
+    """
+    return 1 / (1 + math.exp(-log_odds(weights, features)))
+
+
+def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+    """The logarithm of its odds."""
+    return weights["bias"] + sum(
+        weight * features[name] for name, weight in weights.items() if name != "bias"
+    )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
-from hopsyncd.retrieve.plain_search import by_vector
+from hopsyncd.retrieve.strategies.plain import by_vector
 from store import history, operational, reads, sources
 from store.changes import changes, stamp
 from store.check import check, opening_check

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.edge_traversal import choose_first, follow_paper, offers_of
+from hopsyncd.retrieve.hop_variants import choose_first, follow_paper, offers_of
 from hopsyncd.retrieve.query_context import QueryContext
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
 from tests.fakes.indexed import GivenLikeness, asked, indexed

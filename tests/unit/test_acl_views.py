@@ -12,7 +12,7 @@ import pytest
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import Table
-from hopsyncd.retrieve.acl_views import RestrictedViews
+from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets

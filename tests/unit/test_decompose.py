@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.errors import LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.retrieve.plain_search import MAX_PARTS, decomposed, split
+from hopsyncd.retrieve.strategies.plain import MAX_PARTS, decomposed, split
 from tests.fakes.llm import FakeLlm
 
 QUESTION = "Who directed the film in which Mira Kaltenbrunn played, and where was he born?"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hopsyncd.retrieve.edge_traversal import (
+from hopsyncd.retrieve.hop_variants import (
     Choose,
     Fork,
     Offers,

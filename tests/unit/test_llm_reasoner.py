@@ -9,7 +9,7 @@ import pytest
 from hopsyncd.errors import LlmError, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
-from hopsyncd.retrieve.edge_traversal import Fork
+from hopsyncd.retrieve.hop_variants import Fork
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, PromptContext
 from store.records import Passage
 from tests.fakes.llm import FakeLlm

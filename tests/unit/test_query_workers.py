@@ -17,10 +17,10 @@ from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerS
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.upkeep import purge_document
-from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.hidden_sources import Acl, Mask
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.walk_settings import WalkSettings

@@ -13,11 +13,11 @@ from hopsyncd.config.values import Search
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hop import HopSearch, search_hops
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.second_ask import Plan
-from hopsyncd.retrieve.subjects import find_subjects, share_among_subjects
+from hopsyncd.retrieve.strategies.hop import HopSearch, run_hop_search
+from hopsyncd.retrieve.walk import find_subjects, share_among_subjects
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
 from tests.fakes.memory import MemoryConnector
@@ -78,14 +78,14 @@ class Asking:
             return replace(found, read=lambda ids: {id_: every[id_] for id_ in ids})
 
     def search(self, question: str = QUESTION) -> HopSearch:
-        found = search_hops(self.context(question), WalkSettings())
+        found = run_hop_search(self.context(question), WalkSettings())
         assert found is not None
         return found
 
     def plans(self, question: str = QUESTION) -> dict[str, Plan]:
         """The follow-ups by the title of the passage that was read."""
         context = self.context(question)
-        found = search_hops(context, WalkSettings())
+        found = run_hop_search(context, WalkSettings())
         assert found is not None
         plans = [follow_up.plan for follow_up in found.second_ask.follow_ups]
         titles = self.titles(context, [plan.start for plan in plans])

@@ -14,8 +14,12 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.results import Answer, answer_json
-from hopsyncd.retrieve.statements import StatementGraph, search_paths, statement_starts
-from hopsyncd.retrieve.topics import topic_starts
+from hopsyncd.retrieve.strategies.statements import (
+    StatementGraph,
+    search_paths,
+    statement_starts,
+    topic_starts,
+)
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import Direction, PassageId, Question, QuestionId, QuestionSet, SetId, to_grid
 from tests.fakes.indexed import asked, document, indexed

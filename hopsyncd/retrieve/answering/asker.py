@@ -11,7 +11,6 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
-from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.answering.extractive import (
     Sentence,
     carrying,
@@ -25,6 +24,7 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked

@@ -15,7 +15,7 @@ import numpy as np
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
-from hopsyncd.retrieve.logistic import log_odds
+from hopsyncd.retrieve.strength import log_odds
 from hopsyncd.text.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.

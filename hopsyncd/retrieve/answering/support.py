@@ -28,7 +28,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     candidates,
     likeliest,
 )
-from hopsyncd.retrieve.logistic import log_odds, probability
+from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"

@@ -1,4 +1,6 @@
-"""Searches that follow single edges, as a reasoner chooses them: HopRAG's Algorithm 1.
+"""Variants of the strategy `hop` that follow single edges, as a reasoner chooses them: Algorithm 1
+of HopRAG. The profile `paper` and the reasoners `similarity` and `llm` use them. The default is in
+`strategies/hop.py`.
 
 A queue of passages; in each round every passage in it has one of its ways chosen, or none. The far
 end is visited, and queued for the next round if that was its first visit. All choices of a round
@@ -15,10 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hopsyncd.config.values import PAPER_HOPS, Search
+from hopsyncd.errors import BadRequest
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
+from hopsyncd.retrieve.strategy import SearchTools
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -251,3 +256,29 @@ def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
         None,
         share,
     )
+
+
+def make_offers(tools: SearchTools, context: QueryContext, search: Search) -> Offers:
+    """The edges that a search may follow."""
+    return offers_of(context, tools.settings if search.profile == "default" else None)
+
+
+def follow_edges(
+    tools: SearchTools,
+    context: QueryContext,
+    k: int,
+    search: Search,
+    choose: Choose,
+    offers: Offers,
+) -> list[Ranked]:
+    """Follow the edges that `choose` selects among those offered. Raises BadRequest."""
+    if search.profile == "default":
+        return follow(context, k, choose, search.top_k, tools.walk_settings(search), offers)
+    if search.reasoner == "walk":
+        raise BadRequest(
+            "The search was refused",
+            "the paper's profile follows single edges, and the walk takes all at once",
+            "Take the reasoner similarity or llm, or the default profile",
+        )
+    hops = search.n_hop or PAPER_HOPS
+    return follow_paper(context, k, choose, search.top_k, hops, offers)

@@ -1,6 +1,10 @@
-"""The `hop` strategy by default: seeds, the walk, and how each passage was reached."""
+"""The strategy `hop`, the default. By default it walks the graph from the passages most like the
+question, asks what is left of the question again, and can explain how it reached each passage.
 
-from dataclasses import dataclass
+The profile `paper` and the other reasoners follow single edges instead: see `hop_variants`.
+"""
+
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -8,12 +12,17 @@ import numpy as np
 
 from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.hop_variants import choose_first, follow_edges, make_offers
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
-from hopsyncd.retrieve.subjects import find_subjects, share_among_subjects
+from hopsyncd.retrieve.strategy import (
+    SearchRequest,
+    StrategyDefinition,
+    register_strategy,
+)
 from hopsyncd.retrieve.transitions import SCORE_UNIT
-from hopsyncd.retrieve.walk import Walked, seeds, walk
+from hopsyncd.retrieve.walk import Walked, find_subjects, seeds, share_among_subjects, walk
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
@@ -149,11 +158,11 @@ class HopSearch:
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     """The k most helpful passages, ties going to the lower id; their hops can be found later."""
-    search = search_hops(context, settings)
+    search = run_hop_search(context, settings)
     return rank_hops(context, search, k, settings) if search else []
 
 
-def search_hops(context: QueryContext, settings: WalkSettings) -> HopSearch | None:
+def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch | None:
     """Walk from the seeds, and ask again. None where nothing is visible."""
     if not context.snapshot.statistics.visible.passages.any():
         return None
@@ -178,3 +187,19 @@ def rank_hops(
         Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
         for row, score, _ in helpful(context, reached_scores, k, search.second_ask.fits)
     ]
+
+
+def search_hops(request: SearchRequest) -> list[Ranked]:
+    """Walk by default. With another profile or reasoner, follow single edges."""
+    tools, search, snapshot = request.tools, request.search, request.snapshot
+    question = tools.asked(snapshot, request.question)
+    context = tools.context(request.connection, snapshot, question)
+    if search.profile == "default" and search.chosen_reasoner == "walk":
+        context = replace(context, encode=tools.encode_unlocked)
+        with tools.walk_lock:
+            return hop(context, request.k, tools.walk_settings(search))
+    offers = make_offers(tools, context, search)
+    return follow_edges(tools, context, request.k, search, choose_first, offers)
+
+
+register_strategy("hop", StrategyDefinition(search_hops))

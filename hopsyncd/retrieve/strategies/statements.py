@@ -18,12 +18,19 @@ what it touches: a statement that is unlike the question hardly raises a score.
 
 Worked example: the question is (0.7, 0.7). Statement A is (1, 0), B is (0, 1), and both name Rome.
 A alone scores 0.7. Both have half the attention, and A with B scores 1.
+
+TopicGraphRAG (the same paper) suits broad questions and differs only in where it starts: at the
+statements of the topics most like the question, and at the statements with most of its names. A
+topic is what a document says under one heading, or all of a document without headings: the
+statements with that name. The vector of a topic is the sum of the vectors of its statements in one
+passage.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +39,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
+from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
 from store.content import question_texts
 from store.contract import Connection
 from store.records import GRID, PassageId, QuestionId, Vectors
@@ -331,3 +339,83 @@ def distinct(texts: Sequence[str]) -> list[int]:
         if not (table[kept] @ table[row] > _SAME).any():
             kept.append(row)
     return kept
+
+
+_TOPICS = 5
+_PASSAGES = 20  # those most like the question: their topics are looked at
+_WHOLE = -1  # in place of a name: the document
+
+
+def topic_starts(graph: StatementGraph, count: int) -> Integers:
+    """The statements of the topics most like the question, and as many by its names."""
+    topics: dict[tuple[int, int], float] = {}
+    for entry in _passages(graph).tolist():
+        home = int(graph.snapshot.document_keys(np.array([entry]))[0])
+        for name, statements in _topics_of(graph, entry):
+            score = graph.together(statements)
+            topics[home, name] = max(score, topics.get((home, name), 0.0))
+    keys = graph.snapshot.index.name_numbers.keys
+    best = sorted(
+        topics,
+        key=lambda one: (-topics[one], one[0], int(keys[one[1]]) if one[1] >= 0 else _WHOLE),
+    )[:_TOPICS]
+    of_topics = [_statements(graph, home, name) for home, name in best]
+    under = np.unique(np.concatenate([*of_topics, np.empty(0, dtype=np.int64)]))
+    return np.union1d(graph.most_like(under, count), graph.by_names(count))
+
+
+def _passages(graph: StatementGraph) -> Integers:
+    """The passages that are most like the question as a whole, or by a statement."""
+    entries = graph.snapshot.passage_rows
+    near = graph.context.first_cosines(entries)
+    best = entries[largest(near, graph.snapshot.passage_ids[entries], _PASSAGES)]
+    return np.union1d(best, graph.entries(graph.nearest(_PASSAGES)))
+
+
+def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integers]]:
+    """The topics of a passage, each with its statements: a statement has the narrowest it names."""
+    index = graph.snapshot.index
+    said = slice(int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry]))
+    about = set(index.mentions.name[said][index.mentions.is_topic[said]].tolist())
+    topics: dict[int, list[int]] = {}
+    for statement in graph.of_entries(np.array([entry])).tolist():
+        narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
+        topics.setdefault(narrow, []).append(statement)
+    for name, statements in topics.items():
+        yield name, np.array(statements)
+
+
+def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
+    """Those of a topic in all passages of its document."""
+    if name == _WHOLE:
+        return graph.of_entries(graph.snapshot.find_document_passages(home))
+    statements = graph.having(name)
+    of_document: Integers = statements[
+        graph.snapshot.document_keys(graph.entries(statements)) == home
+    ]
+    return of_document
+
+
+def search_statements(
+    find_starts: Callable[[StatementGraph, int], Integers], request: SearchRequest
+) -> list[Ranked]:
+    """Follow paths of statements from those that `find_starts` gives. Raises BadRequest."""
+    tools, search = request.tools, request.search
+    question = tools.asked(request.snapshot, request.question)
+    scores = None
+    if search.rerank == "cross-encoder":
+        scores = partial(tools.required_reranker().scores, question)
+    context = tools.context(request.connection, request.snapshot, question)
+    graph = StatementGraph(context, tools.vector(question))
+    starts = find_starts(graph, search.top_k)
+    return by_statements(request.connection, graph, starts, request.k, search, scores)
+
+
+register_strategy(
+    "statement",
+    StrategyDefinition(partial(search_statements, statement_starts), has_statement_options=True),
+)
+register_strategy(
+    "topic",
+    StrategyDefinition(partial(search_statements, topic_starts), has_statement_options=True),
+)

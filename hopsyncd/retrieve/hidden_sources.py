@@ -1,15 +1,17 @@
-"""Versions without the sources that some callers may not see, most made before they are asked for.
+"""Sources that a caller may not see, and views of versions without them.
 
-For each set of hidden sources that was asked with lately, or that the configuration names, the head
-without them is made beside what else is done, once it has been the head for long enough to be worth
-it: not in an import, where the next one comes sooner. Where only an edit lies between two heads,
-that behind the mask asked with last is made before the second is served. Whoever asks before a view
-is there makes it, or waits for who does: nothing is made twice.
+`api/access_rules.py` decides who may see what; an `Acl` carries the decision here. A view is the
+graph without the hidden sources. Views of a new head are computed in advance, for the sets of
+hidden sources that queries used lately or that the configuration names, once the version has been
+the head for a while: during an import the next version comes too soon. If only an edit separates
+two heads, the view that was used last is computed before the new head is served. A query whose view
+is not ready computes it, or waits for the thread that does; nothing is computed twice.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -18,7 +20,6 @@ from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
-from hopsyncd.retrieve.acl import Mask
 from store.records import Version
 from store.space import release_heap
 
@@ -33,6 +34,32 @@ _LOOK_S = 0.1  # until it is seen that a sync has ended, or that the process end
 _RESTS = 9.0  # at most so many times as long as it works, while somebody asks
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
+
+
+Mask = frozenset[str]
+"""The names of hidden sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """The sources that a caller may see. None: all sources.
+
+    It lists what is visible, not what is hidden, so that a source which appears later is hidden.
+    """
+
+    visible: frozenset[str] | None = None
+
+    def shows(self, source: str) -> bool:
+        """Whether the caller may see the source."""
+        return self.visible is None or source in self.visible
+
+    def hidden_among(self, sources: Iterable[str]) -> Mask:
+        """Those of the sources that the caller may not see."""
+        return frozenset() if self.visible is None else frozenset(sources) - self.visible
+
+
+EVERYTHING = Acl()
+NOTHING = Acl(frozenset())
 
 
 class RestrictedViews:
