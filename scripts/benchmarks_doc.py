@@ -142,7 +142,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator
 def _cell(value: object) -> str:
     if isinstance(value, list):  # a share with the ends of its interval
         percent, low, high = value
-        return f"{percent} ({low:.0f} to {high:.0f})"
+        return f"{percent} ({low:.0f}\u2013{high:.0f})"
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
