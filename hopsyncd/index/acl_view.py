@@ -184,7 +184,7 @@ def _link(
 ) -> tuple[Integers, RowsByEnd, Integers]:
     """The numbers of the passages whose links may lead elsewhere, their links, and the row of each.
 
-    Those of `before` stay where no document that matters to them came or went.
+    The links of `before` stay where no document that could affect them was added or removed.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents

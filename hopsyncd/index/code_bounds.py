@@ -20,7 +20,7 @@ from store.records import GRID
 
 MAX_FLOAT_ERROR = np.float32(1e-3 * GRID * GRID)  # of a bound or a squared length
 FAR = 2.0**30  # more than any product of codes
-_MANY_PAIRS = 1 << 32  # those of a large batch among ten thousand passages
+_MANY_PAIRS = 1 << 32  # the pairs of a large batch among ten thousand passages
 _FEW_VECTORS, _MAX_BOUNDS = 1 << 6, 1 << 24  # vectors that are multiplied with all others; pairs
 _MANY_ROWS = 1 << 12  # too many to be of so few vectors
 
@@ -117,7 +117,7 @@ class CodeBounds:
         return PackedCodes(codes, get_session(len(self.columns) * len(self.errors)))
 
     def multiply_with(self, columns: AnyIntegers) -> Callable[[AnyIntegers], NDArray[np.int32]]:
-        """A function that gives (m, n) the products of the codes of m rows with those of n columns.
+        """A function that returns the (m, n) products of the codes of m rows and of n columns.
 
         If `products` is not None, either all rows or all columns must be among `self.columns`.
         """

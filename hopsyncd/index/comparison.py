@@ -54,7 +54,7 @@ _BULK = 1 << 9  # questions, more than an edit has: comparing them yields to que
 _MAX_PARTS = 64  # found parts, until the best matches are taken from them
 
 _FEW_PAIRS = 256  # of a name: comparing them one by one is faster than as a product
-_PAIRS = TILE * BLOCK  # in one product of few questions with many: as many as in a tile
+_PAIRS = TILE * BLOCK  # in one product of few questions with many: the size of a tile
 _ROWS = 1 << 14  # questions of a tile, after which the work may pause
 _EQUAL = np.float32(GRID * GRID)  # what a Jaccard of 1 adds to a product
 _MAX_PRODUCT = 1.02 * GRID * GRID  # more than any product of two vectors
@@ -172,9 +172,9 @@ class _Tile:
 class Comparison:
     """Outgoing questions compared with incoming ones, for the best match of each.
 
-    `unmatched` outgoing questions are compared with all `targets`; those of the `held` matches
-    only with `new_targets`, which have to reach what is held. A vector that belongs to an outgoing
-    and an incoming question is multiplied once for both.
+    `unmatched` outgoing questions are compared with all `targets`. The outgoing questions of `held`
+    matches are compared only with `new_targets`, which must be at least as similar as the held
+    match. A vector that belongs to an outgoing and an incoming question is multiplied once.
     """
 
     def __init__(
@@ -188,8 +188,8 @@ class Comparison:
         self._index = index
         self._unmatched, self._targets = unmatched, targets
         self._held, self._new_targets = held.source_question, new_targets
-        # For each outgoing question the product, with its Jaccard added, that a pair must reach. It
-        # rises with what is found.
+        # For each outgoing question: the product, with its Jaccard added, that a pair must reach.
+        # It rises with each better match.
         self._floor = np.full(len(index.outgoing), np.inf)
         self._floor[unmatched] = -np.inf
         self._floor[held.source_question] = held.similarity / HALF_COSINE
@@ -321,7 +321,7 @@ class Comparison:
     def _compare_vectors(self) -> None:
         """Compare all pairs by their vectors alone: a Jaccard only adds to a product.
 
-        Of the vectors that were there when the comparison began: a writer may add others.
+        It uses only the vectors that existed when the comparison began: a writer may add others.
         """
         index = self._index
         outgoing, incoming = index.outgoing, index.incoming

@@ -117,7 +117,7 @@ def _add_occurrences(
 ) -> None:
     document_rows = _repeat(documents, passages)
     start = len(index.occurrences)
-    index.occurrences = index.occurrences.extended(
+    index.occurrences = index.occurrences.extend(
         OccurrenceTable(
             document_row=int32(document_rows),
             passage_number=int32(numbers),
@@ -133,7 +133,7 @@ def _add_properties(
 ) -> None:
     numbers = int64(index.number_properties([*chain.from_iterable(properties)]))
     document_rows = int32(_repeat(documents, properties))
-    index.document_properties = index.document_properties.extended(
+    index.document_properties = index.document_properties.extend(
         DocumentPropertyTable(document_row=document_rows, property=int32(numbers))
     )
     index.postings.documents_by_property.add(numbers, document_rows)
@@ -143,7 +143,7 @@ def _add_keys(index: LiveIndex, documents: Integers, new: Sequence[NewDocument])
     keys = [list_document_keys(NamedDocument(each.source, each.path, each.names)) for each in new]
     flat, document_rows = _flatten(keys), _repeat(documents, keys)
     start = len(index.document_keys)
-    index.document_keys = index.document_keys.extended(DocumentKeyTable(key=flat))
+    index.document_keys = index.document_keys.extend(DocumentKeyTable(key=flat))
     rows = np.arange(start, start + len(flat))
     index.postings.document_keys_by_document.add(document_rows, rows)
     index.postings.documents_by_key.add(flat, document_rows)
@@ -163,7 +163,7 @@ def _add_names(
     ]
     passages, numbers = int64([*chain.from_iterable(pairs)]).reshape(-1, 2).T
     start = len(index.document_names)
-    index.document_names = index.document_names.extended(
+    index.document_names = index.document_names.extend(
         DocumentNameTable(
             document_row=int32(_repeat(documents, pairs)),
             passage_number=int32(passages),
@@ -193,7 +193,7 @@ def _add_links(
     counts = np.array([len(part) for part in candidates], dtype=np.int64)
     ends = len(index.link_candidates) + np.cumsum(counts)
     flat = [*chain.from_iterable(candidates)]
-    index.link_candidates = index.link_candidates.extended(
+    index.link_candidates = index.link_candidates.extend(
         LinkCandidateTable(
             key=int64([candidate.key for candidate in flat]),
             heading_key=int64([candidate.heading_key for candidate in flat]),
@@ -203,7 +203,7 @@ def _add_links(
     places = int64([place for _, place, _ in links]).reshape(-1, 4).T
     document_rows, numbers, ordinals, positions = places
     start = len(index.links)
-    index.links = index.links.extended(
+    index.links = index.links.extend(
         LinkTable(
             document_row=int32(document_rows),
             passage_number=int32(numbers),

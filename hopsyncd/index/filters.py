@@ -1,8 +1,8 @@
 """Filters: which documents a question is about, by source, path, type, date, tag and so on.
 
 Filtered-out passages are excluded from results, counts and every path of the walk, whatever the
-strategy. The graph stays that of the version: an edge between two passages that are left stays, and
-nothing is matched again.
+strategy. The graph does not change: edges between two remaining passages stay, and nothing is
+matched again.
 
 A document has one source, path, type and author, so several conditions with one of these keys are
 alternatives. All conditions on tags, properties and dates must hold.

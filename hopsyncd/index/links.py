@@ -86,7 +86,7 @@ def list_document_keys(document: NamedDocument) -> list[int]:
 
 
 def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
-    """What a link to `target` in the document at that path of the source may mean, in turn."""
+    """The possible meanings of a link to `target` in the document at `path`, best first."""
     if target.startswith("#"):
         return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
     candidates: list[Candidate] = []

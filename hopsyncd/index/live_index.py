@@ -1,15 +1,16 @@
 """The live index: all that a query reads, of every kept version, as tables in memory.
 
-What a passage says (its vectors, questions, names, words) is content: a row of `passages`, added
-once and never changed. When it is in force is in the tables with intervals, from version `born`
-until before `died`, as in the store. So a version is a number, and a commit costs what it changes:
-it appends rows, and sets the `died` of others. A reader at an older version notices neither.
+The content of a passage (its vectors, questions, names, words) is a row of `passages`, added once
+and never changed. Other tables hold the interval in which it is in force: from version `born` until
+before version `died`, as in the store. So a version is a number, and a commit takes time only for
+its changes: it appends rows, and sets the `died` of others. A reader at an older version sees
+neither change.
 
 A batch begins and ends rows as PENDING, which no version sees; `settle` gives them their version.
 
 Worked example. Version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets
 died = 2, and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8
-are in force, at version 2 those of 7 and 9.
+are in force, at version 2 the intervals of 7 and 9.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +50,7 @@ from hopsyncd.index.tables import (
 from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
 
-DEAD = 2**31 - 1  # `died` of what is in force at the head
+DEAD = 2**31 - 1  # `died` of a row that is in force at the head
 PENDING = DEAD - 1
 NO_DATE = -(2**62)  # of a document that does not say when it was written
 
@@ -185,7 +186,7 @@ class LiveIndex:
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
-        """The rows of those of the passages that are vertices at the head."""
+        """The rows of the given passages, without passages that are no vertex at the head."""
         known = self.interval_of_passage
         intervals = [known[passage] for passage in passage_ids if passage in known]
         return self.passage_intervals.passage_row[intervals].astype(np.int64)
@@ -196,7 +197,7 @@ class LiveIndex:
         """Make the passage rows vertices."""
         count, start = len(passage_rows), len(self.passage_intervals)
         dead = int32(np.broadcast_to(died, count))
-        self.passage_intervals = self.passage_intervals.extended(
+        self.passage_intervals = self.passage_intervals.extend(
             PassageIntervalTable(
                 passage_row=int32(passage_rows), born=int32(np.broadcast_to(born, count)), died=dead
             )
@@ -215,7 +216,7 @@ class LiveIndex:
     def begin_documents(self, new: DocumentTable) -> int:
         """Add revisions of documents; returns the row of the first."""
         start = len(self.documents)
-        self.documents = self.documents.extended(new)
+        self.documents = self.documents.extend(new)
         self._pending_documents.begun.append((start, start + len(new)))
         return start
 
@@ -226,7 +227,7 @@ class LiveIndex:
     def begin_link_edges(self, new: LinkEdgeTable) -> None:
         """Add links between passages."""
         start = len(self.link_edges)
-        self.link_edges = self.link_edges.extended(new)
+        self.link_edges = self.link_edges.extend(new)
         rows = np.arange(start, start + len(new), dtype=np.int32)
         self._pending_link_edges.begun.append((start, start + len(new)))
         self.postings.link_edges_by_source.add(new.source_passage, rows)
@@ -247,7 +248,7 @@ class LiveIndex:
         """Give outgoing questions matches; a match that they had has ended."""
         count, start = len(source_questions), len(self.matches)
         dead = int32(np.broadcast_to(died, count))
-        self.matches = self.matches.extended(
+        self.matches = self.matches.extend(
             MatchTable(
                 source_question=int32(source_questions),
                 target_question=int32(target_questions),
@@ -290,7 +291,7 @@ class LiveIndex:
     # As arrays, to be saved
 
     def columns(self) -> dict[str, Column]:
-        """All arrays but those of the vectors, by name."""
+        """All arrays by name, without the arrays of the vectors."""
         arrays: dict[str, Column] = {
             "names": self.name_numbers.keys,
             "passages": self.passage_numbers.keys,
@@ -298,7 +299,7 @@ class LiveIndex:
         for table_name, table in self._tables().items():
             arrays |= {f"{table_name}.{name}": array for name, array in table.columns().items()}
         for each in fields(self.postings):
-            segment: Segment = getattr(self.postings, each.name).merged()
+            segment: Segment = getattr(self.postings, each.name).merge()
             arrays[f"{each.name}:keys"], arrays[f"{each.name}:rows"] = segment.keys, segment.rows
         return arrays
 

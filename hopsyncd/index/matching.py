@@ -45,7 +45,7 @@ from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
-PAUSE_FACTOR = 1.0  # while queries run, matching pauses for so many times as long as it has run
+PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
@@ -68,9 +68,9 @@ def compute_similarity(
 ) -> float:
     """Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
 
-    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot
-    product by GRID squared, within about 1e-4 of that of the unrounded vectors, so that equal
-    inputs give equal bits everywhere.
+    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot product
+    divided by GRID squared, so equal inputs give equal bits on every machine. It differs from the
+    cosine of the unrounded vectors by at most about 1e-4.
 
     >>> v = np.array([4000, 0])
     >>> compute_similarity({"rome", "italy"}, v, {"rome"}, v)
@@ -96,7 +96,7 @@ def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """What a version does to the matches; a question whose match changes is in both."""
+    """The matches that a version ends and begins; a question whose match changes is in both."""
 
     ended: Integers
     begun: MatchColumns
@@ -162,7 +162,7 @@ def _apply_replacements(
 ) -> MatchColumns:
     """The matches of those orphans that have a replacement which is still there: that, or a better
     one among the passages that came since."""
-    if replacements is None or replacements.index is not index:  # the index was loaded anew
+    if replacements is None or replacements.index is not index:  # the index was reloaded
         return NO_MATCHES
     standing = select_matches(index, replacements.matches, orphans, is_vertex)
     rows = np.flatnonzero(is_vertex)
@@ -206,7 +206,7 @@ def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
-    """What the next version does to the matches, in however many steps that came about."""
+    """All changes to the matches since the last version: the next version commits them."""
     begun, ended = index.pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
     return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))

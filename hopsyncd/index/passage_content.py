@@ -27,7 +27,7 @@ from store.records import Direction, Question, QuestionSet
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """What a passage row is made of.
+    """The input for a passage row.
 
     word_count: the length of the passage's full text. term_counts: how often the text has each
     term. heading_keys: its headings as links name them. spellings: its words as they are written.
@@ -58,7 +58,7 @@ class _QuestionColumns:
 
 @dataclass(slots=True)
 class _Content:
-    """What new passages have, and of each kind how much there was after each of the passages."""
+    """The content of new passages, and the total of each kind after each passage."""
 
     incoming: _QuestionColumns = field(default_factory=_QuestionColumns)
     outgoing: _QuestionColumns = field(default_factory=_QuestionColumns)
@@ -133,11 +133,11 @@ def _add(index: LiveIndex, new: Sequence[NewPassage]) -> None:
     _add_sentence_mentions(index, content)
     terms = np.array(content.terms, dtype=np.int64).reshape(-1, 3)
     start = len(index.terms)
-    index.terms = index.terms.extended(
+    index.terms = index.terms.extend(
         TermTable(passage_row=int32(terms[:, 0]), count=int32(terms[:, 2]))
     )
     _find_by(index.postings.terms_by_key, terms[:, 1], start)
-    index.headings = index.headings.extended(HeadingTable(key=int64(content.heading_keys)))
+    index.headings = index.headings.extend(HeadingTable(key=int64(content.heading_keys)))
     vector_ends = first_vector + np.array(starts[1:], dtype=np.int64)
     _add_passage_rows(index, new, vector_ends, np.array(content.counts, np.int64) + before, before)
 
@@ -150,12 +150,12 @@ def _add_passage_rows(
     before: tuple[int, ...],
 ) -> None:
     """`ends` (m, 5): where the incoming and outgoing questions, mentions, sentence mentions and
-    headings of each of the m passages end; those of the first passage start at `before`."""
+    headings of each of the m passages end. The first passage starts at `before`."""
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
     numbers = index.passage_numbers.add(int64([each.questions.passage for each in new]))
     first_row = len(index.passages)
-    index.passages = index.passages.extended(
+    index.passages = index.passages.extend(
         PassageTable(
             passage_id=int64([each.questions.passage for each in new]),
             question_set_id=int64([each.questions.id for each in new]),
@@ -188,7 +188,7 @@ def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:
 def _add_incoming(index: LiveIndex, columns: _QuestionColumns) -> None:
     rows, names = _question_rows(index, columns)
     start = len(index.incoming)
-    index.incoming = index.incoming.extended(rows)
+    index.incoming = index.incoming.extend(rows)
     _find_by(index.postings.incoming_by_id, rows.id, start)
     row_of_keyword = np.repeat(np.arange(start, start + len(rows)), rows.keyword_count)
     index.postings.incoming_by_keyword.add(names, row_of_keyword)
@@ -197,7 +197,7 @@ def _add_incoming(index: LiveIndex, columns: _QuestionColumns) -> None:
 def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
     rows, names = _question_rows(index, columns)
     start = len(index.outgoing)
-    index.outgoing = index.outgoing.extended(
+    index.outgoing = index.outgoing.extend(
         OutgoingQuestionTable(
             id=rows.id,
             passage_row=rows.passage_row,
@@ -217,7 +217,7 @@ def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[Questio
     names = index.number_names(columns.keywords)
     counts = np.array(columns.keyword_counts, dtype=np.int64)
     starts = len(index.question_keywords) + np.cumsum(counts) - counts
-    index.question_keywords = index.question_keywords.extended(
+    index.question_keywords = index.question_keywords.extend(
         QuestionKeywordTable(name=int32(names))
     )
     rows = QuestionTable(
@@ -233,7 +233,7 @@ def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[Questio
 def _add_mentions(index: LiveIndex, content: _Content) -> None:
     names = index.number_names([name for _, name, _ in content.mentions])
     start = len(index.mentions)
-    index.mentions = index.mentions.extended(
+    index.mentions = index.mentions.extend(
         MentionTable(
             passage_row=int32([row for row, _, _ in content.mentions]),
             name=int32(names),
@@ -247,7 +247,7 @@ def _add_sentence_mentions(index: LiveIndex, content: _Content) -> None:
     names = index.number_names([name for _, name, _ in content.sentence_mentions])
     vector_rows = int64([row for _, _, row in content.sentence_mentions])
     start = len(index.sentence_mentions)
-    index.sentence_mentions = index.sentence_mentions.extended(
+    index.sentence_mentions = index.sentence_mentions.extend(
         SentenceMentionTable(
             passage_row=int32([row for row, _, _ in content.sentence_mentions]),
             name=int32(names),
@@ -257,6 +257,6 @@ def _add_sentence_mentions(index: LiveIndex, content: _Content) -> None:
     _find_by(index.postings.sentence_mentions_by_name, names, start)
     new_vectors = np.arange(len(index.vector_mentions), len(index.vectors))
     ends = start + np.searchsorted(vector_rows, new_vectors, "right")
-    index.vector_mentions = index.vector_mentions.extended(
+    index.vector_mentions = index.vector_mentions.extend(
         VectorMentionTable(sentence_mention_end=int32(ends))
     )

@@ -11,8 +11,8 @@ _MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table
 
 
 class Segment(NamedTuple):
-    """Rows sorted by key. offsets: where those of key -1 start, of 0, 1 ... and of one more than
-    the largest key; None where the keys are too sparse for that.
+    """Rows sorted by key. offsets: where the rows of keys -1, 0, 1 ... start, up to one more than
+    the largest key. None if the keys are too sparse for a table.
     """
 
     keys: Integers
@@ -88,8 +88,8 @@ class Postings:
     def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
         """The rows of all keys, and for each row the position of its key among them, rising.
 
-        `limit` stops after so many rows of a key in each segment, so a key with at least `limit`
-        rows gives at least `limit`.
+        Each segment gives at most `limit` rows for a key. So a key that has at least `limit` rows
+        gives at least `limit`.
         """
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []
@@ -110,7 +110,7 @@ class Postings:
         order = np.argsort(key_positions, kind="stable")
         return rows[order].astype(np.int64), key_positions[order]
 
-    def merged(self) -> Segment:
+    def merge(self) -> Segment:
         """All rows as one segment."""
         *large, segment = self._segments
         for earlier in reversed(large):

@@ -6,8 +6,8 @@ are resolved among the visible documents. So the graph is the one that an index 
 sources has, and an answer can say nothing about what is hidden.
 
 Filtered-out passages are excluded from results, edges and counts too. But a filter hides nothing:
-edges and links stay those of the whole graph, so a filtered search costs what any other does. Only
-matches between two passages that are left remain (`Snapshot.filter_documents`).
+edges and links stay as in the whole graph, so a filtered search takes as long as any other. Only
+matches between two remaining passages stay (`Snapshot.filter_documents`).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from hopsyncd.index.statistics import (
 from store.records import Version
 
 UNMATCHED = -1.0  # less than any similarity
-NAME_WEIGHT = 6.0  # of a document name: it counts like so many sentences that mention a name
+NAME_WEIGHT = 6.0  # a document name counts like this number of sentences that mention a name
 _FEW_LINKS = 16  # links per passage asked for, up to which scanning all links is faster
 
 
@@ -46,8 +46,8 @@ _FEW_LINKS = 16  # links per passage asked for, up to which scanning all links i
 class Mentions:
     """m mentions of names. name_position: which of the names that were asked for it mentions.
 
-    A passage as a whole mentions the names of its document: with its first vector, and a larger
-    weight than that of a sentence, which is 1.
+    A passage as a whole mentions the names of its document. These mentions have its first vector
+    and the weight NAME_WEIGHT; a mention by a sentence has weight 1.
     """
 
     passage_row: Integers
@@ -103,7 +103,7 @@ class RowsByEnd:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AclOverlay:
-    """What an ACL view has in place of matches and links of the whole index.
+    """The matches and links of an ACL view, which replace those in the whole index.
 
     question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
     rematched: the visible questions whose own match is not visible, rising. matches: theirs, by
@@ -144,7 +144,7 @@ class Snapshot:
         return replace(self, statistics=counts, filtered=filtered, unfiltered=self)
 
     def select_visible_documents(self, ids: Sequence[int]) -> set[int]:
-        """Those of the documents, given by their rows in the store, that are visible."""
+        """The visible documents among `ids`, which are their rows in the store."""
         shown = self.index.documents.id[np.flatnonzero(self.statistics.visible.documents)]
         wanted = np.array(ids, dtype=np.int64)
         return {*wanted[np.isin(wanted, shown)].tolist()}
@@ -181,7 +181,7 @@ class Snapshot:
         return number if 0 <= number < len(counts) and counts[number] else -1
 
     def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that a visible passage mentions."""
+        """The names among `names` that a visible passage mentions."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
@@ -239,7 +239,7 @@ class Snapshot:
         return passage_rows[kept], positions[kept]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """What these visible passages mention, each name once: the passage's position, the name."""
+        """Pairs (position of the passage, name it mentions), each name once for each passage."""
         index, statistics = self.index, self.statistics
         passages = index.passages
         rows, positions = expand_ranges(

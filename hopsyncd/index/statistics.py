@@ -1,8 +1,8 @@
-"""What is visible at one version, and counts over it: exact, and never stored.
+"""The visible rows of one version, and counts over them: exact, and never stored.
 
-How rare a name is and whether it joins documents depend on the whole collection, so they change
-with every document, and with what is hidden. They are computed from the counts of another version:
-only for the names that a passage or document gained or lost between the two.
+How rare a name is and whether it joins documents depend on the whole collection, so these counts
+change with every added, removed or hidden document. They are derived from the counts of another
+version, and recomputed only for names that a passage or document gained or lost between the two.
 """
 
 from dataclasses import dataclass, field
@@ -32,15 +32,15 @@ _NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visible:
-    """What a version shows, without what only hidden sources or filtered-out documents have.
+    """The visible rows of a version. Hidden sources and filtered-out documents do not count.
 
     Flags: `documents` (d,) by document row, `passages` (e,) by passage row (whether it is a
     vertex), `vectors` (r,) the same by vector row.
 
     passage_rows: (p,) the row of each passage number, -1 if it is not visible.
 
-    A passage belongs to one document: the one with the lowest `path_key` of those in which it
-    occurs. document_of_number (p,) and document_of_row (e,) have that key. The documents that
+    A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
+    document_of_number (p,) and document_of_row (e,) have that key. The documents that
     passages belong to are numbered from 0 to below `document_count`, in an arbitrary order:
     document_numbers (e,) is the number for each visible row. rows_by_document: the visible rows by
     that number, then rising; those of document n start at document_starts[n].
@@ -123,8 +123,8 @@ class Statistics:
     """Counts over what is visible; the arrays are (k,), by number of the name.
 
     in_questions: how many passages have the name in their questions. as_topic: of how many it is a
-    topic. as_document_name: how many have it as a name of their document; only_as_document_name:
-    those of them that do not have it in their questions. mention_counts: how many have it in either
+    topic. as_document_name: how many have it as a name of their document. only_as_document_name:
+    how many of these do not have it in their questions. mention_counts: how many have it in either
     way. joins_documents: whether passages of at least two documents mention it. is_topic: whether
     it is a topic, or the name of a document with few passages.
 
@@ -220,7 +220,7 @@ def _resize(column: Column, length: int) -> Column:
 
 
 def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | int) -> Int32s:
-    """A copy of the counts with the steps added to those of the names."""
+    """A copy of the counts, in which the counts of the names are changed by the steps."""
     sums: Int32s = _resize(counts, length)
     np.add.at(sums, names, np.int32(steps) if isinstance(steps, int) else steps)
     return sums
@@ -231,7 +231,8 @@ def _count_document_names(
 ) -> tuple[Int32s, Int32s, list[Integers]]:
     """`as_document_name`, `only_as_document_name` and the names that passages gained or lost.
 
-    Only these passages are looked at, and those of the documents that became visible or hidden.
+    It looks only at passages that differ from `base`, and at passages of documents that became
+    visible or hidden.
     """
     before = base.visible
     documents = np.flatnonzero(find_differences(visible.documents, before.documents, False))
@@ -255,7 +256,7 @@ def _count_document_names(
 def find_differences(
     now: NDArray[np.generic], before: NDArray[np.generic], absent: object
 ) -> Flags:
-    """Which values differ. Those that came since were `absent` before."""
+    """Which values differ. A value that `before` does not have yet counts as `absent` there."""
     if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)

@@ -24,12 +24,12 @@ _FIRST_ROOM = 256  # rows
 class Table:
     """Columns of one length.
 
-    >>> numbers = HeadingTable.empty().extended(HeadingTable(key=np.array([7, 9])))
+    >>> numbers = HeadingTable.empty().extend(HeadingTable(key=np.array([7, 9])))
     >>> len(numbers), numbers.key.tolist()
     (2, [7, 9])
 
-    buffers: the array of each column with spare room behind it, in which `extended` puts rows. So
-    adding rows takes time for these only. What a reader holds is never shortened or moved.
+    buffers: the array of each column with spare room behind it, in which `extend` puts rows. So
+    adding rows takes time for the new rows only. The arrays of a reader are never cut or moved.
     """
 
     buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)
@@ -66,9 +66,9 @@ class Table:
         """All columns, by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
 
-    def extended(self, new: Self) -> Self:
-        """This table with the rows of `new` behind its own. Extend the newest table only: it shares
-        its arrays with those that it came from."""
+    def extend(self, new: Self) -> Self:
+        """This table with the rows of `new` behind its own. Extend only the newest table, because
+        it shares its arrays with the tables that it was made from."""
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
         columns: dict[str, Column] = {}
@@ -94,8 +94,8 @@ class IntervalTable(Table):
 class PassageTable(Table):
     """The content of a passage with one question set: added once, never changed.
 
-    A passage that is given other questions gets another row with the same `passage_number`. Its
-    first vector is that of the whole passage, each of the others that of a sentence.
+    A passage whose questions change gets another row with the same `passage_number`. Its first
+    vector represents the whole passage, and each of the others one sentence.
     """
 
     passage_id: Integers
@@ -174,8 +174,8 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """Row n is about vector row n: where its sentence mentions end. They start where those of the
-    vector row before it end."""
+    """Row n says where the sentence mentions of vector row n end. They start where the sentence
+    mentions of the row before it end."""
 
     sentence_mention_end: Int32s
 
@@ -355,7 +355,7 @@ class KeyNumbers:
         new = np.flatnonzero(numbers < 0)
         new = new[np.argsort(first[new])]
         numbers[new] = np.arange(len(self), len(self) + len(new))
-        self._table = self._table.extended(_KeyTable(key=distinct[new]))
+        self._table = self._table.extend(_KeyTable(key=distinct[new]))
         self._postings.add(distinct[new], numbers[new])
         return numbers[inverse]
 

@@ -55,8 +55,9 @@ class VectorPairs:
 
     For each of r vectors: `unmatched_floor` and `held_floor` are the least products that matter to
     the outgoing questions without and with a match that have the vector, infinite where none does.
-    `unmatched_floor` rises with what is found. `is_target` says whether an incoming question with
-    which those without a match are compared has it, `is_new_target` the same of those with one.
+    `unmatched_floor` rises with each better match. `is_target` says whether an incoming question
+    has the vector with which unmatched questions are compared; `is_new_target` says the same for
+    questions that have a match.
 
     passage_ends: (e,) where the vectors of each passage row end.
     """
@@ -211,7 +212,8 @@ def map_shared(work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iter
     """The result of each part, in any order: another thread helps this one.
 
     The helper is given a few parts at a time, as it outlives this thread when the process ends.
-    What it has not begun at the end this thread does. Raises ProcessEnds when no thread can begin.
+    This thread does the parts that the helper has not begun at the end. Raises ProcessEnds if no
+    thread can be started.
     """
     submitted = deque[tuple[Future[_Result], _Part]]()
     with ThreadPoolExecutor(1, "matching") as pool:

@@ -15,7 +15,7 @@ from store.records import GRID, Vectors
 
 Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
-"""Returns a larger array, of that many rows, which begins with those of the old one."""
+"""Returns an array with that number of rows, which begins with the rows of the old array."""
 
 MAX_LENGTH = 1.01 * GRID  # more than the length of any vector
 _FIRST_ROOM = 256  # rows
@@ -37,8 +37,8 @@ def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[n
 class VectorTable:
     """r rows of d components, exact (int16) and as codes (int8), that only grow.
 
-    The codes of the first vector of each passage, which is that of the whole passage, are kept once
-    more side by side: comparing with all passages reads a fraction of the rows.
+    The first vector of each passage represents the whole passage. Its codes are stored a second
+    time side by side, so that comparing with all passages reads a fraction of the rows.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:

@@ -25,7 +25,7 @@ def spellings(text: str) -> list[str]:
     >>> spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
     """
-    return [*dict.fromkeys(map(_lower, _SPELLED.findall(split_unspaced(_composed(text)))))]
+    return [*dict.fromkeys(map(_lower, _SPELLED.findall(split_unspaced(_compose_accents(text)))))]
 
 
 def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
@@ -37,7 +37,7 @@ def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
     if not meant:
         return text
     replace = partial(_SPELLED.sub, partial(_meant_by, meant=meant))
-    return "".join(map(replace, UNSPACED.split(_composed(text))))
+    return "".join(map(replace, UNSPACED.split(_compose_accents(text))))
 
 
 def _meant_by(found: re.Match[str], meant: Mapping[str, str]) -> str:
@@ -55,8 +55,8 @@ def _lower(word: str) -> str:
     return word.lower().replace("i\u0307", "i")
 
 
-def _composed(text: str) -> str:
-    """With letters that have their marks: a mark alone is no letter, and would end a word."""
+def _compose_accents(text: str) -> str:
+    """Join letters with their accents: a separate accent is no letter, and would end a word."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 

@@ -51,21 +51,21 @@ class TestTable:
         table, expected = Pairs.empty(), list[int]()
         for batch in batches:
             new = Pairs(large=ints(batch), small=np.array(batch, dtype=np.int32) * -1)
-            table = table.extended(new)
+            table = table.extend(new)
             expected += batch
             assert len(table) == len(expected)
         assert (table.large.tolist(), (-table.small).tolist()) == (expected, expected)
         assert [table.large.dtype, table.small.dtype] == [np.dtype(np.int64), np.dtype(np.int32)]
 
     def test_adding_rows_leaves_the_arrays_of_a_reader_unchanged(self) -> None:
-        before = Pairs.empty().extended(pairs(1, 2))
-        after = before.extended(pairs(*range(1000)))
+        before = Pairs.empty().extend(pairs(1, 2))
+        after = before.extend(pairs(*range(1000)))
         assert (before.large.tolist(), len(before)) == ([1, 2], 2)
         assert (len(after), after.large[:4].tolist()) == (1002, [1, 2, 0, 1])
 
     def test_rows_that_fit_into_the_spare_room_are_added_in_place(self) -> None:
-        before = Pairs.empty().extended(pairs(1))
-        after = before.extended(pairs(2))
+        before = Pairs.empty().extend(pairs(1))
+        after = before.extend(pairs(2))
         assert np.shares_memory(before.large, after.large)
         after.small[0] = 7
         assert before.small.tolist() == [7]
@@ -74,9 +74,9 @@ class TestTable:
         given = {"large": ints([3, 4, 0, 0]), "small": np.zeros(4, dtype=np.int32)}
         table = Pairs.from_buffers(given, 2)
         assert (len(table), table.large.tolist()) == (2, [3, 4])
-        assert table.extended(pairs(5)).large.tolist() == [3, 4, 5]
+        assert table.extend(pairs(5)).large.tolist() == [3, 4, 5]
         assert given["large"].tolist() == [3, 4, 5, 0]
-        more = table.extended(pairs(6, 7, 8))
+        more = table.extend(pairs(6, 7, 8))
         assert (more.large.tolist(), given["large"].tolist()) == ([3, 4, 6, 7, 8], [3, 4, 5, 0])
 
     def test_arrays_of_another_type_are_refused(self) -> None:
@@ -122,7 +122,7 @@ class TestPostings:
             assert {*few} <= {*every}
         for key in range(13):
             assert postings.find(key).tolist() == expected.get(key, [])
-        segment = postings.merged()
+        segment = postings.merge()
         taken = Postings()
         taken.replace(segment)
         assert (np.diff(segment.keys) >= 0).all()

@@ -239,7 +239,7 @@ def test_a_product_of_names_and_passages_may_exceed_32_bits() -> None:
     index, count = graph.index, 1 << 16
     ids = np.concatenate([index.passage_numbers.keys, np.arange(1 << 40, (1 << 40) + count)])
     index.passage_numbers.replace(ids, len(ids))
-    index.document_names = index.document_names.extended(
+    index.document_names = index.document_names.extend(
         DocumentNameTable(document_row=int32([0]), passage_number=int32([0]), name=int32([count]))
     )
     visible, names = graph.statistics.visible, index.document_names.name
