@@ -295,6 +295,30 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     return any(column and all(map(is_number, texts)) for column, texts in below.items())
 
 
+def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
+    """2 if the first row has names of groups, the second names of their columns; else 0.
+
+    A number in parentheses may stand below a name, as in "mAP" above "(0.75)". Below both rows,
+    the columns of each group have numbers only.
+    """
+    groups = [cell for cell in rows[0] if cell.columns > 1]
+    if len(rows) < _LEAST_NAMED or width < _LEAST_NAMED or not groups:
+        return 0
+    spanned = {at for cell in groups for at in range(cell.column, cell.column + cell.columns)}
+    named = {cell.column: join_spans(cell.spans) for cell in rows[1]}
+    above = {at for c in rows[0] for at in range(c.column, c.column + c.columns)}
+    if not spanned <= named.keys() or not above | named.keys() >= set(range(1, width)):
+        return 0
+    if any(is_number(join_spans(cell.spans)) for cell in rows[0]):
+        return 0
+    numbers = {at: text for at, text in named.items() if is_number(text)}
+    if spanned & numbers.keys() or not all(text[:1] == "(" for text in numbers.values()):
+        return 0
+    below = [cell for row in rows[2:] for cell in row if cell.column in spanned]
+    full = spanned <= {cell.column for cell in below}
+    return 2 if full and all(is_number(join_spans(cell.spans)) for cell in below) else 0
+
+
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
@@ -320,6 +344,7 @@ def build_table(
     if headers > most or any(is_bold[headers : headers + 1]):
         headers = 0
     headers = headers or int(_names_numbers(rows, width) or _is_turned(rows[0]))
+    headers = headers or _grouped_headers(rows, width)
     builder = TableBuilder()
     taken: dict[int, int] = {}
     for at, row in enumerate(rows):

@@ -144,6 +144,30 @@ def test_cells_span_where_no_line_parts_them() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_number", [True, False])
+def test_groups_of_columns_above_numbers_are_headers_though_not_bold(is_number: bool) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        canvas.lines([(x, 620, x, 680) for x in (40, 120, 180, 240, 300, 360)])
+        canvas.lines([(x, 680, x, 700) for x in (40, 120, 240, 360)])
+        canvas.lines([(40, y, 360, y) for y in (620, 640, 660, 700)] + [(120, 680, 360, 680)])
+        for x, y, text in ((60, 677, "Length"), (168, 687, "Summer"), (290, 687, "Winter")):
+            canvas.drawString(x, y, text)
+        for at, name in enumerate(("Visitor", "Member") * 2):
+            canvas.drawString(125 + 60 * at, 667, name)
+        for y, values in ((647, "1234"), (627, "5678")):
+            for at, value in enumerate(("8-12 m", *(values if is_number else "abcd"))):
+                canvas.drawString((45, 125, 185, 245, 305)[at], y, value)
+
+    rows = texts(read(draw))
+    first = (
+        "Length: 8-12 m | Summer > Visitor: 1 | Summer > Member: 2 | Winter > Visitor: 3"
+        " | Winter > Member: 4"
+    )
+    assert (first in rows) is is_number
+    assert any("Summer >" in row for row in rows) is is_number
+
+
 def test_texts_in_cells_so_close_that_they_are_one_are_parted_at_the_line() -> None:
     def draw(canvas: Canvas) -> None:
         canvas.setFont("Helvetica", 9)
