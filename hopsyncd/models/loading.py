@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
-from hopsyncd.errors import BadRequest, ConfigError
+from hopsyncd.errors import BadRequest, ConfigError, ModelUnavailable
 from hopsyncd.models.cluster import ClusterMaker
 from hopsyncd.models.encoder import (
     CrossReranker,
@@ -107,9 +107,13 @@ def load_models(config: Config, in_use: str = "") -> Models:
         there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
         loaded = replace(loaded, maker=there)
     if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
-        former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
-        if former.maker.generation.name == in_use:
-            encoder, loaded = former.encoder, replace(former, newer=loaded)
+        try:
+            former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
+        except ModelUnavailable as error:
+            log.warning("the stored vectors are made again", why=str(error))
+        else:
+            if former.maker.generation.name == in_use:
+                encoder, loaded = former.encoder, replace(former, newer=loaded)
     threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
     later.daemon = True

@@ -1,46 +1,28 @@
-"""all-MiniLM-L6-v2 in ONNX Runtime, with weights of 8 bits.
-
-This module writes the graph from the published weights. Weights are quantised per output channel
-when the graph is written. Activations are quantised when it runs, with one scale per text, or per
-token after the activation function. Attention, normalisation and pooling stay float32.
-"""
+"""all-MiniLM-L6-v2 in ONNX Runtime, with weights of 8 bits."""
 
 import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import (
     DEFAULT_DIMENSIONS,
-    DEFAULT_SHA256,
     MAX_CHARACTERS,
     checked_digest,
     create_session,
+    default_folder,
     load_error,
-    locate,
     tokenizer_in,
 )
+from hopsyncd.models.minilm_graph import GRAPH, MODEL_FILE, WEIGHTS_SHA256, build_graph
 
-# The version of the graph and its quantisation. A change that can alter vectors changes it.
-_GRAPH = "int8-2"
 _DIGEST_BYTES = 32
-_LAYERS = 6
-_HEADS = 12
-_EPSILON = 1e-12
-_OPSET = 17
-_FLOAT = 1  # the number of float32 in ONNX
-_LARGEST = 127
-# Outlier components of the normalised states, with the factor by which each is scaled down before
-# quantisation. The weights are scaled up by the same factor.
-_OUTLIERS = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 303: 2, 363: 2}
-_LEAST_LARGEST = 0.2  # the lower limit of a token's largest activation: the depth of GELU's dip
-_CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
 _Vectors = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -53,19 +35,21 @@ class OnnxEncoder:
     Several threads can encode at once, each one text at a time. In a batch the texts would share
     quantisation scales, and a vector would depend on the other texts.
 
-    The first text builds the model from the published weights and keeps it in `cache`. A damaged
-    file is built again. If `cache` is not writable, each process builds its own.
+    An installed hopsyncd contains the model. Where it does not, as in a clone that was not built,
+    the first text builds the model from the package of the published weights and keeps it in
+    `cache`. A damaged file is built again. If `cache` is not writable, each process builds its own.
     """
 
     dimensions = DEFAULT_DIMENSIONS
 
-    def __init__(self, cache: Path) -> None:
-        """Find the published weights. Raises ModelUnavailable."""
-        path, _ = locate("default", "")
-        self._folder = Path(path)
-        self._file = cache / f"minilm-{DEFAULT_SHA256[:16]}-{_GRAPH}.model"
-        self.predecessor = f"{self._folder.name}@{DEFAULT_SHA256[:16]}"  # the same model in torch
-        self.name = f"{self.predecessor}/{_GRAPH}"
+    def __init__(self, cache: Path, folder: Path | None = None) -> None:
+        """Find the model, or the published weights, in `folder`. Raises ModelUnavailable."""
+        self._folder = folder or default_folder()
+        shipped = self._folder / MODEL_FILE
+        self._shipped = shipped.is_file()
+        self._file = shipped if self._shipped else cache / MODEL_FILE
+        self.predecessor = f"model@{WEIGHTS_SHA256[:16]}"  # the same model in torch
+        self.name = f"{self.predecessor}/{GRAPH}"
         self.preparing = False
         self._lock = threading.Lock()
         self._vectors: _Vectors | None = None
@@ -93,6 +77,12 @@ class OnnxEncoder:
         digest, graph = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
         if graph and hashlib.sha256(graph).digest() == digest:
             return graph
+        if self._shipped:
+            raise ModelUnavailable(
+                f"Cannot load the encoder in {self._folder}",
+                "its file is damaged",
+                "Install hopsyncd again",
+            )
         if kept:
             log.warning(
                 "the encoder's cached model is damaged, and made again", file=str(self._file)
@@ -104,8 +94,8 @@ class OnnxEncoder:
             self.preparing = False
 
     def _build_model(self) -> bytes:
-        checked_digest(str(self._folder), DEFAULT_SHA256)
-        graph = _graph(self._folder)
+        checked_digest(str(self._folder), WEIGHTS_SHA256)
+        graph = build_graph(self._folder)
         serialize = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,163 +130,3 @@ def _has_exact_byte_products() -> bool:
         return "vnni" in Path("/proc/cpuinfo").read_text()
     except OSError:
         return False
-
-
-def _graph(folder: Path) -> bytes:
-    """The graph: from `tokens`, (1, n) int64, to `vector`, (d,) float32 of length 1.
-
-    Raises OSError or ValueError where the weights are missing or damaged.
-    """
-    from safetensors.numpy import load_file
-
-    return _Graph(load_file(folder / "model.safetensors")).serialize()
-
-
-class _Graph:
-    def __init__(self, weights: dict[str, NDArray[np.float32]]) -> None:
-        self._weights = weights
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-
-    def serialize(self) -> bytes:
-        from onnx import TensorProto, helper
-
-        hidden = self._embed()
-        for layer in range(_LAYERS):
-            hidden = self._layer(f"encoder.layer.{layer}", hidden)
-        # The sum has the direction of the mean.
-        summed = self._add_node(
-            "ReduceSum", [hidden, self._add_constant("rows", [0, 1])], keepdims=0
-        )
-        self._nodes.append(helper.make_node("LpNormalization", [summed], ["vector"], axis=0, p=2))
-        graph = helper.make_graph(
-            self._nodes,
-            "minilm",
-            [helper.make_tensor_value_info("tokens", TensorProto.INT64, [1, "n"])],
-            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [DEFAULT_DIMENSIONS])],
-            self._constants,
-        )
-        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIB, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        serialize: bytes = model.SerializeToString()
-        return serialize
-
-    def _embed(self) -> str:
-        table = self._weights["embeddings.word_embeddings.weight"]
-        scales = np.abs(table).max(axis=1, keepdims=True) / _LARGEST
-        scales[scales == 0] = 1
-        rows = self._add_constant("words", np.rint(table / scales).astype(np.int8))
-        words = self._add_node("Cast", [self._add_node("Gather", [rows, "tokens"])], to=_FLOAT)
-        scale = self._add_node("Gather", [self._add_constant("words.scale", scales), "tokens"])
-        exact = self._add_node("Mul", [words, scale])
-        kind = self._weights["embeddings.token_type_embeddings.weight"][0]
-        places = self._weights["embeddings.position_embeddings.weight"] + kind
-        length = self._add_node("Shape", ["tokens"], start=1)
-        zero = self._add_constant("zero", [0])
-        position = self._add_node(
-            "Slice", [self._add_constant("places", places), zero, length, zero]
-        )
-        return self._layer_norm("embeddings", self._add_node("Add", [exact, position]))
-
-    def _layer(self, name: str, hidden: str) -> str:
-        attention = f"{name}.attention"
-        parts = [f"{attention}.self.{part}" for part in ("query", "key", "value")]
-        joined = self._dense_after_norm(parts, hidden)
-        queries, keys, values = self._add_node_outputs("Split", [joined], 3, axis=2)
-        heads = self._add_node(
-            "MultiHeadAttention", [queries, keys, values], domain=_CONTRIB, num_heads=_HEADS
-        )
-        attended = self._dense([f"{attention}.output.dense"], heads)
-        hidden = self._layer_norm(f"{attention}.output", self._add_node("Add", [attended, hidden]))
-        wide = self._dense_after_norm([f"{name}.intermediate.dense"], hidden)
-        wide = self._add_node("Gelu", [wide], domain=_CONTRIB)
-        narrow = self._dense_by_token(f"{name}.output.dense", wide)
-        return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
-
-    def _dense_after_norm(self, names: list[str], hidden: str) -> str:
-        """_dense() for a normalised state: outlier components are scaled down."""
-        even = self._add_node(
-            "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
-        )
-        return self._dense(names, even, _outlier_scales())
-
-    def _dense_by_token(self, name: str, hidden: str) -> str:
-        """_dense() for activations, with one scale per token: their largest values differ a lot."""
-        largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
-        largest = self._add_node(
-            "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
-        )
-        product = self._dense([name], self._add_node("Div", [hidden, largest]), with_bias=False)
-        bias = self._add_constant(f"{name}.bias", self._weights[f"{name}.bias"])
-        return self._add_node("Add", [self._add_node("Mul", [product, largest]), bias])
-
-    def _dense(
-        self,
-        names: list[str],
-        hidden: str,
-        outlier_scales: NDArray[np.float32] | float = 1.0,
-        *,
-        with_bias: bool = True,
-    ) -> str:
-        """One matrix product for the named layers, their outputs side by side."""
-        weight = (
-            np.concatenate([self._weights[f"{name}.weight"] for name in names]) * outlier_scales
-        )
-        scale = np.abs(weight).max(axis=1) / _LARGEST
-        scale[scale == 0] = 1
-        whole = np.rint(weight.T / scale).astype(np.int8)
-        activation, activation_scale, zero = self._add_node_outputs(
-            "DynamicQuantizeLinear", [hidden], 3
-        )
-        given = [
-            activation,
-            self._add_constant(f"{names[0]}.weight", whole),
-            activation_scale,
-            self._add_constant(f"{names[0]}.scale", scale),
-            zero,
-        ]
-        if with_bias:
-            bias = np.concatenate([self._weights[f"{name}.bias"] for name in names])
-            given += ["", self._add_constant(f"{names[0]}.bias", bias)]
-        return self._add_node("MatMulIntegerToFloat", given, domain=_CONTRIB)
-
-    def _layer_norm(self, name: str, hidden: str) -> str:
-        weight, bias = (
-            self._add_constant(f"{name}.norm.{part}", self._weights[f"{name}.LayerNorm.{part}"])
-            for part in ("weight", "bias")
-        )
-        return self._add_node(
-            "LayerNormalization", [hidden, weight, bias], axis=-1, epsilon=_EPSILON
-        )
-
-    def _add_constant(self, name: str, value: NDArray[np.generic] | list[int]) -> str:
-        from onnx import numpy_helper
-
-        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
-
-    def _shared_constant(self, name: str, value: NDArray[np.float32]) -> str:
-        """A constant that several layers share."""
-        known = any(one.name == name for one in self._constants)
-        return name if known else self._add_constant(name, value)
-
-    def _add_node(self, kind: str, given: list[str], domain: str = "", **options: Any) -> str:
-        return self._add_node_outputs(kind, given, 1, domain, **options)[0]
-
-    def _add_node_outputs(
-        self, kind: str, given: list[str], outputs: int, domain: str = "", **options: Any
-    ) -> list[str]:
-        """Add a node; returns the names of its outputs."""
-        from onnx import helper
-
-        names = [f"{kind}.{len(self._nodes)}.{number}" for number in range(outputs)]
-        self._nodes.append(helper.make_node(kind, given, names, domain=domain, **options))
-        return names
-
-
-def _outlier_scales() -> NDArray[np.float32]:
-    """(d,) float32: the factor by which each component of a normalised state is scaled down."""
-    scales = np.ones(DEFAULT_DIMENSIONS, dtype=np.float32)
-    for component, scale in _OUTLIERS.items():
-        scales[component] = scale
-    return scales

