@@ -183,6 +183,10 @@ class LiveIndex:
                 self.properties.append(pair)
         return [numbers[pair] for pair in properties]
 
+    def find_property(self, pair: tuple[str, str]) -> int | None:
+        """The number of a property; None if no document has had it."""
+        return self._property_numbers.get(pair)
+
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Iterable[int]) -> Integers:

@@ -16,6 +16,7 @@ from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
+from hopsyncd.text.dates import DAY_IN_NAME, date_terms, find_days_in_name
 from hopsyncd.text.words import spellings, term_counts
 from store.changes import Changes, DocumentBegun, changes, document_changes
 from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
@@ -80,7 +81,7 @@ def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[Ne
         NewPassage(
             one,
             count_words(text),
-            terms,
+            terms | date_terms(text),
             [heading_key(heading) for heading in passages[one.passage].heading],
             spellings(text),
         )
@@ -154,6 +155,7 @@ def _new_document(one: DocumentBegun) -> NewDocument:
     author = [("author", text) for name, text in one.origin.items() if name == "author"]
     told = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
     kind = ("type", type_words(one.path, one.media_type))
+    days = [(DAY_IN_NAME, day) for day in find_days_in_name(one.path)]
     return NewDocument(
         one.id,
         one.source,
@@ -163,5 +165,5 @@ def _new_document(one: DocumentBegun) -> NewDocument:
         one.occurrences,
         modified_ms,
         created_ms,
-        (*dict.fromkeys([*told, *author, kind]),),
+        (*dict.fromkeys([*told, *author, kind, *days]),),
     )

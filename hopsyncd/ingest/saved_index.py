@@ -35,7 +35,7 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 9
+_FORMAT = 10
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _MISSING = "vectors.missing"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}

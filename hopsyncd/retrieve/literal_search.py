@@ -18,9 +18,10 @@ from operator import mul
 
 import numpy as np
 
-from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.index.arrays import Flags, Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
+from hopsyncd.retrieve.date_search import find_dated_rows
 from hopsyncd.retrieve.query_context import Read, having, words_of
 from hopsyncd.retrieve.query_words import (
     QueryPart,
@@ -31,6 +32,7 @@ from hopsyncd.retrieve.query_words import (
     split_humps,
 )
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
+from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import index_terms
 from store.content import full_text
 from store.records import PassageId
@@ -39,6 +41,7 @@ _BATCH = 128  # passages that are read at once.
 _MOST_READ = 2048  # passages in which a text is looked for.
 _MOST_PARTS = 32  # parts of a query that are looked for.
 _ENOUGH = 20  # passages with everything as typed, after which no more are read.
+_OF_DATES = 0.97  # the worth of the same day in another spelling.
 _OF_VARIANTS = 0.9  # the worth of no-cache where noCache is looked for.
 _OF_FORMS = 0.8  # the worth of a word in another form, beside the word as typed.
 _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
@@ -56,7 +59,8 @@ class _FoundPart:
     """A part of a query in one version.
 
     rows: the passage rows that have all its terms, rising. names: words of the documents that may
-    have it as a part of a camelCase name.
+    have it as a part of a camelCase name. dated: for a date, the rows that have or belong to that
+    day, in any spelling.
     """
 
     part: QueryPart
@@ -64,11 +68,14 @@ class _FoundPart:
     weight: float
     names: tuple[str, ...] = ()
     joined: tuple[tuple[str, ...], ...] = ()
+    dated: frozenset[int] = frozenset()
 
-    def worth_in(self, text: str) -> float:
+    def worth_in(self, row: int, text: str) -> float:
         """1 if the text of one of its rows has it as typed, less if only its terms."""
         if contains_literal(text, self.part.text):
             return 1.0
+        if row in self.dated:
+            return _OF_DATES
         if any(contains_joined(text, words) for words in self.joined):
             return 1.0 if self.part.kind == "word" else _OF_VARIANTS
         if self.part.kind == "word":
@@ -129,12 +136,16 @@ def _weigh_rows(
     complete: set[int] = set()
     for row, text in texts.read_rows(_order(snapshot, stems, scores)):
         shares = [
-            part.worth_in(text) if row in rows else 0.0
+            part.worth_in(row, text) if row in rows else 0.0
             for part, rows in zip(parts, members, strict=True)
         ]
         is_typed = [share == 1.0 for share in shares]
         worth[row] = sum(map(mul, weights, shares))
-        literal[row] = sum(map(mul, weights, is_typed))
+        literal[row] = sum(
+            weight * share
+            for weight, share in zip(weights, shares, strict=True)
+            if share >= _OF_DATES
+        )
         if all(is_typed):
             complete.add(row)
             if len(complete) >= _ENOUGH:
@@ -219,11 +230,19 @@ def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> b
     Any passage that came or went may change the order of a keyword query, or the only passage with
     a literal. For other questions only the words that no passage had, or has, matter.
     """
-    if query.is_keywords or query.literals or query.whole:
-        old, new = before.statistics.visible.passages, now.statistics.visible.passages
-        count = min(len(old), len(new))
-        return bool((old[:count] != new[:count]).any() or new[count:].any() or old[count:].any())
-    return _find_unknown(before, query) != _find_unknown(now, query)
+    if not (query.is_keywords or query.literals or query.whole):
+        return _find_unknown(before, query) != _find_unknown(now, query)
+    old, new = before.statistics.visible, now.statistics.visible
+    if _differ(old.passages, new.passages):
+        return True
+    # A date may be in a file name, and another document may tell the order of a numeric date.
+    has_date = any(find_asked_day(part.text, query.text) for part in query.literals)
+    return has_date and _differ(old.documents, new.documents)
+
+
+def _differ(before: Flags, now: Flags) -> bool:
+    count = min(len(before), len(now))
+    return bool((before[:count] != now[:count]).any() or now[count:].any() or before[count:].any())
 
 
 class _Texts:
@@ -290,6 +309,10 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
         rows = np.union1d(rows, _find_rows(snapshot, index_terms(" ".join(humps))))
         rows = np.union1d(rows, _find_rows(snapshot, index_terms("".join(humps))))
         return _FoundPart(part, rows, weight, (), (humps,))
+    if part.kind == "code" and (day := find_asked_day(part.text, query.text)):
+        dated = find_dated_rows(snapshot, day)
+        rows = np.union1d(rows, dated)
+        return _FoundPart(part, rows, weight, dated=frozenset(dated.tolist()))
     return _FoundPart(part, rows, weight)
 
 
@@ -345,7 +368,9 @@ def _find_absent(
         rows = found.rows
         if len(rows) > _MOST_READ:  # too many to read them all
             continue
-        if not any(found.worth_in(text) >= _OF_VARIANTS for _, text in texts.read_rows(rows)):
+        if not any(
+            found.worth_in(row, text) >= _OF_VARIANTS for row, text in texts.read_rows(rows)
+        ):
             absent.append(found.part.text)
     if query.is_keywords:
         return tuple(absent)

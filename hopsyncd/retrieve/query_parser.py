@@ -22,6 +22,7 @@ from hopsyncd.formats.units import sentences
 from hopsyncd.index.arrays import expand_ranges
 from hopsyncd.index.filters import DATE_KEYS, KEYS, Condition, Filter, apply_filter
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
+from hopsyncd.text.dates import DAY_IN_NAME
 
 _ALIASES = {
     **dict.fromkeys(("file", "folder"), "path"),
@@ -217,7 +218,7 @@ def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> s
     if name == "property":
         name, equals, _ = one.value.casefold().partition("=")
         if not equals:
-            return {key for key, _ in pairs if key != "type"}
+            return {key for key, _ in pairs if key not in ("type", DAY_IN_NAME)}
     return {said for key, said in pairs if key == name}
 
 

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.text.dates import WRITTEN_DATE
 from store.word_count import UNSPACED
 
 Kind = Literal["phrase", "code", "word"]
@@ -135,7 +136,8 @@ def read_query_words(query: str) -> QueryWords:
         parts.append(QueryPart(" ".join(found[0].split()), "code"))
         return " "
 
-    rest = _SPACED_CODES.sub(take_code, _QUOTED.sub(take_phrase, query))
+    rest = WRITTEN_DATE.sub(take_code, _QUOTED.sub(take_phrase, query))
+    rest = _SPACED_CODES.sub(take_code, rest)
     words: list[str] = []
     for token in rest.split():
         bare = token.strip(_PUNCTUATION).rstrip(".")

@@ -1,0 +1,67 @@
+"""Finds the passages of a day, in whatever spelling the day is written.
+
+An unclear numeric date such as 07.05.2025 counts if its document tells the order: by other dates in
+it, or else by its language. All visible passages of the document decide, so the result depends only
+on what the asker may see.
+"""
+
+import numpy as np
+
+from hopsyncd.index.arrays import Flags, Integers
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.query_context import having
+from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, day_term, order_term
+
+
+def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
+    """The visible passage rows that have the day or whose file name has it, rising."""
+    terms = [day_term(day), *(day_term(day, order) for order in ORDERS)]
+    certain, *unclear = (_rows_of(snapshot, term) for term in terms)
+    parts = [certain, _find_rows_by_name(snapshot, day)]
+    for is_day_first, rows in zip((True, False), unclear, strict=True):
+        if len(rows):
+            parts.append(rows[_has_order(snapshot, rows, is_day_first=is_day_first)])
+    return np.unique(np.concatenate(parts))
+
+
+def _rows_of(snapshot: Snapshot, term: str) -> Integers:
+    return having(snapshot, [term])[0].visible[1].astype(np.int64)
+
+
+def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Flags:
+    """Whether the document of each row writes its numeric dates in this order."""
+    visible = snapshot.statistics.visible
+    document_of, count = visible.document_numbers, visible.document_count
+
+    def count_passages(term: str) -> Integers:
+        """How many passages of each document have a term."""
+        found = document_of[_rows_of(snapshot, term)]
+        return np.bincount(found[found >= 0], minlength=count)
+
+    day_first, month_first = (count_passages(order_term(order)) for order in ORDERS)
+    is_told = (day_first > 0) != (month_first > 0)
+    is_untold = (day_first == 0) & (month_first == 0)
+    passages = np.diff(visible.document_starts)
+    by_language = is_untold & (2 * count_passages(DAY_FIRST_LANGUAGE) > passages)
+    order = (
+        (is_told & (day_first > 0)) | by_language if is_day_first else is_told & (month_first > 0)
+    )
+    documents = document_of[rows]
+    has_order: Flags = (documents >= 0) & order[np.maximum(documents, 0)]
+    return has_order
+
+
+def _find_rows_by_name(snapshot: Snapshot, day: str) -> Integers:
+    """The visible passage rows of the documents that have the day in their file names."""
+    index, visible = snapshot.index, snapshot.statistics.visible
+    number = index.find_property((DAY_IN_NAME, day))
+    if number is None:
+        return np.empty(0, dtype=np.int64)
+    documents = index.postings.documents_by_property.find(number).astype(np.int64)
+    documents = documents[documents < len(visible.documents)]
+    documents = documents[visible.documents[documents]]
+    rows, _ = index.postings.occurrences_by_document.find_all(documents)
+    numbers = index.occurrences.passage_number[rows]
+    numbers = numbers[numbers < len(visible.passage_rows)]
+    found: Integers = visible.passage_rows[numbers].astype(np.int64)
+    return np.unique(found[found >= 0])

@@ -1,0 +1,195 @@
+"""Dates in text, whatever their spelling: one index term for 7 May 2025, 2025-05-07 and 07.05.2025.
+
+The order of a numeric date may be unclear: 07.05.2025 can be in May or in July. Such a date gets
+one term for each order. A date with a day above 12 tells the order and gets a term that says so.
+The reader of the terms decides by all passages of a document.
+
+No term here can be a word, since each has a space.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+Order = Literal["day first", "month first"]
+
+ORDERS: tuple[Order, Order] = ("day first", "month first")
+DAY_FIRST_LANGUAGE = "language day first"
+DAY_IN_NAME = "day in name"  # the property of a document whose file name has a day
+
+_NAMES = (
+    "january jan januar janvier janv enero ene",
+    "february feb februar février fevrier févr fevr febrero",
+    "march mar märz maerz mrz mars marzo",
+    "april apr avril avr abril abr",
+    "may mai mayo",
+    "june jun juni juin junio",
+    "july jul juli juillet juil julio",
+    "august aug août aout agosto ago",
+    "september sep sept septembre septiembre",
+    "october oct oktober okt octobre octubre",
+    "november nov novembre noviembre",
+    "december dec dezember dez décembre decembre déc diciembre dic",
+)
+MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names.split()}
+MONTH_PATTERN = "|".join(sorted(MONTHS, key=lambda name: (-len(name), name)))
+WRITTEN_DATE = re.compile(
+    # The spaces have bounds, so that no place of a long text costs more than another.
+    rf"(?<![\w.])([0-9]{{1,2}})(?:st|nd|rd|th|er|\.)?\s{{1,3}}(?:of\s|de\s)?({MONTH_PATTERN})\.?,?"
+    r"\s{1,3}(?:del?\s)?([0-9]{4})(?!\w)"
+    rf"|(?<!\w)({MONTH_PATTERN})\.?\s{{1,3}}([0-9]{{1,2}})(?:st|nd|rd|th)?,?\s{{1,3}}"
+    r"([0-9]{4})(?!\w)",
+    re.IGNORECASE,
+)
+_YEAR_FIRST = re.compile(
+    r"(?<![0-9.])(?<![0-9][/-])([0-9]{4})([-/._])([0-9]{1,2})\2([0-9]{1,2})(?![0-9]|[-/._][0-9])"
+)
+_YEAR_LAST = re.compile(r"(?<![\w./-])([0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4})(?!\w|[./-][0-9])")
+_COMPACT = re.compile(r"(?<![0-9])([12][0-9]{3})([01][0-9])([0-3][0-9])(?![0-9])")
+_YEAR = re.compile(r"[12][0-9]{3}")
+_WORD = re.compile(r"[^\W\d_]+")
+_DAY_FIRST_WORDS = frozenset(
+    word
+    for words in (
+        "der das und ist nicht ein eine mit von zu auf im den dem",
+        "wird für le les des et est une du dans que pour sur el",
+        "los las una del por con para se il che della non het een",
+        "van wer war am sind wann wie wo bei aus nach vom quand qui",
+        "cuándo quién qué",
+    )
+    for word in words.split()
+)
+_ENGLISH_WORDS = frozenset(
+    "the and is of to in not a with that for on are was this be by it from at".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDate:
+    """A date in a text. order: how its numbers must be read for it to be this day, if that is
+    unclear. tells: the order that it proves."""
+
+    day: str
+    order: Order | None = None
+    tells: Order | None = None
+
+
+def find_dates(text: str) -> Iterator[FoundDate]:
+    """The dates of a text, as ISO days.
+
+    >>> [one.day for one in find_dates("7 May 2025, May 7th, 2025, 7. Mai 2025 and 2025-05-07")]
+    ['2025-05-07', '2025-05-07', '2025-05-07', '2025-05-07']
+    >>> [(one.day, one.order) for one in find_dates("07.05.2025")]
+    [('2025-05-07', 'day first'), ('2025-07-05', 'month first')]
+    >>> [(one.day, one.tells) for one in find_dates("31/05/2025")]
+    [('2025-05-31', 'day first')]
+    """
+    if not _YEAR.search(text):
+        return
+    text = unicodedata.normalize("NFC", text)
+    for found in WRITTEN_DATE.finditer(text):
+        first_day, first_month, first_year, month, day, year = found.groups()
+        name = (first_month or month).lower()
+        yield from _days(first_year or year, MONTHS.get(name, 0), first_day or day)
+    for found in _YEAR_FIRST.finditer(text):
+        yield from _days(found[1], int(found[3]), found[4])
+    for found in _YEAR_LAST.finditer(text):
+        yield from _read_year_last(int(found[1]), int(found[3]), found[4])
+
+
+def _read_year_last(first: int, second: int, year: str) -> Iterator[FoundDate]:
+    by_order: dict[Order, list[FoundDate]] = {
+        "day first": [*_days(year, second, first)],
+        "month first": [*_days(year, first, second)],
+    }
+    orders = [order for order, days in by_order.items() if days]
+    if first == second:
+        yield from by_order["day first"]
+    elif len(orders) == 1:
+        yield FoundDate(by_order[orders[0]][0].day, tells=orders[0])
+    else:
+        for order in orders:
+            yield FoundDate(by_order[order][0].day, order)
+
+
+def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
+    try:
+        yield FoundDate(date(int(year), month, int(day)).isoformat())
+    except ValueError:
+        return
+
+
+def is_day_first_language(text: str) -> bool:
+    """Whether a text is in a language that writes the day first. English writes both orders.
+
+    >>> is_day_first_language("Das Treffen ist am 07.05.2025"), is_day_first_language("We met")
+    (True, False)
+    """
+    words = [word.lower() for word in _WORD.findall(text)]
+    day_first = sum(word in _DAY_FIRST_WORDS for word in words)
+    return day_first > sum(word in _ENGLISH_WORDS for word in words)
+
+
+def day_term(day: str, order: Order | None = None) -> str:
+    """The index term of a day; with an order, the term of an unclear numeric date."""
+    return f"day {day} {order}" if order else f"day {day}"
+
+
+def order_term(order: Order) -> str:
+    """The index term of a date that proves an order."""
+    return f"order {order}"
+
+
+def date_terms(text: str) -> Counter[str]:
+    """The index terms for the dates of a text and for the order of its numbers.
+
+    >>> date_terms("07.05.2025 and 31.05.2025")["order day first"]
+    1
+    """
+    terms: Counter[str] = Counter()
+    for found in find_dates(text):
+        terms[day_term(found.day, found.order)] += 1
+        if found.tells:
+            terms[order_term(found.tells)] += 1
+    if is_day_first_language(text):
+        terms[DAY_FIRST_LANGUAGE] = 1
+    return terms
+
+
+def find_asked_day(text: str, question: str) -> str | None:
+    """The day that a part of a question names; None if it is no date or its order is unclear.
+
+    >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
+    '2025-05-07'
+    >>> find_asked_day("07.05.2025", "Who came on 07.05.2025?") is None
+    True
+    """
+    found = [*find_dates(text)]
+    if not found:
+        return None
+    certain = {one.day for one in found if one.order is None}
+    if certain:
+        return min(certain)
+    told = {one.tells for one in find_dates(question)} - {None}
+    order = next(iter(told)) if len(told) == 1 else None
+    if order is None and not told and is_day_first_language(question):
+        order = "day first"
+    return next((one.day for one in found if one.order == order), None)
+
+
+def find_days_in_name(path: str) -> tuple[str, ...]:
+    """The days that a file name has.
+
+    >>> find_days_in_name("journal/2025_05_07.md"), find_days_in_name("minutes-20250507.txt")
+    (('2025-05-07',), ('2025-05-07',))
+    """
+    name = path.rpartition("/")[2].replace("_", "-")
+    days = [one.day for one in find_dates(name.replace("-", " ")) if one.order is None]
+    days += [one.day for one in find_dates(name) if one.order is None]
+    for found in _COMPACT.finditer(name):
+        days += [one.day for one in _days(found[1], int(found[2]), found[3])]
+    return tuple(dict.fromkeys(days))
