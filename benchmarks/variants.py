@@ -28,9 +28,9 @@ from hopsyncd.retrieve.ranking import (
     Ranked,
     importance_of,
     largest,
+    mark_reached,
     most_helpful,
     paper_helpfulness,
-    reached,
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import ask_again
@@ -242,7 +242,7 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     graph = inquiry.snapshot
     search = run_hop_search(inquiry, DEFAULT)
     found = most_helpful(
-        reached(inquiry, search.scores) if search else np.zeros(0),
+        mark_reached(inquiry, search.scores) if search else np.zeros(0),
         graph.passage_ids,
         graph.statistics.visible.document_of_row,
         inquiry.coverage,
@@ -305,7 +305,7 @@ def by_ours(
     document: Integers,
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
-    scores = reached(inquiry, second_ask.add_scores(arrived))
+    scores = mark_reached(inquiry, second_ask.add_scores(arrived))
     importance = importance_of(inquiry, scores, second_ask.fits)
     found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, k)
     return ranked(graph, [one[:2] for one in found])

@@ -24,7 +24,7 @@ from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
 from hopsyncd.retrieve.query_context import K1, B, QueryContext
-from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, most_helpful, reached
+from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, mark_reached, most_helpful
 from hopsyncd.retrieve.second_ask import FollowUp
 from hopsyncd.retrieve.strategies.hop import HopSearch
 from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
@@ -183,7 +183,7 @@ class _Order:
     def __init__(self, context: QueryContext, search: HopSearch) -> None:
         self.snapshot = context.snapshot
         self._context = context
-        scores, fits = reached(context, search.scores), search.second_ask.fits
+        scores, fits = mark_reached(context, search.scores), search.second_ask.fits
         self.worth = importance_of(context, scores, fits)
 
     def rank(self, worth: Floats, k: int) -> list[Helpful]:

@@ -25,15 +25,15 @@ from store.space import release_heap
 
 log = structlog.get_logger(__name__)
 
-_MASKS = 4  # sets of hidden sources that views are kept of
-_VIEWS = 3  # versions of each
-_PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
-_REST = 20  # times as long as making the last one took: a twentieth of a processor
-_LONGEST_REST_S = 90.0  # more than a batch of an import may take: views are made after that
-_LOOK_S = 0.1  # until it is seen that a sync has ended, or that the process ends
-_RESTS = 9.0  # at most so many times as long as it works, while somebody asks
-_REST_OF_EDITS = 4  # the same for views that are made before their head is served
-_EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
+_MASKS = 4  # Sets of hidden sources whose views are kept.
+_VIEWS = 3  # Versions kept for each set.
+_PAUSE_S = 0.05  # Before a view is computed in advance, so that first questions are not slowed.
+_REST = 20  # Rest for 20 times the last computation: a twentieth of a core.
+_LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
+_LOOK_S = 0.1  # Between checks whether a sync has ended or the process ends.
+_RESTS = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
+_REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
+_EDITED = 64  # A head with more changed passages is served before its view is computed.
 
 
 Mask = frozenset[str]
@@ -54,7 +54,7 @@ class Acl:
         return self.visible is None or source in self.visible
 
     def hidden_among(self, sources: Iterable[str]) -> Mask:
-        """Those of the sources that the caller may not see."""
+        """The given sources that the caller may not see."""
         return frozenset() if self.visible is None else frozenset(sources) - self.visible
 
 
@@ -71,7 +71,7 @@ class RestrictedViews:
         self._budget_factor = budget_factor
         self._is_syncing = is_syncing
         self._changed = threading.Condition()
-        # The mask that was asked with last is the last; of each, the view that was made last.
+        # The mask used last comes last; in each list, the view that was made last comes last.
         self._kept: dict[Mask, list[Snapshot]] = {}
         self._making: set[Mask] = set()
         self._head: Snapshot | None = None
@@ -80,10 +80,10 @@ class RestrictedViews:
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """A version of the head's index without what only these sources hold."""
+        """A version of the head's index without passages that only the hidden sources have."""
         with self._changed:
             self._want(hidden)
-            while (known := self._known(head.index, version.id, hidden)) is None:
+            while (known := self._find_known(head.index, version.id, hidden)) is None:
                 if hidden not in self._making:
                     self._making.add(hidden)
                     break
@@ -91,27 +91,27 @@ class RestrictedViews:
                     self._changed.wait()
         if known:
             return known
-        return self._made(head, version, hidden)
+        return self._compute(head, version, hidden)
 
     def ready(self, version: int, hidden: Mask) -> bool:
-        """No if that is the head, and is not there yet without these sources; it soon will be."""
+        """Whether the view is ready. False only for the head, whose view is then computed."""
         with self._changed:
             self._want(hidden)
             head = self._head
             if head is None or head.version.id != version:
                 return True
             self._go_on()
-            return self._known(head.index, version, hidden) is not None
+            return self._find_known(head.index, version, hidden) is not None
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Others than those asked with lately may be asked with."""
+        """Compute views for these masks too, although no query has used them lately."""
         with self._changed:
             self._kept = {**{mask: [] for mask in masks}, **self._kept}
             self._trim()
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
-        """Make the views of another head from now on. Call it before that is served."""
+        """Compute views of this head from now on. Call it before the head is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in {**head.index.acl_view_matches, **self._kept}}
@@ -125,7 +125,7 @@ class RestrictedViews:
             self._make(head, mask)
 
     def forget_pasts(self) -> None:
-        """Drop those of versions that are not the head."""
+        """Drop the views of all versions but the head."""
         with self._changed:
             newest = self._head.version.id if self._head else 0
             for views in self._kept.values():
@@ -139,7 +139,7 @@ class RestrictedViews:
         for mask in [*self._kept][:-_MASKS]:
             del self._kept[mask]
 
-    def _known(self, index: LiveIndex, number: int, hidden: Mask) -> Snapshot | None:
+    def _find_known(self, index: LiveIndex, number: int, hidden: Mask) -> Snapshot | None:
         of_mask = self._kept.get(hidden, ())
         found = (one for one in of_mask if one.version.id == number and one.index is index)
         return next(found, None)
@@ -151,7 +151,7 @@ class RestrictedViews:
         return max(older, key=lambda one: one.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """The one asked with last, if a view behind it costs little: an edit, after a rest."""
+        """The mask used last, if its view is cheap: after a small edit, and after a rest."""
         mask = next(reversed(self._kept), None)
         before = mask and self._before(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._rests():
@@ -161,8 +161,8 @@ class RestrictedViews:
         came, went = ((first < at) & (at <= last) for at in (intervals.born, intervals.died))
         return mask if np.count_nonzero(came) + np.count_nonzero(went) <= _EDITED else None
 
-    def _made(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """Make what is noted as being made, and keep it."""
+    def _compute(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
+        """Compute and keep a view whose mask is in `_making`."""
         try:
             with self._changed:
                 views = self._kept.get(hidden, [])
@@ -200,18 +200,18 @@ class RestrictedViews:
             index.acl_view_matches = {mask: known[mask] for mask in self._kept if mask in known}
 
     def _go_on(self) -> None:
-        """Have a thread make what there is to make ahead. Call it with the lock."""
+        """Start a thread if a view is due. Call it with the lock."""
         if not self._is_ahead and self._due():
             self._is_ahead = True
             threading.Thread(target=self._make_ahead, name="views").start()
 
     def _due(self) -> tuple[Snapshot, Mask] | None:
-        """The head and the mask last asked with of those without which it is not there yet."""
+        """The head, and the most recent mask whose view of it is missing."""
         head = self._head
         if head is None:
             return None
         for mask in reversed(self._kept):
-            known = self._known(head.index, head.version.id, mask)
+            known = self._find_known(head.index, head.version.id, mask)
             if known is None and mask not in self._making:
                 return head, mask
         return None
@@ -235,9 +235,9 @@ class RestrictedViews:
             release_heap()
 
     def _make(self, head: Snapshot, mask: Mask) -> bool:
-        """Make a view that nobody waits for; False, and logged, where it cannot be made."""
+        """Compute a view in advance. If that fails, log it and return False."""
         try:
-            self._made(head, head.version, mask)
+            self._compute(head, head.version, mask)
         except ProcessEnds:
             return False
         except Exception:
@@ -246,11 +246,11 @@ class RestrictedViews:
         return True
 
     def _rests(self) -> bool:
-        """Whether too little time has passed for another view that is made at once."""
+        """Whether the last view was computed too recently to compute another at once."""
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self) -> float:
-        """How long the head has to stay the head yet until a view of it is made ahead."""
+        """The delay before a view of the head is computed in advance."""
         been_s = time.monotonic() - self._since_s
         if self._is_syncing():
             return _LONGEST_REST_S - been_s

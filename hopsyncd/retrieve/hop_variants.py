@@ -100,7 +100,7 @@ def traverse(
 _MAX_WAYS = 20  # offered to a reasoner at once
 
 Worth = Callable[[Integers, Integers, Floats], Floats]
-"""What each edge is worth, by its outgoing and its incoming question and their similarity."""
+"""The value of each edge, from its outgoing and its incoming question and their similarity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,9 @@ def follow_paper(
     helpfulness = paper_helpfulness(context.of_passages(visited), visits)
     kept = largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
     return [
-        _ranked(snapshot, found, begun, offers, int(visited[at]), float(helpfulness[at]), n_hop)
+        _explain_rank(
+            snapshot, found, begun, offers, int(visited[at]), float(helpfulness[at]), n_hop
+        )
         for at in kept
     ]
 
@@ -206,7 +208,7 @@ def follow(
     arrived = np.full(len(mass), -1.0)
     arrived[list(found.visits)] = list(found.visits.values())
     return [
-        _ranked(snapshot, found, begun, offers, entry, score, settings.hops)
+        _explain_rank(snapshot, found, begun, offers, entry, score, settings.hops)
         for entry, score, _ in helpful(context, arrived, k)
     ]
 
@@ -222,7 +224,7 @@ def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
     )
 
 
-def _ranked(
+def _explain_rank(
     snapshot: Snapshot,
     found: Traversed,
     begun: Mapping[int, float],

@@ -2,7 +2,7 @@
 
 The paper's H is the mean of a passage's similarity to the query and its importance (the share of
 visits). Similarity to the query pulls in passages that repeat what the first one says, so in ours
-it counts for what is new: H = importance * exp(weight * new), where `new` is the idf-weighted
+only new words count: H = importance * exp(weight * new), where `new` is the idf-weighted
 share of the query's words that the passage has and those ranked before it have not. Each passage of
 its document that ranks before it takes exp(-repeated) of H: a question that one passage does not
 answer seldom finds the rest beside it.
@@ -78,7 +78,7 @@ class Ranked:
 _WEIGHT = 4.0
 _REPEATED = 0.25
 _NO_FITS: Mapping[int, float] = {}
-_DEPTH = 20  # so many of the most important are ordered by what they add
+_DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
 
 
 def paper_helpfulness(
@@ -131,8 +131,8 @@ class Helpful(NamedTuple):
     lead: float
 
 
-def reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) what arrived at each entry; -1 where the walk did not come and that is not near."""
+def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) the score of each passage row; -1 if the walk did not reach it and it is not near."""
     found = np.where(arrived > 0, arrived, -1.0)
     near = context.near.entries
     found[near] = arrived[near]
@@ -158,10 +158,9 @@ def helpful(
 def importance_of(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
-    """What arrived at each entry, that of the first ones by their best sentences too.
+    """The score of each passage row; for the best rows, times the fit of their best sentence.
 
-    fits: how well the best sentence of some entries answers a follow-up, where that counts if it is
-    more.
+    fits: how well the best sentence of a row answers a follow-up; the better fit counts.
     """
     importance = arrived.copy()
     first = most_important(importance, context.snapshot.passage_ids, _DEPTH)
@@ -186,7 +185,7 @@ def most_helpful(
 ) -> list[Helpful]:
     """The k best positions, best first; ties go to the lower id.
 
-    Those of an importance below 0 are none.
+    Positions with an importance below 0 are not ranked.
     """
     order = most_important(importance, ids, max(k, _DEPTH))
     first = order[:_DEPTH]

@@ -27,7 +27,7 @@ from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
 from hopsyncd.retrieve.strategies.hop import rank_hops, run_hop_search
-from hopsyncd.retrieve.strategies.plain import by_parts, decomposed, split
+from hopsyncd.retrieve.strategies.plain import by_parts, decompose_by_llm, split
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -171,7 +171,7 @@ class Searcher(SearchTools):
         if search.strategy == "decompose":
             parts, degraded = split(question, head.select_mentioned_names), []
             try:
-                parts = decomposed(question, llm, usage)
+                parts = decompose_by_llm(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
             with snapshot(connection):

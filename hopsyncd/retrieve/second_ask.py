@@ -35,7 +35,7 @@ from hopsyncd.retrieve.query_context import (
     compute_idf,
     having,
 )
-from hopsyncd.retrieve.ranking import importance_of, largest, most_important, reached
+from hopsyncd.retrieve.ranking import importance_of, largest, mark_reached, most_important
 from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
@@ -141,7 +141,7 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
 def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
     """The passages to read, the share of each, and the lead of the last over the next."""
     ids = context.snapshot.passage_ids
-    importance = importance_of(context, reached(context, scores))
+    importance = importance_of(context, mark_reached(context, scores))
     order = most_important(importance, ids, _STARTS + 1)
     order = order[importance[order] > 0]
     values = importance[order]

@@ -1,4 +1,4 @@
-"""What a search strategy is: a function that is registered under its name."""
+"""The registry of search strategies, and the models and caches that they share."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from store.contract import Connection
 from store.records import Passage, PassageId, Vectors, to_grid
 
 _KEPT_PASSAGES = 1024
-_KEPT_VECTORS = 512  # of questions: more than may be under way, and agents ask many again
+_KEPT_VECTORS = 512  # More than can run at once, and agents repeat questions.
 
 
 class PassageCache:
@@ -32,8 +32,8 @@ class PassageCache:
         self._kept: dict[PassageId, Passage] = {}
 
     def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
-        """Those of the passages that the store has, or had when they were kept."""
-        kept = self._kept  # `forget` puts another in its place
+        """The passages that the store has, or had when they were cached."""
+        kept = self._kept  # `forget` replaces the dictionary
         found = {id_: kept.get(id_) for id_ in ids}
         missing = [id_ for id_, passage in found.items() if passage is None]
         new = known_passages(connection, missing) if missing else {}

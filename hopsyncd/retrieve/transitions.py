@@ -28,8 +28,8 @@ from hopsyncd.retrieve.likeness import NEAR
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
-_WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
-SCORE_UNIT = 2.0**-46  # and sums of scores in these
+_WEIGHTS = 2.0**-32  # Sums of weights up to 1 are exact in this unit.
+SCORE_UNIT = 2.0**-46  # Sums of scores are exact in this unit.
 _COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
@@ -254,7 +254,7 @@ def find_incoming_mentions(
     entry, of = found.passage_row, found.name_position
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
     weight = found.weight * np.exp(by.name_sharpness * cosines)
-    known = _known(context, names, brought).take(of, axis=1)
+    known = _share_known_words(context, names, brought).take(of, axis=1)
     has = context.coverage.held(entry)
     new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
@@ -262,9 +262,9 @@ def find_incoming_mentions(
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
-    """So many mentions of each name, by rising name; only names with equally good ones are sorted.
+    """The top `count` mentions of each name, by rising name; sorted only to break ties.
 
-    Those that are not visible are left out in the end, when few mentions are left.
+    Invisible mentions are dropped last, when few mentions are left.
     """
     snapshot = context.snapshot
     mentioned = snapshot.statistics.mention_counts
@@ -309,8 +309,8 @@ def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]
     return like
 
 
-def _known(context: QueryContext, names: Integers, brought: NameTransitions) -> Floats:
-    """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
+def _share_known_words(context: QueryContext, names: Integers, brought: NameTransitions) -> Floats:
+    """(t, k) the share of the seeds' score at each name that has each word of the query."""
     at = invert_positions(names, len(context.snapshot.statistics.joins_documents))[brought.name]
     there = np.flatnonzero(at >= 0)
     if not len(there):

@@ -2,17 +2,18 @@
 
 The paper asks an LLM at each visit which single edge to follow, and counts arrivals. Here the score
 of a passage flows along all its transitions at once, in proportion to how well each answers the
-query, as in personalized PageRank. What arrives at a passage in all rounds is the expected value of
-the paper's visit counter for a reasoner that picks transitions with these odds. There are three
-kinds of transitions. All lead from one document to another: the passages of a document share its
-words and names anyway, and score that circles among them only repeats the seeds.
+query, as in personalized PageRank. The total score that arrives at a passage is the expected
+value of the paper's visit counter for a reasoner that picks transitions with these odds.
 
-- Edges, walked both ways, by their pull, which is similarity * rarity * exp(sharpness * cos(query,
-  context of the question)), times exp(gain * new), where `new` is the idf-weighted share of the
-  query's words that the far passage has and the near one has not.
+There are three kinds of transitions. All lead from one document to another: the passages of a
+document share its words and names anyway, and score that circles among them only repeats the seeds.
+
+- Edges, walked both ways. An edge is weighted by its pull, similarity * rarity * exp(sharpness *
+  cos(query, context of the question)), times exp(gain * new). `new` is the idf-weighted share of
+  the query's words that the far passage has and the near one has not.
 - Names that at least two documents mention. Score leaves a passage by the rarity of its names, and
   arrives at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
-  exp(gain * new). What would come back to its own document is lost.
+  exp(gain * new). Score that would return to its own document is lost.
 - Links, walked both ways, where a passage has any: to the passages of the linked document that
   answer the query best, by exp(link_sharpness * cos(query, far passage)) * exp(gain * new). The
   writer of a link meant the document; the query says which part of it matters.
@@ -73,7 +74,7 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walked:
-    """What the walk found. scores: (n,) by passage row, seeds included.
+    """The result of the walk. scores: (n,) by passage row, seeds included.
 
     edges, links: the transitions out of the passages that sent score on; `edge_flow` and
     `link_flow` are what went along each. outgoing_names: the names of these passages;
@@ -219,7 +220,7 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
 
 
 class _Walk:
-    """The transitions out of all passages that have sent score so far, and what went along them.
+    """The transitions out of all passages that have sent score so far, and the score they carried.
 
     `_sent` (n,) is what each passage has sent in all. Each name through which score has passed has
     a number, by the order in which the names were reached; `_starts` and `_ends` are the rows of
@@ -262,7 +263,7 @@ class _Walk:
         )
 
     def collect(self, scores: Floats) -> Walked:
-        """All that went along the transitions so far."""
+        """The transitions and the score that each has carried."""
         edges, links, names = self._edges, self._links, self._names
         return Walked(
             scores,
@@ -303,7 +304,7 @@ class _Walk:
                 self._seed_names = concatenate_transitions(NO_NAMES, names, from_seeds)
 
     def _send_through_names(self, sending: Floats, least: float) -> Floats:
-        """What each mention gets through its name from other documents than its own."""
+        """The score that each mention gets through its name from other documents."""
         sent = sending[self._names.passage_row] * self._names.share
         by_name = sum_exactly(sent, self._names.name, len(self._numbers), SCORE_UNIT)
         new = np.flatnonzero((by_name > least) & (self._numbers < 0))

@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.errors import LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.retrieve.strategies.plain import MAX_PARTS, decomposed, split
+from hopsyncd.retrieve.strategies.plain import MAX_PARTS, decompose_by_llm, split
 from tests.fakes.llm import FakeLlm
 
 QUESTION = "Who directed the film in which Mira Kaltenbrunn played, and where was he born?"
@@ -32,7 +32,7 @@ def test_the_parts_are_limited() -> None:
 
 def test_an_llm_splits_the_question_and_the_whole_comes_first() -> None:
     llm = FakeLlm(lambda _: '{"questions": ["Who directed it?", " ", "Who directed it?"]}')
-    assert decomposed(QUESTION, llm, Usage()) == [QUESTION, "Who directed it?"]
+    assert decompose_by_llm(QUESTION, llm, Usage()) == [QUESTION, "Who directed it?"]
     (call,) = llm.calls
     assert (call.purpose, call.prompt) == ("decomposition", "decomposition/1")
     assert json.loads(call.user) == {"question": QUESTION}
@@ -40,7 +40,7 @@ def test_an_llm_splits_the_question_and_the_whole_comes_first() -> None:
 
 def test_however_many_parts_an_llm_names_they_are_limited() -> None:
     llm = FakeLlm(lambda _: json.dumps({"questions": [f"{n} {'x' * 9999}" for n in range(99)]}))
-    parts = decomposed(QUESTION, llm, Usage())
+    parts = decompose_by_llm(QUESTION, llm, Usage())
     assert len(parts) == MAX_PARTS
     assert max(map(len, parts)) <= 500
 
@@ -48,4 +48,4 @@ def test_however_many_parts_an_llm_names_they_are_limited() -> None:
 def test_an_error_of_the_llm_is_raised() -> None:
     down = LlmUnavailable("The LLM gave no answer", "the endpoint is down", "Start it")
     with pytest.raises(LlmUnavailable):
-        decomposed(QUESTION, FakeLlm(lambda _: down), Usage())
+        decompose_by_llm(QUESTION, FakeLlm(lambda _: down), Usage())

@@ -14,7 +14,7 @@ from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.hop_variants import choose_first, follow_edges, make_offers
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
+from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, mark_reached
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
 from hopsyncd.retrieve.strategy import (
     SearchRequest,
@@ -27,17 +27,16 @@ from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link", "follow_up"], int]
-"""The number of a way among those of its kind that the walk took; of a mention for a name; of a
-follow-up."""
+"""The kind of a way, and its number among the ways of this kind. Names count by mention."""
 
 Step = tuple[float, int, Way]
-"""The mass that came, the entry it came from, and how."""
+"""The score that arrived, the row of the passage that it came from, and the way."""
 
 _NONE: Step = (0.0, -1, ("edge", -1))
 
 
 class PathExplainer:
-    """Reads the flows that one search left."""
+    """Explains how a passage was reached, from the flows of one search."""
 
     def __init__(self, snapshot: Snapshot, search: "HopSearch") -> None:
         self._snapshot = snapshot
@@ -49,7 +48,7 @@ class PathExplainer:
         self._keys = snapshot.index.name_numbers.keys
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
-        """At most `limit` hops, first to last. None if most of the passage's mass was a seed's."""
+        """At most `limit` hops, first to last. None if most of the passage's score was a seed's."""
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
@@ -129,8 +128,7 @@ class PathExplainer:
 
 
 def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
-    """The row that most came along; of several the one whose number has the lowest id; None where
-    nothing did."""
+    """The row with the largest flow, ties going to the lowest id. None if nothing flowed."""
     (rows,) = among.nonzero()
     if not len(rows):
         return None
@@ -163,7 +161,7 @@ def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
 
 
 def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch | None:
-    """Walk from the seeds, and ask again. None where nothing is visible."""
+    """Walk from the seeds, and ask again. None if no passage is visible."""
     if not context.snapshot.statistics.visible.passages.any():
         return None
     start = find_start(context)
@@ -182,7 +180,7 @@ def rank_hops(
 ) -> list[Ranked]:
     """The k most helpful passages."""
     trail = PathExplainer(context.snapshot, search)
-    ids, reached_scores = context.snapshot.passage_ids, reached(context, search.scores)
+    ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
     return [
         Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
         for row, score, _ in helpful(context, reached_scores, k, search.second_ask.fits)

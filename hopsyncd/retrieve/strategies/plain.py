@@ -42,7 +42,7 @@ class SubQuestions(BaseModel):
     questions: list[str]
 
 
-def decomposed(question: str, llm: Llm, usage: Usage) -> list[str]:
+def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
     """The question and the simpler ones that an LLM splits it into. Raises LlmError."""
     user = json.dumps({"question": question}, ensure_ascii=False)
     parts = ask(
@@ -78,8 +78,8 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest: by the store, or by the live index where the store keeps no vectors to search,
-    or where a filter leaves some of them."""
+    """The k nearest passages. The store finds them, or the live index if the store has no vector
+    search or a filter applies."""
     if head.filtered is not None or not is_searchable(connection, head.version.generation):
         entries = head.passage_rows
         rows = head.index.passages.vector_start[entries]
@@ -87,7 +87,7 @@ def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -
         found = nearest_of(vector, head.passage_ids[entries].tolist(), exact, k)
     else:
         found = nearest(connection, head.version, vector, k, head.hidden)
-    return [Ranked(*one) for one in found]
+    return [Ranked(passage, score) for passage, score in found]
 
 
 def fusion_depth(k: int) -> int:
@@ -95,25 +95,27 @@ def fusion_depth(k: int) -> int:
     return max(k, FUSION_DEPTH)
 
 
-def fused(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
+def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
     """The k best of the rankings, fused.
 
     >>> first, second = (Ranked(PassageId(n), 0.0) for n in (1, 2))
-    >>> [one.passage for one in fused(2, [first, second], [second])]
+    >>> [one.passage for one in fuse_rankings(2, [first, second], [second])]
     [2, 1]
     """
-    return _best(reciprocal_ranks(*([one.passage for one in some] for some in rankings)), k)
+    return _best(
+        reciprocal_ranks(*([ranked.passage for ranked in ranking] for ranking in rankings)), k
+    )
 
 
 def by_parts(
     connection: Connection, head: Snapshot, vectors: Sequence[Vectors], k: int
 ) -> list[Ranked]:
-    """The nearest to each of the parts of a question, fused."""
+    """The fused rankings of the passages nearest to each part of a question."""
     depth = fusion_depth(k)
-    return fused(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
+    return fuse_rankings(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
 
 
-def reranked(
+def rerank_nearest(
     connection: Connection,
     head: Snapshot,
     question: str,
@@ -121,10 +123,10 @@ def reranked(
     reranker: Reranker,
     k: int,
 ) -> list[Ranked]:
-    """The nearest, read again by the reranker. Raises ModelUnavailable."""
+    """The nearest passages, ordered by the reranker. Raises ModelUnavailable."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
-    # A purge has removed some; the index in memory still has them.
+    # A purge may have removed passages that the index in memory still has.
     ids = [one.passage for one in near if one.passage in passages]
     scores = reranker.scores(question, [full_text(passages[id_]) for id_ in ids])
     return _best(dict(zip(ids, scores, strict=True)), k)
@@ -154,7 +156,7 @@ def search_hybrid(request: SearchRequest) -> list[Ranked]:
     scores = words_of(snapshot, request.question).scores
     words = by_words(snapshot.passage_ids, scores, depth)
     vector = request.tools.vector(request.question)
-    return fused(request.k, words, by_vector(request.connection, snapshot, vector, depth))
+    return fuse_rankings(request.k, words, by_vector(request.connection, snapshot, vector, depth))
 
 
 def search_parts(request: SearchRequest) -> list[Ranked]:
@@ -168,7 +170,7 @@ def search_parts(request: SearchRequest) -> list[Ranked]:
 def search_reranked(request: SearchRequest) -> list[Ranked]:
     """The passages nearest by their vectors, in the order of the cross-encoder."""
     reranker = request.tools.required_reranker()
-    return reranked(
+    return rerank_nearest(
         request.connection,
         request.snapshot,
         request.question,
@@ -179,7 +181,7 @@ def search_reranked(request: SearchRequest) -> list[Ranked]:
 
 
 def list_parts(snapshot: Snapshot, question: str) -> list[str]:
-    """The question and those of its clauses that use a name known to the graph."""
+    """The question, and each of its clauses that uses a name known to the graph."""
     return split(question, snapshot.select_mentioned_names)
 
 

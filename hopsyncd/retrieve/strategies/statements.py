@@ -11,7 +11,7 @@ own. (Topics are asked of whole passages, whose vector is the first of an entry.
    times its attention, the softmax of the cosines.
 3. Rank the statements of all paths: by the score of the best path that has them, by their own
    cosine, by the mean of both with the cosine and the words of their passages, or by a
-   cross-encoder. Of those whose TF-IDF cosine is above 0.995 the first stays.
+   cross-encoder. Of statements with a TF-IDF cosine above 0.995, the first stays.
 
 A name leads only to those of its statements that are most like the question, so that a search costs
 what it touches: a statement that is unlike the question hardly raises a score.
@@ -76,15 +76,15 @@ class StatementGraph:
         return self.snapshot.index.incoming.id[statements]
 
     def entries(self, statements: Integers) -> Integers:
-        """The passage of each, as an entry."""
+        """The passage row of each statement."""
         return self.snapshot.index.incoming.passage_row[statements].astype(np.int64)
 
     def rank(self, path: StatementPath) -> tuple[float, list[int]]:
-        """What paths are sorted by, the best first."""
+        """The sort key of a path; the best path has the lowest."""
         return -path.score, self.ids(np.array(path.statements)).tolist()
 
     def among(self, questions: Integers) -> Integers:
-        """Those of the incoming questions that are visible statements."""
+        """The incoming questions that are visible statements."""
         index = self.snapshot.index
         entries = self.entries(questions)
         seen = take_flags(self.snapshot.statistics.visible.passages, entries)
@@ -153,13 +153,13 @@ class StatementGraph:
         return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
 
     def attention(self, statements: Integers) -> list[float]:
-        """The softmax of their cosines."""
+        """The softmax of the statements' cosines with the question."""
         weights = np.exp(self._vectors(statements) @ self._asked / GRID**2)
         shares: list[float] = (weights / weights.sum()).tolist()
         return shares
 
-    def extended(self, path: StatementPath, count: int) -> list[StatementPath]:
-        """The path with one statement more, the best ways to do that, if its score rises."""
+    def extend(self, path: StatementPath, count: int) -> list[StatementPath]:
+        """The `count` best paths with one more statement that score higher than the path."""
         statements, names = self._next(path)
         own, more = self._vectors(np.array(path.statements)), self._vectors(statements)
         near, far = own @ self._asked, more @ self._asked
@@ -182,7 +182,7 @@ class StatementGraph:
         ]
 
     def names_of(self, statement: int) -> list[int]:
-        """Its names, those of the fewest passages first."""
+        """The names of a statement, rarest first."""
         index = self.snapshot.index
         first = int(index.incoming.keyword_start[statement])
         count = int(index.incoming.keyword_count[statement])
@@ -192,7 +192,7 @@ class StatementGraph:
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
-        """What shares a name with the last of a path, each once, and the rarest such name."""
+        """The statements that share a name with the last one, and the rarest name they share."""
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
@@ -230,7 +230,7 @@ def search_paths(
     for _ in range(depth):
         longer: dict[frozenset[int], StatementPath] = {}
         for path in front:
-            for one in graph.extended(path, beam):
+            for one in graph.extend(path, beam):
                 longer.setdefault(frozenset(one.statements), one)
         front = sorted(longer.values(), key=graph.rank)[:beam]
         found = [*found, *front]
@@ -275,7 +275,7 @@ def by_statements(
     order = [order[at] for at in distinct([texts[ids[one]] for one in order])]
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
-    return [_shown(graph, paths[one], ranked[one]) for one in order[:k]]
+    return [_rank_passage(graph, paths[one], ranked[one]) for one in order[:k]]
 
 
 def _mean(
@@ -303,8 +303,8 @@ def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list
     return list(first.values())
 
 
-def _shown(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
-    """The passage of the last statement, and the way there."""
+def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
+    """The passage of the last statement, with the path to it."""
     index, at = graph.snapshot.index, np.array(path.statements)
     passages = [PassageId(one) for one in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
@@ -386,7 +386,7 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
 
 
 def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
-    """Those of a topic in all passages of its document."""
+    """The statements of a topic, from all passages of its document."""
     if name == _WHOLE:
         return graph.of_entries(graph.snapshot.find_document_passages(home))
     statements = graph.having(name)
