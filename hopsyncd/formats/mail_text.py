@@ -1,7 +1,7 @@
 """The text of a message: its own words, what it quotes, what it forwards."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from html import unescape
@@ -39,6 +39,7 @@ _FIELD = re.compile(
 _FIELD_BEGINS = re.compile(rf" (?=(?:{'|'.join(_ROLES)}): )", re.IGNORECASE)
 _MAX_HEAD_CHARACTERS = 2_000
 _MAX_FORWARDED = 50
+_MAX_ANSWERED_LINES = 3
 _MOST_COMPARED = 100  # lines that tell whether what follows is known
 
 
@@ -96,20 +97,21 @@ def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -
 
     A quotation is left out with the line that introduces it: the message that was answered has it.
     Where `known` is given, only a quotation of lines in it is, and so is a signature. A message of
-    nothing else keeps its quotations. In one that `forwards`, "Original Message" begins what is
-    forwarded.
+    nothing else keeps its quotations. Replies between quotations keep the lines that they answer.
+    In one that `forwards`, "Original Message" begins what is forwarded.
 
     >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
     """
     written = Written([OwnText()])
     lines = text.split("\n")
+    answered = _answered_lines(lines)
     at = 0
     while at < len(lines):
         line = lines[at]
         if line.startswith(">"):
             end = _end_of_quote(lines, at)
-            _take_quote(written, lines[at:end], known)
+            _take_quote(written, lines[at:end], known, answered.get(at, ()))
             at = end
             continue
         begins = _FORWARD_BEGINS.match(line) or (forwards and _ORIGINAL.match(line))
@@ -155,13 +157,46 @@ def _end_of_quote(lines: list[str], at: int) -> int:
     return end
 
 
-def _take_quote(written: Written, quote: list[str], known: KnownLines | None) -> None:
-    """Leave a quotation out and count it, or keep it."""
+def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
+    """The end of each quotation that a reply follows, by the place where the quotation begins.
+
+    It is empty unless replies stand between quotations: a single reply below answers all of it.
+    """
+    answered: dict[int, list[str]] = {}
+    at = 0
+    while at < len(lines):
+        if not lines[at].startswith(">"):
+            at += 1
+            continue
+        begin, end = at, _end_of_quote(lines, at)
+        at = end
+        while at < len(lines) and not lines[at].strip():
+            at += 1
+        reply = lines[at] if at < len(lines) else ""
+        if not reply or reply.startswith(">"):
+            continue
+        if reply.rstrip().endswith(":") or _SIGNATURE.match(reply) or _ORIGINAL.match(reply):
+            continue
+        paragraph: list[str] = []
+        for line in reversed(lines[begin:end]):
+            is_blank = not line.strip("> \t")
+            if (is_blank and paragraph) or len(paragraph) == _MAX_ANSWERED_LINES:
+                break
+            paragraph += [] if is_blank else [line]
+        answered[begin] = paragraph[::-1]
+    return answered if len(answered) > 1 else {}
+
+
+def _take_quote(
+    written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
+) -> None:
+    """Leave a quotation out and count it, but for the lines that are answered; or keep it."""
     own = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         own.extend(quote)
         return
     _drop_introduction(own)
+    own.extend(answered)
     written.quotes += 1
 
 

@@ -70,7 +70,7 @@ def test_encoded_words_and_bodies_are_decoded() -> None:
         ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob wrote:\n> Shall we?\n> Soon?\n", ["Yes."]),
         ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob <bob@example.org>\nwrote:\n> Soon?", ["Yes."]),
         ("Am 02.11.26 um 10:00 schrieb Bob:\n> Bald?\n\nJa, bald.\n", ["Ja, bald."]),
-        ("\n\n> One?\nFirst.\n\n> Two?\nSecond.\n", ["First.", "Second."]),
+        ("\n\n> One?\nFirst.\n\n> Two?\nSecond.\n", ["> One?\nFirst.", "> Two?\nSecond."]),
         ("Three things:\n> all of them\nfine.", ["Three things:\nfine."]),
         ("Fine.\n\n-----Original Message-----\nFrom: Bob\nSent: today\n\nOld.", ["Fine."]),
         ("Fine.\n-- \nAnn Lee, Harbour Office\n> Old.", ["Fine.", "Ann Lee, Harbour Office"]),

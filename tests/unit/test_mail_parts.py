@@ -5,6 +5,7 @@ from email.message import EmailMessage
 from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
+from time import perf_counter
 
 import pytest
 
@@ -315,3 +316,22 @@ def test_an_mbox_file_keeps_quotations_in_html_that_it_does_not_have(first: str)
     said = " ".join(block.text for block in blocks)
     assert said.count("the question of old") == 1
     assert skipped_of(blocks).get("quotes", 0) == (first == "the question of old")
+
+
+def test_a_reply_between_quotations_keeps_the_paragraph_that_it_answers() -> None:
+    said = (
+        "On 3 May 2026, Bob wrote:\n> The season begins soon.\n>\n> Which day is the boat free?\n"
+        "\nFriday.\n\n> And who pays?\nThe club pays.\n\n> Thanks, Bob\n-- \nTove\n"
+    )
+    written = mail_text.written_in(said, None)
+    assert list(filter(None, written.parts[0].text.split("\n"))) == [
+        "> Which day is the boat free?", "Friday.", "> And who pays?", "The club pays.", "Tove",
+    ]  # fmt: skip
+    assert written.quotes == 3
+
+
+def test_a_thousand_replies_and_blank_lines_are_read_at_once() -> None:
+    said = ("> Why?\n" + "\n" * 200 + "Because.\n") * 1000
+    began = perf_counter()
+    assert mail_text.written_in(said, None).quotes == 1000
+    assert perf_counter() - began < 5
