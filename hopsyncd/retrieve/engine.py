@@ -117,7 +117,7 @@ class Engine:
 
     @property
     def head(self) -> Snapshot | None:
-        """What is served; None before the first version."""
+        """The served version. None before the first."""
         return self._head
 
     def vector(self, question: str) -> Vectors:
@@ -130,41 +130,41 @@ class Engine:
         return self._encoder.name
 
     def encoded_for(self, question: str, search: Search) -> EncodedTexts:
-        """What such a search of the head has encoded, where it takes the question as it is."""
+        """The vectors that such a search of the head encodes, if it uses the question unchanged."""
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def asked(self, question: str, served: Snapshot) -> str:
-        """The question without what the version has nothing like."""
+        """The question without sentences that are unlike everything in the version."""
         return self._searcher.asked(served, question)
 
     def publish(self, head: Snapshot) -> None:
-        """Serve another version from now on; a request that has begun keeps its own."""
+        """Serve this version from now on. Running requests keep theirs."""
         self._restricted.follow(head)
         before, self._head = self._head, head
         if before is not None and before.index is not head.index:
             self.forget_pasts()
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """What may be hidden from those who ask: such heads are made before they do."""
+        """Compute views for these masks before a caller needs them."""
         self._restricted.expect(masks)
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
-        """No if that is the head, and is not there yet without these sources; it soon will be."""
+        """Whether a query need not wait. False only for the head while its view is computed."""
         with snapshot(connection := self._connection(str(version))):
             mask = _mask(connection, hidden)
         return not mask or self._restricted.ready(version, mask)
 
     @property
     def settings(self) -> WalkSettings:
-        """How it walks."""
+        """The settings of the walk."""
         return self._searcher.settings
 
     def walk_by(self, settings: WalkSettings) -> None:
-        """Walk by other settings from the next query on."""
+        """Use other walk settings from the next query on."""
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop what is kept of past versions: a purge has rewritten them."""
+        """Drop the cached past versions, because a purge has rewritten them."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()
@@ -278,7 +278,7 @@ class Engine:
         """Whether the question may have another outcome by now: another is meant by its typos, or
         the head touches what it rests on."""
         with self.reading() as (connection, served):
-            assert served is not None  # the dependencies is of a version
+            assert served is not None  # dependencies belong to a version
             spelled = _correct(connection, served, question).question
             if spelled != dependencies.question or is_touched(dependencies, served):
                 return True
@@ -341,11 +341,11 @@ class Engine:
         return self._past(connection, wanted)
 
     def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
-        """The version without the hidden sources, kept for the next question about it."""
+        """The version without the hidden sources, cached for the next question."""
         return self._restricted.get(self._searchable(connection, version), version, hidden)
 
     def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
-        """What the filter leaves of a snapshot, kept for the next question with that filter."""
+        """The snapshot narrowed by a filter, cached for the next question with the filter."""
 
         def made() -> Snapshot:
             older = [
@@ -362,7 +362,7 @@ class Engine:
         return self._narrowed.get(key, served.index, made)
 
     def _past(self, connection: Connection, version: Version) -> Snapshot:
-        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+        """A stored version, cached for the next question. Raises NoSuchVersion."""
         head = self._searchable(connection, version)
 
         def made() -> Snapshot:
