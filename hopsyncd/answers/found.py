@@ -132,7 +132,8 @@ class UnderstoodQuestion(TypedDict):
     `offered` are corrections that were not applied, because the typed word may be right.
     `absent` are the words and phrases that no searched passage contains. `filter` has the filters
     in normal form, and `documents` and `passages` count what matches them. If nothing matches,
-    `hint` suggests similar filters that do.
+    `hint` suggests similar filters that do. `offered_filter` is a date filter for a time in the
+    question, such as "last week"; it was not applied.
     """
 
     question: str
@@ -140,6 +141,7 @@ class UnderstoodQuestion(TypedDict):
     offered: list[UnderstoodWord]
     absent: list[str]
     filter: str
+    offered_filter: str
     documents: int
     passages: int
     hint: str | None

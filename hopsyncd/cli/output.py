@@ -338,6 +338,11 @@ def print_understood(answer: Mapping[str, Any]) -> None:
     for word in query["offered"]:
         text = f"Did you mean {printable(word['meant'])!r} by {printable(word['typed'])!r}?"
         click.secho(text, fg="cyan", err=True)
+    if query["offered_filter"]:
+        options = " ".join(
+            f"--{part.replace(':', ' ')}" for part in query["offered_filter"].split()
+        )
+        click.secho(f"Only documents changed then? Add {options}", fg="cyan", err=True)
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"

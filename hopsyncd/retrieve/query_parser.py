@@ -22,6 +22,7 @@ from hopsyncd.formats.units import sentences
 from hopsyncd.index.arrays import expand_ranges
 from hopsyncd.index.filters import DATE_KEYS, KEYS, Condition, Filter, apply_filter
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
+from hopsyncd.retrieve.asked_time import find_asked_time
 from hopsyncd.text.dates import DAY_IN_NAME
 
 _ALIASES = {
@@ -44,10 +45,13 @@ _ALIKE = 70  # of 100: how alike a name must be to be named
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A question without its filters; `wanted` are those, of the question and given beside it."""
+    """A question without its filters; `wanted` are those, of the question and given beside it.
+    `asked_time` is a date filter that the words of the question suggest, and that is not applied.
+    """
 
     question: str
     wanted: Filter = ()
+    asked_time: str = ""
 
     @property
     def filter_text(self) -> str:
@@ -79,7 +83,9 @@ def understood(question: str, given: Iterable[str], now: datetime) -> Understood
     text = " ".join("".join([*rest, question[end:]]).split()) if end else question
     if not re.search(r"\w", text):
         text = " ".join(one.value for one in wanted) or question
-    return Understood(text, tuple(dict.fromkeys(wanted)))
+    has_dates = any(one.key in DATE_KEYS for one in wanted)
+    asked_time = "" if has_dates else find_asked_time(text, now)
+    return Understood(text, tuple(dict.fromkeys(wanted)), asked_time)
 
 
 def told_and_asked(question: str) -> list[str]:

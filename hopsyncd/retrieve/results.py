@@ -127,7 +127,9 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
     """What was looked for; None if that is the question as it was typed."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
     absent = answer.absent if answer else ()
-    if meant is None or not (meant.wanted or spelling.applied or spelling.offered or absent):
+    if meant is None:
+        return None
+    if not (meant.wanted or spelling.applied or spelling.offered or absent or meant.asked_time):
         return None
     documents = passages = 0
     hint = None
@@ -145,6 +147,7 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
         "offered": _words_json(spelling.offered),
         "absent": list(dict.fromkeys((*spelling.applied, *absent))),
         "filter": meant.filter_text,
+        "offered_filter": meant.asked_time,
         "documents": documents,
         "passages": passages,
         "hint": hint,
