@@ -1,7 +1,7 @@
 """Who may see which source: what the record says, and what the configuration in force adds.
 
 The writer records the access rule of each source when it loads its configuration. A daemon that
-follows another writer applies both the recorded rule and that of its own configuration, so a
+follows another writer applies the recorded rule and also the rule in its own configuration, so a
 configuration that is out of date can hide a source from members but cannot open it.
 """
 
@@ -44,7 +44,7 @@ class AccessRules:
         return cls(rules, access.admins, access.group, bool(access.tcp), frozenset(recorded))
 
     def acl(self, matches: Callable[[Sequence[str]], object]) -> Acl:
-        """What somebody may see who `matches` these clauses: an entry of each is theirs."""
+        """The sources visible to a caller who `matches` an entry of every clause of their rule."""
         visible = (name for name, rule in self.rules.items() if all(map(matches, rule)))
         return Acl(frozenset(visible))
 
@@ -54,7 +54,7 @@ class AccessRules:
         return [name for name in opened if self.rules.get(name, OPEN) != OPEN]
 
     def masks(self) -> list[Mask]:
-        """What is hidden from a member whom no rule names, and from those whom one entry names."""
+        """The sources hidden from a member whom no rule names, and from each named entry."""
         if not (self.group or self.has_tokens):
             return []
         entries = [entry for rule in self.rules.values() for clause in rule for entry in clause]

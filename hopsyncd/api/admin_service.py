@@ -167,7 +167,7 @@ class AdminService:
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         """Scan sources, and bring the graph up to date with the files on disk."""
-        since = self._reported.known_to(caller.name, self._wanted(request.sources))
+        since = self._reported.known_to(caller.name, self._require_names(request.sources))
         self._freshness.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
@@ -184,13 +184,13 @@ class AdminService:
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
         """Say what a sync would do and cost; only reads."""
         self._freshness.require_database()
-        wanted = self._wanted(request.sources)
+        wanted = self._require_names(request.sources)
         config = self._serving.state.config
         found = preview_json(self._reader.connection(), config, wanted, request.limit)
         found["degraded"] = self._freshness.reasons()
         return found
 
-    def _wanted(self, named: Sequence[str]) -> Sequence[str]:
+    def _require_names(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is named. Raises BadRequest for an unknown name."""
         names = self._names.configured
         for name in named:
@@ -205,13 +205,13 @@ class AdminService:
     @endpoint("POST", "/v1/restore", "admin")
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
         """Commit a version with the documents of an earlier one."""
-        wanted = self._wanted(request.sources)
+        wanted = self._require_names(request.sources)
         return self._worker.submit(lambda path: restore_sources(path, request.version, wanted))
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         """End the pins of restores, and sync."""
-        wanted = self._wanted(request.sources)
+        wanted = self._require_names(request.sources)
         unpinned = self._worker.submit(lambda path: release_sources(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
@@ -224,13 +224,13 @@ class AdminService:
     @endpoint("POST", "/v1/pause", "admin")
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Leave a source alone until it is resumed."""
-        (name,) = self._wanted([request.name])
+        (name,) = self._require_names([request.name])
         return self._worker.submit(lambda path: pause_source(path, name, now_ms()))
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """End a pause."""
-        (name,) = self._wanted([request.name])
+        (name,) = self._require_names([request.name])
         done = self._worker.submit(lambda path: resume_source(path, name))
         self._worker.add_change(name, None)
         return done

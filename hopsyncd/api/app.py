@@ -72,7 +72,7 @@ def _route(endpoint: Endpoint, services: Services, pools: WorkerPools) -> Route:
             services.status.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
 
         try:
-            response = await _answered(request, endpoint, services, pools, note)
+            response = await _respond(request, endpoint, services, pools, note)
         except (ClientGone, ClientDisconnect):
             response = Response(status_code=CLIENT_GONE)
         except REPORTABLE as error:
@@ -103,7 +103,7 @@ class _Name(Convertor[str]):
 register_url_convertor("name", _Name())
 
 
-async def _answered(
+async def _respond(
     request: Request,
     endpoint: Endpoint,
     services: Services,
@@ -119,7 +119,7 @@ async def _answered(
         raise Forbidden(
             "The request was refused", _lack(caller, endpoint.right), "Ask whoever runs the daemon"
         )
-    parsed = await _parsed(request, endpoint)
+    parsed = await _parse(request, endpoint)
     if recorded:
         request.state.asked = parsed.model_dump(mode="json", exclude_unset=True)
     operation = getattr(getattr(services, endpoint.service), endpoint.operation)
@@ -159,7 +159,7 @@ def _lack(caller: Caller, right: Right) -> str:
 
 
 def _read(work: Work) -> Any:
-    """Read once more where the record's server went away amid it: by now that is known."""
+    """Do the work again if the record's server was lost the first time."""
     try:
         return work()
     except ServerLost:
@@ -167,14 +167,14 @@ def _read(work: Work) -> Any:
 
 
 def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller) -> Run:
-    """What runs the work. Admins' long work must not occupy a pool, nor health wait for one."""
+    """The function that runs the work. Long admin work and health checks bypass the pools."""
     if endpoint.right != "read":
         return run_in_threadpool
     pool = pools.llm if getattr(parsed, "wants_llm", False) else pools.processor
     return partial(pool.run, caller.credentials)
 
 
-async def _parsed(request: Request, endpoint: Endpoint) -> Any:
+async def _parse(request: Request, endpoint: Endpoint) -> Any:
     """The validated request. Raises BadRequest that names the field and the reason."""
     model, given = endpoint.request, request.query_params
     paths = request.path_params

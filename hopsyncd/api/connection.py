@@ -1,6 +1,6 @@
 """Client connections within limits: how many, for how long, and how much each may send.
 
-uvicorn speaks the HTTP. What is refused here never reaches the application, and gets an error of
+uvicorn speaks the HTTP. A request that is refused here never reaches the application; its error has
 the same form.
 """
 
@@ -18,8 +18,8 @@ from hopsyncd.api.worker_pools import greediest
 from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
 
 MAX_HEAD_BYTES = 16 << 10
-_LINGER_S = 2.0  # so long can a client that still sends read its answer
-_LINGERING_SHARE = 4  # one closing connection may linger for so many that may be open
+_LINGER_S = 2.0  # a client that is still sending has this long to read its answer
+_LINGERING_SHARE = 4  # at most a quarter of the connection limit may linger
 _RETRY_AFTER = b"retry-after: 1\r\n"
 
 
@@ -63,7 +63,7 @@ class Connections:
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
         """The idle connection that has been open longest; without one, the newest connection.
 
-        Over TCP nobody knows whose a connection is, so there an idle one gives way to any.
+        Over TCP nobody knows whose a connection is, so any newcomer replaces an idle connection.
         """
         idle = [one for one in self._open if one.is_idle]
         if newcomer == UNKNOWN and (unknown := [one for one in idle if one.credentials == UNKNOWN]):

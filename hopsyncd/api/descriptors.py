@@ -1,4 +1,4 @@
-"""Open files of the daemon: as many as the system gives, and a reserve that no client can take."""
+"""The limit of open files, and a reserve of descriptors that client connections cannot use."""
 
 import resource
 

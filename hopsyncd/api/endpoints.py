@@ -1,7 +1,7 @@
 """How an endpoint is declared, and the OpenAPI document made from the declarations.
 
-A method of a service is an endpoint by its decorator, which has its path and right; its types are
-those of the request and the answer, and its docstring is the summary. The routes (api/app.py), both
+A method of a service is an endpoint by its decorator, which has its path and right; its type hints
+name the request and the answer, and its docstring is the summary. The routes (api/app.py), both
 clients (client/calls.py) and the reference in docs/reference/http-api.md come from that.
 """
 
@@ -167,14 +167,14 @@ def _parameters(one: Endpoint) -> list[dict[str, Any]]:
             "name": name,
             "in": "path" if f"{{{name}}}" in one.path else "query",
             "required": name in required,
-            "schema": _given(field),
+            "schema": _drop_null(field),
         }
         for name, field in schema.get("properties", {}).items()
     ]
 
 
-def _given(field: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter that is given: a query string cannot say null."""
+def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter without its null variant: a query string cannot express null."""
     kinds = [one for one in field.pop("anyOf", ()) if one != {"type": "null"}]
     whole = field | dict(*kinds)
     return {key: value for key, value in whole.items() if key != "title" and value is not None}

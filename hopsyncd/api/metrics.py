@@ -146,7 +146,7 @@ class _Current(Collector):
         wal = Path(status["database"] + "-wal")
         wal_bytes = wal.stat().st_size if wal.exists() else 0
         yield GaugeMetricFamily("hopsyncd_wal_bytes", "The write-ahead log", value=wal_bytes)
-        yield _labelled(
+        yield _add_labels(
             GaugeMetricFamily("hopsyncd_sources", "Sources, by state", labels=["state"]),
             Counter(source["state"] for source in status["sources"]),
         )
@@ -154,7 +154,7 @@ class _Current(Collector):
         yield GaugeMetricFamily(
             "hopsyncd_problems", "Documents that cannot be used", value=problems
         )
-        yield _labelled(
+        yield _add_labels(
             GaugeMetricFamily(
                 "hopsyncd_waiting_passages",
                 "Passages that wait for questions from the LLM",
@@ -193,10 +193,10 @@ class _Current(Collector):
             family = CounterMetricFamily(
                 f"hopsyncd_llm_{name}", f"{name.capitalize()} of the LLM", labels=["purpose"]
             )
-            yield _labelled(family, counts)
+            yield _add_labels(family, counts)
 
 
-def _labelled(family: Family, values: Mapping[str, float]) -> Family:
+def _add_labels(family: Family, values: Mapping[str, float]) -> Family:
     for label, value in values.items():
         family.add_metric([label], value)
     return family

@@ -1,7 +1,7 @@
 """The process that answers queries beside the daemon, and what the two send each other.
 
-It has the live index of its own and no models: the vectors of a query come with it. What else a
-query needs of the daemon's models, the process asks the daemon for.
+It has the live index of its own and no models: the vectors of a query come with it. For
+anything else that needs a model, the process asks the daemon.
 """
 
 import signal
@@ -43,7 +43,7 @@ from store.versions import head, version
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker answers from."""
+    """The database, index folder and edge budget that a worker uses."""
 
     database: Database
     index: Path
@@ -74,18 +74,18 @@ class AskMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a process wants of the daemon's models amid a query: something of each text."""
+    """A worker's request to the daemon's models during a query: a result for each text."""
 
     what: Literal["vectors", "entities"]
     texts: tuple[str, ...]
 
 
 class _Outdated(Exception):
-    """What the process holds is not true any more: another is to take its settings."""
+    """The worker's index is out of date: the daemon has to start a new worker."""
 
 
 class _Unaided(Exception):
-    """The daemon's models fail, or are others by now."""
+    """The daemon's models failed or were replaced."""
 
 
 class _DaemonModels:
@@ -161,19 +161,19 @@ class _Copy:
         self._engine.walk_by(asked.settings)
         try:
             if isinstance(message, AskMessage):
-                return self._replied(asked, message.with_passages)
-            return self._found(asked)
+                return self._answer_question(asked, message.with_passages)
+            return self._answer_query(asked)
         except (*REPORTABLE, _Unaided):  # the daemon meets the same
             return None
 
-    def _found(self, asked: QueryMessage) -> QueryAnswer:
+    def _answer_query(self, asked: QueryMessage) -> QueryAnswer:
         meant, search, hidden = asked.meant, asked.search, asked.hidden
         found = self._engine.query(
             meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
         )
         return answer_json(found, search, meant)
 
-    def _replied(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
+    def _answer_question(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
         meant, search, hidden = asked.meant, asked.search, asked.hidden
         found, reply = self._asker.ask(
             meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
@@ -181,7 +181,7 @@ class _Copy:
         return reply_json(found, reply, [], meant, with_passages)
 
     def _check(self) -> None:
-        """A purge or a rebuild rewrites history, which the feed does not tell."""
+        """Raise _Outdated after a purge or a rebuild: the change feed does not report them."""
         if rewrites(self._connection) != self._rewrites:
             raise _Outdated
 

@@ -33,7 +33,7 @@ _STOP_S = 2.0
 _START_S = 300.0  # a worker may have to make the index from the store
 
 Given = Callable[[Wanted], Any]
-"""What a worker wants of this process's models; None where they fail."""
+"""Computes what a worker requests from this process's models; None if the models fail."""
 
 _Answer = TypeVar("_Answer")
 
@@ -47,15 +47,15 @@ class _Worker:
     version: int
     busy: bool = False
 
-    def told(self, message: object, patience_s: float) -> Any:
+    def exchange(self, message: object, patience_s: float) -> Any:
         """Its reply. Raises OSError or EOFError when none comes."""
         return _exchange(self.pipe, message, patience_s)
 
-    def asked(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
+    def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
         """Its answer; None where it has none. Raises OSError or EOFError."""
-        reply = self.told(message, patience_s)
+        reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):
-            reply = self.told(given(reply), patience_s)
+            reply = self.exchange(given(reply), patience_s)
         return reply
 
     def end(self) -> None:
@@ -98,7 +98,7 @@ class QueryWorkers:
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers that are ready, or busy."""
+        """The process ids of the workers that are ready or busy."""
         with self._changed:
             return [one.process.pid for one in self._workers]
 
@@ -109,10 +109,10 @@ class QueryWorkers:
         given: Given,
         here: Callable[[], _Answer],
     ) -> _Answer:
-        """The answer of a worker that has the version, or that of this process."""
-        worker = self._taken(number)
+        """The answer of a worker that has the version; otherwise this process computes it."""
+        worker = self._take_worker(number)
         if worker is not None:
-            found: _Answer | None = self._asked(worker, asked, given)
+            found: _Answer | None = self._ask(worker, asked, given)
             if found is not None:
                 return found
             with self._changed:
@@ -142,7 +142,7 @@ class QueryWorkers:
         if self._tending:
             self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
-    def _taken(self, number: int) -> _Worker | None:
+    def _take_worker(self, number: int) -> _Worker | None:
         """A worker, now busy, that has the version; None where this process is to answer."""
         with self._changed:
             while True:
@@ -158,10 +158,10 @@ class QueryWorkers:
                     return None
                 self._changed.wait()
 
-    def _asked(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
+    def _ask(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
         """Its answer; None where it has none."""
         try:
-            found = worker.asked(asked, given, self._patience_s)
+            found = worker.ask(asked, given, self._patience_s)
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
@@ -209,7 +209,7 @@ class QueryWorkers:
                 self._start()
                 continue
             try:
-                behind.version = behind.told(wanted, _START_S)
+                behind.version = behind.exchange(wanted, _START_S)
             except (OSError, EOFError) as error:
                 self._lose(behind, error)
             else:

@@ -69,8 +69,8 @@ from store.transactions import snapshot
 _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 
 
-def _given(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
-    """What a worker wants of the models; None where they fail, or are not those of its query."""
+def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
+    """The model results that a worker requests; None if the models fail or were replaced."""
     if models.encoder.name != encoder:
         return None
     try:
@@ -129,12 +129,12 @@ class ReadService:
             return answer_json(found, search, meant)
 
         behind = self._freshness.is_behind
-        answer = self._answered(state, meant, k, search, request.at, acl, here)
+        answer = self._answer_by_worker(state, meant, k, search, request.at, acl, here)
         self._metrics.count_question()
         self._metrics.note_query(search.strategy, time.perf_counter() - began_s)
         return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
 
-    def _answered(
+    def _answer_by_worker(
         self,
         state: ServingState,
         meant: Understood,
@@ -145,7 +145,7 @@ class ReadService:
         here: Callable[[], _Answer],
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
-        """What a worker answers to the message, where one could; else what this process does."""
+        """A worker's answer to the message; without a suitable worker, this process answers."""
         engine, models = state.engine, state.models
         number = handed_over_at(search, at, engine.head.version.id if engine.head else 0)
         if number is None:
@@ -153,7 +153,7 @@ class ReadService:
         # Before a worker is taken: it would wait while texts are encoded.
         encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
         query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
-        given = partial(_given, models, encoder)
+        given = partial(_compute_requested, models, encoder)
         return self._workers.answer(number, message(query), given, here)
 
     @endpoint("POST", "/v1/queries", "read")
@@ -227,7 +227,9 @@ class ReadService:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
-            answer = self._answered(state, meant, request.k, search, request.at, acl, here, message)
+            answer = self._answer_by_worker(
+                state, meant, request.k, search, request.at, acl, here, message
+            )
         self._metrics.count_question()
         return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
 

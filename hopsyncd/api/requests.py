@@ -29,7 +29,7 @@ ABSOLUTE = r"^/[^\x00]+$"
 PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
 # SOURCE/PATH; the name of a source contains no slash.
 DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
-# Only this machine: what is told has text of documents.
+# Only this machine: notifications contain text of documents.
 LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
 _MAX_DIGITS = 30
@@ -223,7 +223,7 @@ class ReloadRequest(_Body):
 
 
 class RebuildRequest(_Body):
-    """POST /v1/rebuild. `encoder`: with the vectors of the newer encoder that `status` tells of."""
+    """POST /v1/rebuild. `encoder`: re-embed with the newer encoder that `status` reports."""
 
     encoder: bool = False
     dry_run: bool = False

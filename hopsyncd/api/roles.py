@@ -1,4 +1,4 @@
-"""What each role may do: the one table that every request is checked against.
+"""The rights of each role. Every request is checked against this table.
 
 An endpoint declares the right that it needs (api/endpoints.py); a caller has one role.
 """

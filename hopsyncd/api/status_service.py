@@ -151,7 +151,7 @@ class StatusService:
                 {"source": source, "document": path, "why": why, "hint": hint}
                 for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
             ],
-            "skipped": self._skipped(connection, hidden),
+            "skipped": self._count_skipped(connection, hidden),
             "unavailable_readers": [
                 {"media_type": kind, "why": one.why, "hint": one.hint}
                 for kind, one in sorted(dict(self._unavailable).items())
@@ -180,8 +180,8 @@ class StatusService:
             return {"role": "reader", "behind": self._follower.behind}
         return {"role": "writer", "behind": 0}
 
-    def _skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
-        """What readers left out. Counting looks at each document, so counts are kept a while."""
+    def _count_skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
+        """The parts of documents that readers skipped. The counts are cached."""
         key, now = frozenset(hidden), now_ms()
         counted_ms, counts = self._skipped_at.get(key, (0, []))
         if now - counted_ms > _KEEP_COUNTS_MS:

@@ -1,6 +1,6 @@
 """Running the work of a request while its client waits: for one answer, or for a stream of events.
 
-When the client goes away, its request leaves the queue and the work is told that nobody waits.
+When the client goes away, its request leaves the queue, and the work can stop early.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def while_connected(request: Request, listener: Listener, work: Awaitable[
     limit may still run.
     """
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+    gone = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -133,7 +133,7 @@ async def event_lines(
     yield _line(last)
 
 
-async def _disconnected(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

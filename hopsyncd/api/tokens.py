@@ -31,7 +31,7 @@ def token_file(config: Config, role: Role) -> Path:
 class Tokens:
     """The tokens in the files of some roles. A file counts from when it is made until it is gone.
 
-    A file that others could read counts as none. Roles come by what they may do, the least first.
+    A file that others could read counts as none. Roles go from the least rights to the most.
     """
 
     def __init__(self, files: Mapping[Role, Path]) -> None:
@@ -82,7 +82,7 @@ def token_in(file: Path, *, renew: bool = False) -> str:
             file.unlink(missing_ok=True)
         _make_token(file)
     except OSError as error:
-        raise _refused(file, error) from error
+        raise _refusal(file, error) from error
     return read_token(file)
 
 
@@ -91,7 +91,7 @@ def revoke_token(file: Path) -> None:
     try:
         file.unlink(missing_ok=True)
     except OSError as error:
-        raise _refused(file, error) from error
+        raise _refusal(file, error) from error
 
 
 def read_token(file: Path) -> str:
@@ -104,7 +104,7 @@ def read_token(file: Path) -> str:
                 raise OSError(errno.EINVAL, "it is not a regular file")
             token = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(file, error) from error
+        raise _refusal(file, error) from error
     what = f"Cannot use the token in {file}"
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
@@ -117,7 +117,7 @@ def read_token(file: Path) -> str:
     return token
 
 
-def _refused(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
+def _refusal(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
     why = getattr(error, "strerror", None) or "it is not text"
     return SocketRefused(
         f"Cannot use the token in {file}", why.lower(), f"Make {file} a file of yours, or remove it"

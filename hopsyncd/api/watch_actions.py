@@ -32,7 +32,7 @@ _MAX_ARGUMENTS = 100
 
 
 class WatchAction(BaseModel):
-    """What to do at each change of a watch: start a program, or post to a webhook."""
+    """The action at each change of a watch: start a program, or post to a webhook."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

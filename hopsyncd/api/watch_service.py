@@ -1,4 +1,4 @@
-"""The endpoints of watched questions: for admins, as what is told comes from all sources."""
+"""The endpoints of watched questions: for admins only, because notifications quote all sources."""
 
 import os
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ class WatchService:
 
     @endpoint("DELETE", "/v1/watches/{id}", "admin")
     def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
-        """Watch a question no more, and forget its changes."""
+        """Stop watching a question, and delete its changes."""
         self._watched.remove(request.id)
         return {"id": request.id}
 

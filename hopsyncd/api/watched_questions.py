@@ -1,6 +1,6 @@
 """Watched questions: asked again when a version touches their dependencies.
 
-A thread of its own compares, so a commit waits for nothing but the recording of a change. The
+A thread of its own compares, so a commit waits only while a change is recorded. The
 record of a change names passages and versions and holds no text: both versions are asked again when
 somebody wants to know what changed. A change is recorded in one transaction with the new state.
 `watch_delivery` tells programs and webhooks, and `watch_actions` has these.
@@ -53,8 +53,8 @@ from store.operational import (
 
 log = structlog.get_logger(__name__)
 
-_PASSAGES = 5  # those whose change is told
-_ANSWER_FROM = 8  # as many as an ask answers from
+_PASSAGES = 5  # the first passages, whose changes are reported
+_ANSWER_FROM = 8  # the default `k` of an ask
 _MAX_WATCHES = 100
 _MAX_REASONS = 10
 _ROUND_S = 60.0  # a purge changes what is served without a new version
@@ -127,7 +127,7 @@ class WatchedQuestions:
                 f"{_MAX_WATCHES} questions are watched",
                 "`hopsyncd unwatch` ends one",
             )
-        version, state, _ = self._asked(question)
+        version, state, _ = self._ask(question)
         kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
         act = next((json.dumps({kind: True}) for kind, given in kinds if given), None)
         number = self._worker.submit(
@@ -181,7 +181,7 @@ class WatchedQuestions:
         self._wake.set()
 
     def problems(self) -> list[str]:
-        """What keeps programs and webhooks from being used, each with what to do."""
+        """The reasons why programs or webhooks are off, each with a remedy."""
         found = [self._actions.problem] if self._actions.problem else []
         if off := self._off:
             found.append(
@@ -195,7 +195,7 @@ class WatchedQuestions:
     def listed(self) -> list[Watched]:
         """All watched questions, the oldest first."""
         with closing(open_reader(self._database)) as connection:
-            return [self._told(connection, one)[0] for one in self._all()]
+            return [self._describe(connection, one)[0] for one in self._all()]
 
     def details(
         self, number: int, limit: int
@@ -203,11 +203,11 @@ class WatchedQuestions:
         """A watched question, what it finds now, and its newest changes. Raises NotFound."""
         watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
-            told, notifications = self._told(connection, watch)
+            told, notifications = self._describe(connection, watch)
         changes = [self._change(watch, one) for one in notifications[:limit]]
         return told, self._state_at(watch.question, "head"), changes
 
-    def _told(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
+    def _describe(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
         # Before the tellings are read: they have whatever was found up to that version.
         checked = self._checked.get(watch.id, watch.version)
         notifications = list_notifications(connection, watch.id, 100)
@@ -225,13 +225,13 @@ class WatchedQuestions:
         }, notifications
 
     def _act_of(self, watch: Watch) -> dict[str, Any] | None:
-        """What is done at a change of the watch."""
+        """The action in effect at a change of the watch."""
         if action := self._actions.find(watch.id, watch.question):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
     def _off_act_of(self, watch: Watch) -> dict[str, Any] | None:
-        """What the record wants to be done, and this machine does not do."""
+        """The action that the record names and this machine has not allowed."""
         if self._actions.find(watch.id, watch.question):
             return None
         if proposed := self._actions.find_proposed(watch.id, watch.question):
@@ -263,9 +263,9 @@ class WatchedQuestions:
             self._wake.clear()
 
     def compare(self) -> None:
-        """Compare every question with what is served now, and tell what changed.
+        """Compare every question with the served version, and deliver the changes.
 
-        Of several daemons on one record the writer does.
+        If several daemons share a record, only the writer compares.
         """
         if self._worker.is_following:
             return
@@ -308,7 +308,7 @@ class WatchedQuestions:
         if known is not None and not engine.may_differ(watch.question, known):
             self._checked[watch.id] = head.version.id
             return
-        version, state, dependencies = self._asked(watch.question)
+        version, state, dependencies = self._ask(watch.question)
         if state != watch.state:
             old = self._checked.get(watch.id, watch.version)
             self._worker.submit(
@@ -322,7 +322,7 @@ class WatchedQuestions:
         if dependencies is not None:
             self._dependencies[watch.id] = dependencies
 
-    def _asked(self, question: str) -> tuple[int, str, Dependencies | None]:
+    def _ask(self, question: str) -> tuple[int, str, Dependencies | None]:
         """The served version, the state of the question there, and what that rests on."""
         _, asker = self._parts()
         traced = asker.trace(question, _ANSWER_FROM, _PASSAGES)

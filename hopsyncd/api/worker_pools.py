@@ -78,7 +78,7 @@ class FairQueue:
             async with limit:
                 await self._wait_for_turn(credentials)
                 job = asyncio.get_running_loop().run_in_executor(self._threads, work)
-                job.add_done_callback(self._done)
+                job.add_done_callback(self._finish)
                 return await asyncio.shield(job)
         except TimeoutError as error:
             if not limit.expired():
@@ -127,7 +127,7 @@ class FairQueue:
         self._waiting.remove(waiting)
         self._load.queue -= 1
 
-    def _done(self, job: "asyncio.Future[Result]") -> None:
+    def _finish(self, job: "asyncio.Future[Result]") -> None:
         if not job.cancelled():
             job.exception()  # mark it as seen: perhaps nobody waits for it any more
         self._next_turn()

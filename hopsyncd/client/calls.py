@@ -247,7 +247,7 @@ def watch_changes(id: int, limit: int = 10) -> Call[daemon_state.WatchAnswer]:
 
 
 def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
-    """Watch a question no more, and forget its changes."""
+    """Stop watching a question, and delete its changes."""
     return call("DELETE", "/v1/watches/{id}", {"id": id}, "UnwatchAnswer")
 
 

@@ -18,9 +18,9 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     """Write a note to a file of its own in the folder; returns its path. Raises BadRequest."""
     line = " ".join(title.split())
     if not line or not text.strip():
-        raise _refused("it has no title or no text", "Give both")
+        raise _refusal("it has no title or no text", "Give both")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
-        raise _refused(f"{wrong[0]!r} is no tag", "Take letters, digits, - and /")
+        raise _refusal(f"{wrong[0]!r} is no tag", "Take letters, digits, - and /")
     head = f"---\ntags: [{', '.join(tags)}]\n---\n\n" if tags else ""
     content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
     now = datetime.now().astimezone()
@@ -28,7 +28,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     name = day + _slug(line)
     try:
         if len([*inbox.glob(f"{day}*")]) >= _MOST_A_DAY:
-            raise _refused(
+            raise _refusal(
                 f"{inbox} has {_MOST_A_DAY} notes of today, the most of a day",
                 "Write tomorrow, or put what belongs together into one note",
             )
@@ -39,7 +39,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
             os.close(folder)
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
-        raise _refused(why, "Make the folder of mcp.inbox, or correct it") from error
+        raise _refusal(why, "Make the folder of mcp.inbox, or correct it") from error
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
@@ -68,5 +68,5 @@ def _slug(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", plain))[:_NAME_CHARACTERS].strip("-") or "note"
 
 
-def _refused(why: str, hint: str) -> BadRequest:
+def _refusal(why: str, hint: str) -> BadRequest:
     return BadRequest("The note was not written", why, hint)

@@ -99,7 +99,7 @@ class Tools:
             }
             for one in found["passages"]
         ]
-        frame = {**_head(found), **_understood(found), "notice": NOTICE}
+        frame = {**_head(found), **_read_filters(found), "notice": NOTICE}
         kept = fitted({**frame, "passages": [], "cut": _NOTE}, passages, max_tokens)
         return {**frame, "passages": kept, **_cut(kept, len(passages))}
 
@@ -131,7 +131,7 @@ class Tools:
         citations = [{"number": one["number"], **passage_brief(one)} for one in reply["citations"]]
         frame = {
             **_head(reply),
-            **_understood(reply),
+            **_read_filters(reply),
             "found": reply["found"],
             "short_guess": reply["short"],
             "chain": [hop_line(hop) for hop in reply["chain"]],
@@ -318,12 +318,12 @@ def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": answer["version"], "degraded": answer["degraded"]}
 
 
-def _understood(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _read_filters(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"understood": answer["understood"]} if answer["understood"] else {}
 
 
 def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
-    """What did not fit, and how to get it; empty if everything did."""
+    """A note on the texts left out, and how to get them; empty if everything fitted."""
     left_out, short = wanted - len(kept), sum("shortened" in one for one in kept)
     if not left_out and not short:
         return {}
