@@ -21,7 +21,7 @@ _OTHER_ENCODING = re.compile(
 )
 
 
-def opened(data: bytes) -> ZipFile:
+def open_archive(data: bytes) -> ZipFile:
     """Open an archive. Raises DocumentUnreadable if it declares too large a content.
 
     A member is never read beyond the size that the archive states for it.
@@ -96,7 +96,7 @@ def relation_of(element: ElementTree.Element) -> str:
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     """The targets of the relations of a member: id to (kind, name of the member).
 
-    The empty name asks for those of the file itself.
+    The empty name asks for the relationships of the file itself.
     """
     return {
         one.get("Id", ""): (

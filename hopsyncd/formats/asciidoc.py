@@ -78,7 +78,7 @@ class _Reader:
     _markers: list[str] = field(default_factory=list)  # of the lists that are open
 
     def rewrite(self) -> list[str]:
-        """The lines as Markdown; those of tables are empty."""
+        """The lines as Markdown; lines of tables are empty."""
         out: list[str] = []
         while len(out) < len(self.lines):
             line = self.lines[len(out)].rstrip()
@@ -228,7 +228,7 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
-    """The number of columns: as `cols` says, else as many as the first line has cells."""
+    """The number of columns: from `cols`, else the number of cells in the first line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:
         parts = (found[1] or found[2] or "").split(",")

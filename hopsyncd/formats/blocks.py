@@ -171,8 +171,8 @@ def with_title(
     if len(tops) == 1 and (is_told or (not is_certain and _is_empty(blocks[:first]))):
         return blocks
     if is_told and _is_empty(blocks[:first]):
-        return (*blocks[: first + 1], *_lowered(blocks[first + 1 :]))
-    return (Block("heading", title, line, line, level=1), *_lowered(blocks))
+        return (*blocks[: first + 1], *_lower_headings(blocks[first + 1 :]))
+    return (Block("heading", title, line, line, level=1), *_lower_headings(blocks))
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:
@@ -199,7 +199,7 @@ def _is_empty(blocks: Iterable[Block]) -> bool:
     return not any(block.text.strip() for block in blocks)
 
 
-def _lowered(blocks: Iterable[Block]) -> Iterator[Block]:
+def _lower_headings(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         yield replace(block, level=min(block.level + 1, 6)) if block.level else block
 

@@ -102,14 +102,14 @@ def _event_blocks(event: _Event) -> Iterator[Block]:
     if title:
         yield Block("heading", " ".join(title.split()), line, line, level=1)
     for name, label in _SHOWN:
-        if said := _said(event, name):
+        if said := _field_text(event, name):
             yield Block("list_item", f"{label}: {said}", line, line)
     for paragraph in re.split(r"\n\s*\n", event.text("DESCRIPTION")):
         if paragraph.strip():
             yield Block("paragraph", paragraph.strip(), line, line)
 
 
-def _said(event: _Event, name: str) -> str:
+def _field_text(event: _Event, name: str) -> str:
     values = event.values.get(name, [])
     if name in ("ORGANIZER", "ATTENDEE"):
         return ", ".join(filter(None, map(_person, values[:_MAX_PEOPLE])))

@@ -113,8 +113,8 @@ def _is_assigned(text: str) -> bool:
     return unassigned * 100 < min(len(text), 10_000)
 
 
-def guessed(data: bytes) -> Iterator[str]:
-    """The codecs that the bytes are probably in, the likeliest first; none for what is no text.
+def guess_codecs(data: bytes) -> Iterator[str]:
+    """The codecs that the bytes are probably in, the likeliest first; none if it is not text.
 
     Judged by a sample that begins near the first byte beyond ASCII.
     """

@@ -13,7 +13,7 @@ Worked example, with GAP 60; units of 50 tokens, ranks below the boundaries:
 
 The boundaries at 100 (4 is below 7 and 9) and 200 (2 is below 9 and 8) are cuts. 300 is not: it is
 only 50 before the end. The passages are AB, CD, EFG. Insert X (50 tokens) between E and F:
-8 (between E and F) makes way for, say, 6 and 1; 1 lies at 300 and is a cut. The passages are AB,
+8 (between E and F) is replaced by, say, 6 and 1; 1 lies at 300 and is a cut. The passages are AB,
 CD, EX, FG: two new ones.
 
 Why at most three. Take a section in which no two boundaries rank the same. Two cuts lie at least
@@ -32,8 +32,8 @@ paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a f
 remain are no cuts, except inside a run of one text of some length: there all of them are, so that
 the run gives one passage many times over, and does not shift when something comes to stand in it.
 tests/property/test_chunk_stability.py tries both. (3) A passage that begins inside a list, or below
-a term, repeats its leads, as far as these reach. An edit of a lead makes those passages anew, and
-one that moves the end of a reach over a passage makes that one anew as well.
+a term, repeats its leads, as far as these reach. An edit of a lead changes those passages. An edit
+that moves the end of a reach over a passage changes that passage too.
 """
 
 from bisect import bisect_right
@@ -55,7 +55,7 @@ class Chunk:
     """A passage to be: the heading path, outermost first, and the text below it.
 
     Lines are 1-based and inclusive, in the file as it is on disk. `links` stand in it, in order;
-    those of a heading stand in the first passage below it.
+    the links of a heading stand in the first passage below it.
     """
 
     heading: tuple[str, ...]
@@ -188,7 +188,7 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
     for block in body:
         glue = "\n" if before and _is_run(before, block) else "\n\n"
         pieces = units_of(block, whole=target * 3 // 2, sentence=target)
-        leads = _begun(block.leads, leads, offset)
+        leads = _mark_starts(block.leads, leads, offset)
         near = tuple(lead for lead, at in leads if offset - at <= _REACH * target)
         for at, unit in enumerate(pieces):
             told = unit._replace(leads=near)
@@ -199,7 +199,7 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
         before = block
 
 
-def _begun(
+def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
     """The leads with the offsets where they began; leads that are not `known` begin here."""
@@ -215,7 +215,7 @@ def _is_run(before: Block, block: Block) -> bool:
 
 @dataclass(slots=True)
 class _Boundary:
-    """The place before a unit, after so many tokens; the last one has no unit.
+    """The place before a unit, after a number of tokens; the last boundary has no unit.
 
     `is_beaten`: another one nearer than the gap ranks below it, or equals it.
     """
@@ -230,7 +230,7 @@ def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
     """Yield the units of each passage; even of an endless row only a few passages are held."""
     gap, limit = max(1, target * 3 // 10), 2 * target
     row: list[_Boundary] = []  # since the last cut
-    for place in _judged(_boundaries(units, gap), gap):
+    for place in _compare_neighbors(_boundaries(units, gap), gap):
         is_cut = not place.is_beaten
         # A stretch this long is split the same way wherever it ends.
         longest = limit if is_cut else limit + gap - 1
@@ -251,9 +251,10 @@ def _units(row: Iterable[_Boundary]) -> list[Unit]:
 def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     """Yield the boundary before each unit, with its rank, and the one after the last.
 
-    The hash of the two units at the boundary decides; where two boundaries have equal ones
-    (repeated text), that of the four units around it. Between two identical units of half a gap
-    or more the first alone stands, twice: a run of one text has one rank. The two ends rank lowest.
+    The rank is the hash of the two units at the boundary. If two boundaries have the same hash
+    (repeated text), the hash of the four units around each decides. Between two identical units of
+    half a gap or more the first alone stands, twice: a run of one text has one rank. The two ends
+    rank lowest.
     """
     offset = 0
     above, before, own = b"", b"", b""  # digests of the units before the boundary, and after it
@@ -285,7 +286,7 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _judged(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
+def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
     """Yield each boundary as soon as it is known whether another one within `gap` beats it.
 
     Each is appended and taken once from either row, so the time is linear and neither row holds
@@ -310,7 +311,7 @@ def _judged(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
 
 
 def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
-    """Where to split an over-long stretch that ends after so many tokens, as an index.
+    """Where to split an over-long stretch that ends after a number of tokens, as an index.
 
     At the lowest rank that leaves a fair size; of equal ranks (repeated text) the one nearest to
     the target is taken. Each step looks at 2 x target tokens and moves on by a seventh of that at

@@ -70,7 +70,7 @@ def _number(rows: Any) -> Iterator[SheetRow]:
 def json_blocks(text: str) -> tuple[Block, ...]:
     """Read JSON or JSON lines: a block for each outermost member, or for each member of a long one.
 
-    A block has a line for each value, with its path: "address.city: Oslo". What is not JSON is
+    A block has a line for each value, with its path: "address.city: Oslo". Text that is not JSON is
     read as plain text.
     """
     try:

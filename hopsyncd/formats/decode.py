@@ -9,13 +9,13 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.charset_detection import (
     declarations,
     escaped_charset,
-    guessed,
+    guess_codecs,
     odd_share,
     utf_16_of,
 )
 
 _MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: its mark starts with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: its mark starts with the mark of UTF-16
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -44,7 +44,7 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
     4. UTF-8; UTF-16 without a mark.
     5. UTF-8 with its bad bytes replaced, where its good characters beyond ASCII outnumber the bad
        ones (a file cut short, one stray byte).
-    6. What the bytes are like, by `chardet`; then Windows-1252, if the result is clearly text.
+    6. The guess of `chardet`; then Windows-1252, if the result is clearly text.
 
     Raises DocumentUnreadable for anything else, and for text with a NUL: that is binary.
     """
@@ -128,7 +128,7 @@ def _damaged_utf8(data: bytes) -> str | None:
 
 
 def _guess(data: bytes) -> str:
-    for encoding in guessed(data):
+    for encoding in guess_codecs(data):
         text = data.decode(encoding, "replace")
         if _is_clearly_text(text) and _is_mostly_good(text):
             return text
@@ -137,7 +137,7 @@ def _guess(data: bytes) -> str:
         return text
     raise DocumentUnreadable(
         "the document",
-        "its character set is neither declared nor can it be told from the bytes",
+        "its character set is not declared and cannot be detected from the bytes",
         "Save it again as UTF-8, or exclude it by an ignore pattern",
     )
 

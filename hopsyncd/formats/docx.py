@@ -11,7 +11,7 @@ from hopsyncd.formats.archive import (
     child_of,
     link_targets_of,
     local_name,
-    opened,
+    open_archive,
     targets_of,
     tree_of,
 )
@@ -63,7 +63,7 @@ def docx_blocks(data: bytes) -> tuple[Block, ...]:
     Its title is the level-1 heading, and all headings stand below it. Page headers and footers
     come at the end, each text once.
     """
-    archive = opened(data)
+    archive = open_archive(data)
     package = targets_of(archive, "")
     main = next(name for kind, name in package.values() if kind == "officeDocument")
     return _Reader(archive, main).blocks(dict(package.values()).get("core-properties", ""))
@@ -150,7 +150,7 @@ class _Reader:
         self._fields = [False] * len(self._fields)  # an instruction ends with its paragraph
         line, beside = Line(), list[Element]()
         self._inline(paragraph, line, beside, "", "")
-        text, links = line.taken()
+        text, links = line.take_text()
         level = outline_of(paragraph) or style.level
         label, depth = self._label(paragraph, named, style) if text else ("", None)
         if text:
@@ -253,7 +253,7 @@ class _Reader:
                 self._fields.pop()
 
     def _beside(self, element: Element) -> Iterator[Block]:
-        """What stands beside a text: notes, text boxes, charts, diagrams and pictures."""
+        """The objects beside a text: notes, text boxes, charts, diagrams and pictures."""
         name = local_name(element)
         if name in _NOTES:
             yield from self._note(_NOTES[name], attribute(element, "id"))
@@ -292,10 +292,10 @@ class _Reader:
             yield from self._beside(element)
 
     def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
-        """All text of a note or a cell, its links, and what stands beside it."""
+        """All text of a note or a cell, its links, and the objects beside it."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
-        return *line.taken(), beside
+        return *line.take_text(), beside
 
     def _flatten(self, parent: Element, line: Line, beside: list[Element]) -> None:
         for child in _visible_children(parent):

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, ParseError
 from zipfile import BadZipFile, ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.archive import attribute, child_of, local_name, opened, tree_of
+from hopsyncd.formats.archive import attribute, child_of, local_name, open_archive, tree_of
 from hopsyncd.formats.blocks import Block, in_one_line, skipped_block, skipped_of, with_title
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.html import html_blocks
@@ -29,7 +29,7 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
 
     A chapter that is damaged is left out and counted. Raises DocumentUnreadable if all are.
     """
-    archive = opened(data)
+    archive = open_archive(data)
     root = tree_of(archive, _CONTAINER).find(".//{*}rootfile")
     package = "" if root is None else root.get("full-path", "")
     tree = tree_of(archive, package)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.units import flowed, sentences
+from hopsyncd.formats.units import sentences, unwrap_lines
 
 _MAX_CHARACTERS = 160
 
 
 def lead_of(text: str) -> str:
-    """What an item tells the items nested in it: its first sentence, in one line.
+    """The first sentence of an item, in one line: the context for the items nested in it.
 
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
     """
-    return _cut(next(sentences(flowed(text[: 4 * _MAX_CHARACTERS])), "").strip())
+    return _cut(next(sentences(unwrap_lines(text[: 4 * _MAX_CHARACTERS])), "").strip())
 
 
 def lead_in_of(text: str) -> str:
@@ -27,7 +27,7 @@ def lead_in_of(text: str) -> str:
     """
     if not text.rstrip().endswith(":"):
         return ""
-    *_, last = sentences(flowed(text[-4 * _MAX_CHARACTERS :]))
+    *_, last = sentences(unwrap_lines(text[-4 * _MAX_CHARACTERS :]))
     return _cut(last.strip())
 
 

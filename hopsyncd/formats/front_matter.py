@@ -71,7 +71,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What the front matter says. `title_line` is 1-based; tags and properties have `links`.
+    """The parsed front matter. `title_line` is 1-based; tags and properties have `links`.
 
     properties: (name, value) of each, names in lower case, a tag or author each on its own. In a
     note of Dendron, which is `label_first`, links are written `[[label|target]]`.
@@ -116,7 +116,7 @@ class _Property:
 
 
 def without_front_matter(text: str) -> tuple[str, FrontMatter]:
-    """The text with its front matter blanked, so that lines keep their place, and what it said.
+    """The text with its front matter blanked, so that lines keep their place, and the front matter.
 
     Front matter begins in the first line and stands between two lines of `---` (the second may be
     `...`) or `+++`. It is YAML with names, or TOML. A rule with other text below it is a rule.
@@ -124,20 +124,22 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     fenced = _find_fence(text)
     if fenced:
         mark, lines = fenced
-        told = [*_told(lines, _KEYS[mark], 2)]
+        told = [*_parse_properties(lines, _KEYS[mark], 2)]
         end, rest = _without_lines(text, len(lines) + 2)
         if mark == "---" and (second := _second(rest)):
             skipped, more = second
-            told += _told(more, _KEYS[mark], end + skipped + 2)
+            told += _parse_properties(more, _KEYS[mark], end + skipped + 2)
             lines = [*lines, *more]
             count, rest = _without_lines(rest, skipped + len(more) + 2)
             end += count
-        return "\n" * end + rest, _said("\n".join(lines), told)
+        return "\n" * end + rest, _build_front_matter("\n".join(lines), told)
     found = _PROPERTIES.match(text)
     if not found:
         return text, FrontMatter()
     blanked = "\n" * found[0].count("\n") + text[found.end() :]
-    return blanked, _said(found[0], [*_told(found[1].split("\n"), _PROPERTY, 1)])
+    return blanked, _build_front_matter(
+        found[0], [*_parse_properties(found[1].split("\n"), _PROPERTY, 1)]
+    )
 
 
 def _without_lines(text: str, count: int) -> tuple[int, str]:
@@ -204,7 +206,7 @@ def _is_yaml(lines: Sequence[str]) -> bool:
     return named
 
 
-def _said(properties: str, told: Sequence[_Property]) -> FrontMatter:
+def _build_front_matter(properties: str, told: Sequence[_Property]) -> FrontMatter:
     title, title_line = "", 1
     aliases: list[str] = []
     tags: list[str] = []
@@ -276,7 +278,9 @@ def _date(text: str) -> str:
     return moment.strftime("%Y-%m-%d") if moment.time() == time() else moment.isoformat()
 
 
-def _told(lines: Iterable[str], keys: re.Pattern[str], first_line: int) -> Iterator[_Property]:
+def _parse_properties(
+    lines: Iterable[str], keys: re.Pattern[str], first_line: int
+) -> Iterator[_Property]:
     """Each key at the margin, with the items and the lines below it that go on with its value."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):

@@ -37,10 +37,10 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
     Scripts, styles, comments and navigation are left out; the links of menus stay, as links of the
-    text that follows. Of a page that is nothing else, all is read. A term is joined with its
+    text that follows. A page that has nothing else is read in full. A term is joined with its
     definition. A short paragraph all in bold is a heading. The title of a box beside the text is a
-    heading up to the end of the box, that of a note or a table a line above it. `title` becomes the
-    level-1 heading, unless the `h1` says it.
+    heading up to the end of the box; the title of a note or a table is a line above it. `title`
+    becomes the level-1 heading, unless the `h1` says it.
     """
     root = parse(text)
     if root is None:
@@ -51,15 +51,15 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     if builder.is_poor:
         builder = _Builder(page_of(root, first_line, whole=True), is_whole=True)
         builder.read()
-    blocks = _titled(tuple(builder.blocks), builder.title, builder.title_line)
-    if blocks and (said := tuple(_said(root))):
+    blocks = _add_title(tuple(builder.blocks), builder.title, builder.title_line)
+    if blocks and (said := tuple(_read_metadata(root))):
         blocks = (replace(blocks[0], properties=said), *blocks[1:])
     if kinds := builder.skipped:
         blocks = (*blocks, skipped_block(kinds))
     return blocks
 
 
-def _titled(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
+def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
     """The blocks below the title, which also stands above an `h1` that says something else."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
@@ -84,7 +84,7 @@ class _Builder:
         self._has_headings = any(one.tag in HEADINGS for one in page.elements)
         self._level = 0  # of the last heading
         self._levels: list[int] = []  # of the headings above each box
-        self._is_caption = False  # whether a heading here is that of a note or a table
+        self._is_caption = False  # whether a heading here belongs to a note or a table
         self._has_caption = False  # whether the figure around has one
         self._around: dict[Element, str] = {}  # what each open element is
         self._leads = Leads()
@@ -110,7 +110,7 @@ class _Builder:
             elif not self._inline.take(event, pre=self._element == "pre"):
                 self._take(event)
         self._flush()
-        self.blocks += self._leads.left()
+        self.blocks += self._leads.take_terms()
 
     def _take(self, event: Event) -> None:
         name, opens = event.value, event.what == "open"
@@ -154,7 +154,7 @@ class _Builder:
     def _flush(self) -> None:
         """End the block in progress, if it has text or links."""
         inline = self._inline
-        text, links = inline.taken(pre=self._element == "pre")
+        text, links = inline.take_text(pre=self._element == "pre")
         first, last = inline.lines
         if not text and inline.pictures:
             self._picture(links)
@@ -169,12 +169,12 @@ class _Builder:
         inline.begin()
 
     def _picture(self, links: Links) -> None:
-        """What a picture shows that stands alone; if it has a caption, that says it."""
+        """Add the description of a picture that stands alone, unless it has a caption."""
         text, line = ", ".join(self._inline.pictures), self._inline.lines[1]
         if self._element in HEADINGS:
             self._add(text, line, line, links)
         elif not self._has_caption:
-            self.blocks += self._leads.led(Block("figure", text, line, line, links=links))
+            self.blocks += self._leads.add_leads(Block("figure", text, line, line, links=links))
         elif links:
             self.blocks.append(Block("paragraph", "", line, line, links=links))
 
@@ -200,9 +200,11 @@ class _Builder:
             self.blocks.append(Block("paragraph", "", first, last, links=links))
         elif is_caption:
             caption = f"{text.rstrip(':')}:"
-            self.blocks += self._leads.led(Block("paragraph", caption, first, last, links=links))
+            self.blocks += self._leads.add_leads(
+                Block("paragraph", caption, first, last, links=links)
+            )
         else:
-            self.blocks += self._leads.led(Block(self._kind, text, first, last, links=links))
+            self.blocks += self._leads.add_leads(Block(self._kind, text, first, last, links=links))
 
     @property
     def _kind(self) -> Kind:
@@ -250,8 +252,8 @@ def _is_beside(words: list[str]) -> bool:
     return any(word == "sidebar" or word.endswith(_BESIDE_ENDS) for word in words)
 
 
-def _said(root: Element) -> dict[tuple[str, str], None]:
-    """What the page says about itself: authors and dates."""
+def _read_metadata(root: Element) -> dict[tuple[str, str], None]:
+    """The metadata of the page: authors and dates."""
     found: dict[tuple[str, str], None] = {}
     for meta in root.iter("meta"):
         key = (meta.get("name") or meta.get("property") or meta.get("itemprop") or "").lower()

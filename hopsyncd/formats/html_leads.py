@@ -1,4 +1,4 @@
-"""What stands above a block in the lists of a page: introductions, items, terms."""
+"""The context of a block in the lists of a page: introductions, items, terms."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ _MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without e
 
 
 class Leads:
-    """What stands above a block in its lists: introductions, items, terms."""
+    """The context of a block in its lists: introductions, items, terms."""
 
     def __init__(self) -> None:
         self._open: list[str] = []  # the introduction of each list, the text of each item
@@ -32,18 +32,18 @@ class Leads:
             self._open[-1] = _UNSAID
 
     def above(self) -> tuple[str, ...]:
-        """The leads of what comes next."""
+        """The leads of the next block."""
         above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
         return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
 
     def end_introduction(self) -> None:
-        """What was introduced has come."""
+        """Drop the introduction: the block that it introduces has been added."""
         self._introduction = ""
 
     def at(self, name: str, opens: bool) -> list[Block]:
         """Enter or leave an element; a term without a definition is given as it is."""
         self._element = name if opens else ""
-        left = self.left() if name in LISTS or (name == "li" and opens) else []
+        left = self.take_terms() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
             self._lists += 1
             self._open += [self._introduction, ""]
@@ -55,26 +55,26 @@ class Leads:
         self._introduction = ""
         return left
 
-    def led(self, block: Block) -> list[Block]:
+    def add_leads(self, block: Block) -> list[Block]:
         """The block with its leads; a term waits for its definition."""
         if self._element == "dt":
             self._terms.append(block)
             return []
         leads = self.above()
         if self._terms:
-            block = self._defined(block)
+            block = self._add_definition(block)
         if self._open and not self._open[-1]:
             self._open[-1] = lead_of(block.text)
         else:
             self._introduction = lead_in_of(block.text)
         return [replace(block, leads=leads)] if leads else [block]
 
-    def left(self) -> list[Block]:
+    def take_terms(self) -> list[Block]:
         terms, self._terms = self._terms, []
         return terms
 
-    def _defined(self, block: Block) -> Block:
-        terms = self.left()
+    def _add_definition(self, block: Block) -> Block:
+        terms = self.take_terms()
         name = ", ".join(term.text for term in terms)
         self._open[-1:] = [lead_of(name)]
         joint = "\n" if block.kind == "code" else " " if name[-1:] in (":", "?", ".") else ": "

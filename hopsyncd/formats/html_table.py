@@ -1,4 +1,4 @@
-"""Tables of pages: each cell goes into the grid, with what stands in it as one line."""
+"""Tables of pages: each cell goes into the grid, with its content as one line."""
 
 from hopsyncd.formats.html_text import BLOCKS, InlineText
 from hopsyncd.formats.html_tree import Element, Page, events_of, own_parts
@@ -16,7 +16,7 @@ def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
     for part in own_parts(table, ("caption", "tr", "td", "th")):
         line = page.line_of(part, line)
         if part.tag == "caption":
-            builder.caption = " ".join(text_of(page, part, line).taken()[0].split())
+            builder.caption = " ".join(text_of(page, part, line).take_text()[0].split())
             continue
         parent = part if part.tag == "tr" else part.getparent()
         if parent is not row:  # a cell outside rows begins one too
@@ -25,7 +25,7 @@ def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
         if part.tag == "tr":
             continue
         inline = text_of(page, part, line)
-        text, links = inline.taken()
+        text, links = inline.take_text()
         if not text and inline.pictures:
             text = ", ".join(inline.pictures)
         builder.add(
@@ -41,7 +41,7 @@ def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
 
 
 def text_of(page: Page, element: Element, line: int) -> InlineText:
-    """The text of a cell or caption; items and cells inside it are told apart."""
+    """The text of a cell or caption; items and cells inside it are kept separate."""
     inline = InlineText()
     for event in events_of(page, element, line, tables=False):
         if inline.take(event) or event.value not in BLOCKS:

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from hopsyncd.formats.blocks import Links, link_to_address
 from hopsyncd.formats.html_tree import Element, Event
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 
 LISTS = frozenset(("ul", "ol", "menu", "dl"))
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -18,7 +18,7 @@ BLOCKS = frozenset(_BLOCK_NAMES.split()).union(LISTS, HEADINGS)
 _BLANKS = re.compile(r"[^\S\n]+")
 _MARK = "\0"  # where a link begins; no text holds it
 _BOLD = frozenset(("b", "strong"))
-_MARKED = {"sup": raised, "sub": lowered}
+_MARKED = {"sup": write_superscript, "sub": write_subscript}
 _MATH = frozenset("mi mn mo mrow mtext msup msub msubsup mfrac msqrt".split())
 _MATH_MARKS = frozenset(("msup", "msub", "msubsup"))
 _INLINE_ELEMENTS = _BOLD | _MATH | {*_MARKED, "a", "img", "ruby", "input", "q"}
@@ -92,7 +92,7 @@ class InlineText:
             return
         text = text.replace(_MARK, "\ufffd")
         is_shown = bool(text.strip())
-        self.parts.append(self._linked(text) if self._href and is_shown else text)
+        self.parts.append(self._add_link_text(text) if self._href and is_shown else text)
         if not is_shown:
             return
         begin = event.line + text[: len(text) - len(text.lstrip())].count("\n")
@@ -102,7 +102,7 @@ class InlineText:
         self.is_plain = self.is_plain or not self._bold
         self.is_linked = self.is_linked and bool(self._href)
 
-    def _linked(self, text: str) -> str:
+    def _add_link_text(self, text: str) -> str:
         """Text inside a link, marked where the link begins in this block."""
         if self._is_shown:
             self.links[-1][1].append(text)
@@ -149,7 +149,7 @@ class InlineText:
             state = "[x] " if element.get("checked") is not None else "[ ] "
             self._text(Event("text", state, line))
 
-    def taken(self, *, pre: bool = False) -> tuple[str, Links]:
+    def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
         """The text so far, and the links with their offsets in it."""
         if not self.parts:
             return "", ()

@@ -37,7 +37,7 @@ _NAVIGATION_NAMES = """
 """
 _NAVIGATION = frozenset(_NAVIGATION_NAMES.split())
 _NAVIGATION_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
-# What browsers or wikis add to a text for use by the mouse.
+# Links that browsers or wikis add to a text for use by the mouse.
 _HANDLES = frozenset("headerlink skip-link mw-editsection anchorjs-link anchor-link".split())
 _INLINE = frozenset(
     "a abbr b code em font i img label math small span strong sub sup svg u".split()
@@ -54,14 +54,14 @@ _FRAME = frozenset(("header", "footer", "aside", "form", "dialog"))
 _NEVER_LEFT_OUT = frozenset("html head body main article thead tbody tfoot tr td th".split())
 _OF_PAGES = ("h1", "h2", "h3", "h4", "form", "main", "article")
 _TITLES = frozenset("h1 h2 h3 h4 h5 h6 summary dt legend".split())
-_MAIN_SHARE = 0.5  # of the prose of a page is in what it calls its main part
+_MAIN_SHARE = 0.5  # share of a page's prose in its declared main part
 
 
 @dataclass(slots=True)
 class Page:
     """A parsed page. `skipped` elements are not read; of `links_only` only the links are.
 
-    `kinds` counts them by what they are; `size` is the number of characters in the page.
+    `kinds` counts them by kind; `size` is the number of characters in the page.
     """
 
     root: Element
@@ -179,7 +179,7 @@ def _length(text: str | None) -> int:
 
 
 def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
-    """Headers, footers and the like outside the part that a page calls its main one.
+    """Headers, footers and similar parts outside the declared main part of a page.
 
     Empty unless that part has most of the page's prose.
     """
@@ -201,7 +201,7 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
-    """What an element is that is left out, empty for what nobody misses; None for what is read."""
+    """The kind of a skipped element, empty if nobody misses it; None if the element is read."""
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
@@ -266,7 +266,7 @@ class Event(NamedTuple):
 
 
 def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
-    """What is read inside an element that begins at a line, in order.
+    """Yield the readable content inside an element that begins at a line, in order.
 
     With `tables`, tables of data are given whole, others as the elements that they consist of.
     """
@@ -297,7 +297,7 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
 
 
 def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
-    """What is given instead of the parts of an element; None where the parts are."""
+    """The replacement for the parts of an element; None if its parts are read."""
     if element in page.skipped:
         return []
     if element in page.links_only:
@@ -319,7 +319,7 @@ def is_data(table: Element) -> bool:
 
 
 def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
-    """The elements of these names in a table, without those of tables inside it."""
+    """The elements of these names in a table, without the elements of nested tables."""
     walker = _etree().iterwalk(table, events=("start",))
     for _, element in walker:
         if element is table:

@@ -10,31 +10,35 @@ _MAX_CHARACTERS = 40
 _CLOSERS = ")]}'\u2019"
 
 
-def raised(text: str, before: str) -> str:
+def write_superscript(text: str, before: str) -> str:
     """Superscript text as it stands in a line after `before`.
 
     Ordinals, trade marks, reference marks, and whatever does not stand at a word stay as they are.
 
-    >>> raised("6", "10"), raised("-3", "m"), raised("n + 1", "x"), raised("rd", "3")
-    ('^6', '^-3', '^(n + 1)', 'rd')
-    >>> raised("1", "")
+    >>> write_superscript("6", "10"), write_superscript("-3", "m")
+    ('^6', '^-3')
+    >>> write_superscript("n + 1", "x"), write_superscript("rd", "3")
+    ('^(n + 1)', 'rd')
+    >>> write_superscript("1", "")
     '1'
-    >>> raised("[4]", "tonnes"), raised("*", "price"), raised("note", "see ")
-    ('[4]', '*', 'note')
+    >>> write_superscript("[4]", "tonnes"), write_superscript("*", "price")
+    ('[4]', '*')
+    >>> write_superscript("note", "see ")
+    'note'
     """
-    return _marked(text, before, "^")
+    return _add_mark(text, before, "^")
 
 
-def lowered(text: str, before: str) -> str:
+def write_subscript(text: str, before: str) -> str:
     """Subscript text as it stands in a line after `before`.
 
-    >>> lowered("2", "H"), lowered("max", "v"), lowered("i+1", "x")
+    >>> write_subscript("2", "H"), write_subscript("max", "v"), write_subscript("i+1", "x")
     ('_2', '_max', '_(i+1)')
     """
-    return _marked(text, before, "_")
+    return _add_mark(text, before, "_")
 
 
-def _marked(text: str, before: str, mark: str) -> str:
+def _add_mark(text: str, before: str, mark: str) -> str:
     bare = text.strip()
     last = before[-1:]
     stands_at_a_word = last.isalnum() or last in _CLOSERS

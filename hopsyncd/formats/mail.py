@@ -1,4 +1,4 @@
-"""Mail: the subject as title, who wrote to whom and when, the text, what hangs on it.
+"""Mail: the subject as title, the sender, recipients and date, the text, and the attachments.
 
 The name of a message is its Message-ID; it links to the messages it answers, nearest first.
 Messages within a message, attached or inline, stand under their own subject, sender and date.
@@ -62,7 +62,7 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
 def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
     """As `mail_blocks`, for the message that `parse` returns."""
     reader = _MailReader(extract, None)
-    return _renumbered([*_blocks(parse, reader), *reader.skipped_blocks()])
+    return _renumber_lines([*_blocks(parse, reader), *reader.skipped_blocks()])
 
 
 def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
@@ -87,7 +87,7 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is not what its name says: no message begins in it with a `From ` line",
-            "Give it the ending of what it is, or leave it out by an ignore pattern",
+            "Give it the file ending of its real type, or leave it out by an ignore pattern",
         )
     return (*blocks, *reader.skipped_blocks())
 
@@ -106,7 +106,7 @@ def too_deep() -> DocumentUnreadable:
 
 
 def _head(message: Message) -> list[Block]:
-    """The subject, and a line that says who wrote to whom and when."""
+    """The subject, and a line with the sender, the recipients and the date."""
     fields = {name: _field(message, name) for name in ("from", "to", "cc", "date", "subject")}
     return [*_head_blocks(fields)]
 
@@ -179,7 +179,7 @@ class _MailReader:
         self._calendars: set[bytes] = set()
 
     def skipped_blocks(self) -> tuple[Block, ...]:
-        """The record of what was left out, if anything was."""
+        """The record of the skipped parts, if there are any."""
         return (skipped_block(self._skipped),) if self._skipped.total() else ()
 
     def content(self, message: Message) -> Iterator[Block]:
@@ -193,7 +193,7 @@ class _MailReader:
             self._skipped["delivery reports"] += 1
         elif kind == MAIL and part.is_multipart():
             for message in _parts_of(part):
-                yield from _lowered([*_head(message), *self.content(message)], 1)
+                yield from _lower_headings([*_head(message), *self.content(message)], 1)
         elif kind == "multipart/alternative":
             yield from self._alternatives(part, forwards=forwards)
         elif part.is_multipart():
@@ -219,7 +219,9 @@ class _MailReader:
 
     def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
         if kind == "text/html":
-            yield from _with_forwarded_heads(_lowered(self._page(text, forwards=forwards), 1))
+            yield from _with_forwarded_heads(
+                _lower_headings(self._page(text, forwards=forwards), 1)
+            )
             return
         text, attachments = _without_uuencoded(text)
         written = written_in(text, self._known, forwards=forwards)
@@ -229,7 +231,7 @@ class _MailReader:
         for part in written.parts:
             if part.fields:
                 yield from _head_blocks(part.fields, 2, "Forwarded message")
-            yield from _lowered(self._read(part.text, kind), 2 if part.fields else 1)
+            yield from _lower_headings(self._read(part.text, kind), 2 if part.fields else 1)
         for attachment in attachments:
             yield from self._attachment(attachment)
 
@@ -256,12 +258,12 @@ class _MailReader:
             if data.strip() in self._calendars:
                 return
             self._calendars.add(data.strip())
-            yield from _lowered(self._read(data, kind, attachment.charset), 1)
+            yield from _lower_headings(self._read(data, kind, attachment.charset), 1)
             return
         blocks = [*self._read(data, kind, attachment.charset)]
         if blocks:
             yield Block("heading", attachment.name or "Attachment", 1, 1, level=2)
-            yield from (replace(block, names=()) for block in _lowered(blocks, 2))
+            yield from (replace(block, names=()) for block in _lower_headings(blocks, 2))
         elif kind not in _SIGNATURES and data.strip():
             self._skipped["pictures" if kind.startswith("image/") else "attachments"] += 1
 
@@ -350,7 +352,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """The place after the `end` of uuencoded lines and what they hold; None if they are not."""
+    """The place after the `end` of uuencoded lines and their data; None for other lines."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":
         try:
@@ -364,7 +366,7 @@ def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
 def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
     """The blocks of a page; the lines that head a forwarded message become its subject and sender.
 
-    What follows stands below.
+    The blocks after a forwarded head are nested below it.
     """
     deeper = 0
     for block in blocks:
@@ -373,10 +375,10 @@ def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
             deeper = 1
             yield from _head_blocks(fields, 2, "Forwarded message")
         else:
-            yield from _lowered([block], deeper)
+            yield from _lower_headings([block], deeper)
 
 
-def _lowered(blocks: Iterable[Block], by: int) -> Iterator[Block]:
+def _lower_headings(blocks: Iterable[Block], by: int) -> Iterator[Block]:
     for block in blocks:
         yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
 
@@ -389,7 +391,7 @@ def _field(message: Message, name: str) -> str:
     return text
 
 
-def _renumbered(blocks: list[Block]) -> tuple[Block, ...]:
+def _renumber_lines(blocks: list[Block]) -> tuple[Block, ...]:
     """The blocks with line numbers as if printed in order, with an empty line between."""
     numbered, line = [], 1
     for block in blocks:

@@ -40,15 +40,15 @@ _FIELD_BEGINS = re.compile(rf" (?=(?:{'|'.join(_ROLES)}): )", re.IGNORECASE)
 _MAX_HEAD_CHARACTERS = 2_000
 _MAX_FORWARDED = 50
 _MAX_ANSWERED_LINES = 3
-_MOST_COMPARED = 100  # lines that tell whether what follows is known
+_MOST_COMPARED = 100  # lines to compare before the rest counts as known
 
 
 @dataclass(slots=True)
 class OwnText:
     """A stretch of a message's text: who wrote what was forwarded, and the text.
 
-    `fields` has "from", "to", "cc", "date" and "subject" as far as they are told; it is empty
-    for what the sender of the message wrote.
+    `fields` has "from", "to", "cc", "date" and "subject" as far as the message names them; it is
+    empty for the sender's own text.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class KnownLines:
         self._hashes.update(map(_line_hash, _said_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
-        """Whether most of the lines are known; mail programs wrap some of them anew."""
+        """Whether most of the lines are known; mail programs wrap some of them again."""
         said = [_line_hash(line) for line in _said_lines(lines)]
         return 2 * sum(one in self._hashes for one in said) >= len(said)
 
@@ -93,7 +93,7 @@ def _line_hash(line: str) -> bytes:
 
 
 def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
-    r"""The sender's own text and what is forwarded, without what is quoted.
+    r"""The sender's own text and forwarded text, without quoted text.
 
     A quotation is left out with the line that introduces it: the message that was answered has it.
     Where `known` is given, only a quotation of lines in it is, and so is a signature. A message of

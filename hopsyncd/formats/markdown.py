@@ -1,7 +1,7 @@
 """Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by markdown-it-py.
 
-Wiki-links and tags are those of note programs: `[[Target]]`, `[[Target#Heading|shown]]`, the
-embedding `![[Target]]`, and `#tag`, which names a page as a link does. Block ids and references,
+Wiki-links and tags are read as note programs write them: `[[Target]]`, `[[Target#Heading|shown]]`,
+the embedding `![[Target]]`, and `#tag`, that names a page as a link does. Block ids and references,
 which Logseq keeps in the text for itself, are left out.
 """
 
@@ -31,7 +31,7 @@ from hopsyncd.formats.fields import (
 )
 from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
 from hopsyncd.formats.html import html_blocks
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.markdown_rules import (
     FOOTNOTE_MARK,
     definition_tokens,
@@ -91,7 +91,7 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
         text, env.skipped["drawings"] = without_drawings(text)
     text, env.skipped["comments"] = without_comments(text)
     if said.label_first:
-        text = WIKI_LINK.sub(_turned, text)
+        text = WIKI_LINK.sub(_swap_label, text)
     blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), said)
     properties = (*said.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
     if blocks and (said.names or said.links or properties):
@@ -103,10 +103,10 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Environment:
-    """What is found in the whole of a document; the parser has its own part of it.
+    """The state of reading one document; the parser shares a part of it.
 
-    `cited` are the labels of footnotes that the text refers to, and `waiting` those of the block in
-    progress.
+    `cited` are the labels of footnotes that the text refers to, and `waiting` the labels in the
+    current block.
     """
 
     tags: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Environment:
     of_parser: MutableMapping[str, Any] = field(default_factory=dict)
 
 
-def _turned(found: re.Match[str]) -> str:
+def _swap_label(found: re.Match[str]) -> str:
     return f"[[{found[2]}|{found[1]}]]" if found[2] else found[0]
 
 
@@ -170,7 +170,7 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
     They are counted in `skipped`.
     """
     kept: list[Token] = []
-    opened = 0  # where the list or paragraph in progress begins in what is kept
+    opened = 0  # where the current list or paragraph begins in the kept tokens
     links = 0
     is_contents = True
     for token in tokens:
@@ -306,7 +306,7 @@ class _Walk:
                 yield from table_blocks(table, self._above())
 
     def _above(self) -> tuple[str, ...]:
-        """The leads of the open lists, and the introduction of what comes next."""
+        """The leads of the open lists, and the introduction of the next block."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
@@ -337,7 +337,7 @@ class _Walk:
         self._env.skipped["deletions"] += deletions
         text = (token.content for token in children if token.type == "text")
         self._env.tags += (tag[1] for part in text for tag in _TAG.finditer(part))
-        return _shown(children)
+        return _visible_text(children)
 
 
 def _is_bracket_heap(content: str) -> bool:
@@ -367,7 +367,7 @@ def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
     return kept, deletions
 
 
-def _shown(tokens: Sequence[Token]) -> tuple[str, Links]:
+def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
     """The text that a reader sees, and the links in it."""
     parts: list[str] = []
     length = 0
@@ -382,7 +382,7 @@ def _shown(tokens: Sequence[Token]) -> tuple[str, Links]:
                     script = (length, len(parts))
                 elif script:
                     (length, first), script = script, None
-                    mark = raised if tag[2].lower() == "sup" else lowered
+                    mark = write_superscript if tag[2].lower() == "sup" else write_subscript
                     part = mark("".join(parts[first:]), "".join(parts[:first])[-1:])
                     del parts[first:]
             case "link_open":

@@ -79,7 +79,7 @@ def definition_tokens(
 ) -> Iterator[Token]:
     """The tokens, with one for each definition of a link that is none: `[Deadline]: Friday`.
 
-    Nothing refers to it, and what it leads to is no address. The token `definition` has the line
+    Nothing refers to it, and its target is no address. The token `definition` has the line
     as its content.
     """
     found = [

@@ -1,4 +1,4 @@
-"""What note programs write into Markdown for themselves: macros, comments, block ids, drawings."""
+"""Markup that note programs add to Markdown: macros, comments, block ids, drawings."""
 
 import re
 
@@ -101,14 +101,14 @@ def without_comments(text: str) -> tuple[str, int]:
         return text, 0
     count = 0
 
-    def kept(found: re.Match[str]) -> str:
+    def replace_macro(found: re.Match[str]) -> str:
         nonlocal count
         if found["comment"] is None:
             return found[0]
         count += 1
         return "\n" * found[0].count("\n")
 
-    return _CODE_OR_COMMENT.sub(kept, text), count
+    return _CODE_OR_COMMENT.sub(replace_macro, text), count
 
 
 _DRAWING = re.compile(

@@ -6,7 +6,7 @@ from itertools import count, repeat
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from hopsyncd.formats.archive import attribute, child_of, local_name, opened, tree_of
+from hopsyncd.formats.archive import attribute, child_of, local_name, open_archive, tree_of
 from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
 from hopsyncd.formats.charts import name_chart
 from hopsyncd.formats.office_text import (
@@ -38,7 +38,7 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
 
     Page headers and footers come at the end, each text once.
     """
-    archive = opened(data)
+    archive = open_archive(data)
     content = tree_of(archive, "content.xml")
     body = child_of(content, "body", "text")
     numbers = count(1)
@@ -58,7 +58,7 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
 
 def odp_blocks(data: bytes) -> tuple[Block, ...]:
     """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
-    archive = opened(data)
+    archive = open_archive(data)
     content = tree_of(archive, "content.xml")
     body = child_of(content, "body", "presentation")
     marks = _marks(content, _tree(archive, "styles.xml"))
@@ -195,7 +195,7 @@ class _Reader:
     def _paragraph(self, paragraph: Element, depth: int) -> Iterator[Block]:
         line, beside = Line(), list[Element]()
         self._inline(paragraph, line, beside, "")
-        text, links = line.taken()
+        text, links = line.take_text()
         if text:
             yield self._block(paragraph, text, links, depth)
         for element in beside:
@@ -259,7 +259,7 @@ class _Reader:
         """All text of a part, its links, and the elements beside the text (notes, frames)."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
-        return *line.taken(), beside
+        return *line.take_text(), beside
 
     def _flatten(self, parent: Element | list[Element], line: Line, beside: list[Element]) -> None:
         for child in parent:

@@ -11,7 +11,7 @@ _PROPERTIES_END = "Pr"
 def math_text(formula: Element) -> str:
     """A formula in one line; fractions, roots and exponents of several signs have brackets."""
     line = ""
-    is_built = False  # whether the line ends with a fraction, an index or the like
+    is_built = False  # whether the line ends with a fraction, an index or a similar part
     for part in formula:
         text = _part(part)
         is_next_built = local_name(part) not in ("r", "t", "e")
@@ -28,24 +28,24 @@ def _part(part: Element) -> str:
         case "t":
             return part.text or ""
         case "f":
-            sign = "¦" if _said(part, "type") == "noBar" else "/"
-            return f"{_bracketed(_of(part, 'num'))}{sign}{_bracketed(_of(part, 'den'))}"
+            sign = "¦" if _read_property(part, "type") == "noBar" else "/"
+            return f"{_add_brackets(_of(part, 'num'))}{sign}{_add_brackets(_of(part, 'den'))}"
         case "sSup" | "sSub" | "sSubSup" | "sPre":
             return _of(part, "e") + _scripts(part)
         case "nary":
-            return f"{_said(part, 'chr') or '∫'}{_scripts(part)} {_of(part, 'e')}"
+            return f"{_read_property(part, 'chr') or '∫'}{_scripts(part)} {_of(part, 'e')}"
         case "rad":
             degree = _of(part, "deg")
-            return f"{degree}√{_bracketed(_of(part, 'e'))}"
+            return f"{degree}√{_add_brackets(_of(part, 'e'))}"
         case "d":
-            begin, end = _said(part, "begChr", "("), _said(part, "endChr", ")")
+            begin, end = _read_property(part, "begChr", "("), _read_property(part, "endChr", ")")
             parts = [math_text(one) for one in part if local_name(one) == "e"]
-            return begin + _said(part, "sepChr", "|").join(parts) + end
+            return begin + _read_property(part, "sepChr", "|").join(parts) + end
         case "func":
             return f"{_of(part, 'fName')} {_of(part, 'e')}"
         case "limLow" | "limUpp":
             mark = "_" if name == "limLow" else "^"
-            return f"{_of(part, 'e')}{mark}{_bracketed(_of(part, 'lim'))}"
+            return f"{_of(part, 'e')}{mark}{_add_brackets(_of(part, 'lim'))}"
         case "m" | "eqArr":
             return "; ".join(_row(row) for row in part if local_name(row) in ("mr", "e"))
         case _ if name.endswith(_PROPERTIES_END):
@@ -62,15 +62,15 @@ def _row(row: Element) -> str:
 
 def _scripts(part: Element) -> str:
     texts: Iterable[tuple[str, str]] = (("_", _of(part, "sub")), ("^", _of(part, "sup")))
-    return "".join(mark + _bracketed(text) for mark, text in texts if text)
+    return "".join(mark + _add_brackets(text) for mark, text in texts if text)
 
 
 def _of(part: Element, name: str) -> str:
     return next((math_text(one) for one in part if local_name(one) == name), "").strip()
 
 
-def _said(part: Element, name: str, default: str = "") -> str:
-    """What the formula's properties say; an empty value counts where there is one."""
+def _read_property(part: Element, name: str, default: str = "") -> str:
+    """A property of the formula, or `default` if it is absent; an empty value is returned too."""
     for properties in part:
         if local_name(properties).endswith(_PROPERTIES_END):
             for one in properties:
@@ -79,5 +79,5 @@ def _said(part: Element, name: str, default: str = "") -> str:
     return default
 
 
-def _bracketed(text: str) -> str:
+def _add_brackets(text: str) -> str:
     return text if len(text) < 2 or text.isalnum() else f"({text})"

@@ -1,5 +1,5 @@
-"""What the readers of office documents share: lines with raised text and links, lists, symbols,
-diagrams, and what a file says about itself."""
+"""Helpers for the readers of office documents: lines with superscripts and links, lists, symbols,
+diagrams, and document properties."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from hopsyncd.formats.archive import local_name
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, in_one_line, link_to_address
 from hopsyncd.formats.fields import lead_in_of, lead_of
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 
 _DIAGRAM = "Diagram:"
 _MAX_LEADS, _MAX_LEVELS = 3, 12
@@ -28,7 +28,7 @@ _WINGDINGS = {
 _FONTS = {"symbol": _SYMBOLS, "wingdings": _WINGDINGS}
 _PRIVATE = 0xF000  # where Word has the signs of such fonts
 _ISO_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
-# What templates and programs write where nobody has written anything.
+# Default titles and names from templates and programs.
 _NO_TITLE = re.compile(
     r"(?:word document|powerpoint presentation|presentation|slide \d+|untitled|unknown"
     r"|(?:microsoft (?:word|powerpoint) - )?(?:document|presentation)\d*(?:\.\w{3,4})?)\Z",
@@ -87,7 +87,7 @@ class Line:
         self._flush()
         return self.length
 
-    def taken(self) -> tuple[str, Links]:
+    def take_text(self) -> tuple[str, Links]:
         """The text without blanks around it, and its links."""
         self._flush()
         whole = "".join(self._parts)
@@ -102,7 +102,7 @@ class Line:
     def _flush(self) -> None:
         if self._mark:
             before = self._parts[-1] if self._parts else ""
-            change = raised if self._mark == "^" else lowered
+            change = write_superscript if self._mark == "^" else write_subscript
             text, self._mark = "".join(self._marked), ""
             self._put(change(text, before))
 
@@ -113,7 +113,7 @@ class Line:
 
 
 class ListLeads:
-    """What stands above an item: the sentence that introduces its list, the items around it."""
+    """The context of an item: the sentence that introduces its list, the items around it."""
 
     def __init__(self) -> None:
         self.introduction = ""
@@ -136,7 +136,7 @@ class ListLeads:
 
 
 def picture_text(description: str) -> str:
-    """What the author says about a picture, without what the program adds to its own guess."""
+    """The author's description of a picture, without the note that a program adds to its guess."""
     return _BY_PROGRAM.sub("", in_one_line(description)).strip()
 
 

@@ -1,7 +1,7 @@
 """Outlook messages (`.msg`), read as the mail that they were.
 
 A `.msg` file is a compound file (MS-CFB) of properties (MS-OXMSG). Here it becomes a MIME message,
-so that its parts, attachments and forwarded messages are read as those of any other mail.
+so that its parts, attachments and forwarded messages are read as in any other mail.
 """
 
 import io
@@ -36,7 +36,7 @@ _EMBEDDED = f"__substg1.0_{_FILE_DATA:04X}000D"
 _TEXT_TYPE, _TEXT8_TYPE, _BINARY_TYPE = 0x001F, 0x001E, 0x0102
 _TO, _CC = 1, 2
 
-# What every compressed text may refer back to (MS-OXRTFCP, 2.1.3.1.4).
+# The initial dictionary of every compressed text (MS-OXRTFCP, 2.1.3.1.4).
 _RTF_DICTIONARY = (
     rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript "
     rb"\fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0"
@@ -148,7 +148,7 @@ def _message(storage: Any, header_bytes: int) -> Message:
 
 
 def _head(storage: Any, properties: _Properties) -> Message:
-    """The header fields: those of the mail as it came, else those that Outlook stored."""
+    """The header fields as received, or else as Outlook stored them."""
     came = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
     people = _recipients(storage, properties.codec)
     sent = properties.date(_SENT) or properties.date(_DELIVERED)

@@ -15,7 +15,7 @@ from hopsyncd.formats.images import gray_png
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange
-from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, described
+from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
 from hopsyncd.formats.pdf_text import TextReader
 
 _PICTURE_SCALE = 300 / 72  # to 300 dots an inch, which text recognition is made for
@@ -66,7 +66,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
 
 
 def without_text(hint: str) -> DocumentUnreadable:
-    """What a PDF without any text is reported as."""
+    """The error for a PDF without any text."""
     return DocumentUnreadable(
         "the document", "its pages have no text: they may be pictures of text", hint
     )
@@ -87,7 +87,9 @@ def page_picture(data: bytes, number: int) -> Block:
 def _open(data: bytes) -> Any:
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
-    logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of what it does not need
+    logging.getLogger("pypdfium2").setLevel(
+        logging.ERROR
+    )  # it warns about parts that it does not need
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:
@@ -110,7 +112,7 @@ def _read(data: bytes) -> _Document:
     with _open(data) as document:
         if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
             document.init_forms()
-        read.names, read.properties = described(document)
+        read.names, read.properties = read_properties(document)
         read.bookmarks = list(bookmarks_of(document))
         for at in range(len(document)):
             with closing(document[at]) as page:

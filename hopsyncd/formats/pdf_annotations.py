@@ -1,4 +1,4 @@
-"""What lies on a PDF page beside its text: form fields, notes, stamps, links and pictures."""
+"""The objects of a PDF page beside its text: form fields, notes, stamps, links and pictures."""
 
 import ctypes
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class AnnotationReader:
         elif kind == "WIDGET":
             self._place(found, self._box(annotation), self._value(annotation), is_value=True)
         elif kind in _IN_PLACE:
-            said = self._string(annotation, b"Contents") or self._drawn(annotation)
+            said = self._string(annotation, b"Contents") or self._stamp_text(annotation)
             self._place(found, self._box(annotation), said)
         elif kind and (said := in_one_line(self._string(annotation, b"Contents"))):
             author = in_one_line(self._string(annotation, b"T"))
@@ -91,7 +91,7 @@ class AnnotationReader:
             found.spans.append(span)
 
     def _value(self, annotation: Any) -> str:
-        """What a form field shows; a box has `[x]` where it is ticked."""
+        """The visible value of a form field; a box has `[x]` where it is ticked."""
         raw = self._raw
         if not self._form:
             return self._string(annotation, b"V")
@@ -99,7 +99,7 @@ class AnnotationReader:
         if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
             return "[x]" if raw.FPDFAnnot_IsChecked(self._form, annotation) else "[ ]"
         if kind in (raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX):
-            if chosen := "\n".join(self._chosen(annotation)):
+            if chosen := "\n".join(self._selected_options(annotation)):
                 return chosen
         elif kind != raw.FPDF_FORMFIELD_TEXTFIELD:
             return ""
@@ -107,14 +107,14 @@ class AnnotationReader:
             return ""
         return self._text(raw.FPDFAnnot_GetFormFieldValue, self._form, annotation)
 
-    def _chosen(self, annotation: Any) -> Iterator[str]:
+    def _selected_options(self, annotation: Any) -> Iterator[str]:
         raw, form = self._raw, self._form
         count = min(raw.FPDFAnnot_GetOptionCount(form, annotation), _MAX_OPTIONS)
         for at in range(count):
             if raw.FPDFAnnot_IsOptionSelected(form, annotation, at):
                 yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
 
-    def _drawn(self, annotation: Any) -> str:
+    def _stamp_text(self, annotation: Any) -> str:
         """The text that the appearance of a stamp draws."""
         raw = self._raw
         text_page = self._page.get_textpage()
@@ -163,7 +163,7 @@ class AnnotationReader:
 
 @dataclass(slots=True)
 class Drawn:
-    """What a page draws: ruling lines and boxes, and the share of the page that pictures cover."""
+    """The drawings of a page: ruling lines and boxes, and the share that pictures cover."""
 
     rules: list[Box] = field(default_factory=list)
     pictured: float = 0.0

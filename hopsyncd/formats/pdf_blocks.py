@@ -129,7 +129,7 @@ class Headings:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """The words of the document, by which a broken word is told from a compound."""
+        """The words of the document, which distinguish a broken word from a compound."""
         return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
 
     def level(self, line: Line, page: int) -> int:

@@ -18,7 +18,7 @@ from hopsyncd.formats.pdf_text import Box, PageText, Span
 
 _LEAST_LINES = 4  # of a column
 _LEAST_CHARACTERS = 18  # of the lines of a column, on the average: the text of a table is shorter
-_LEAST_NARROW = 8  # the same, where its lines do not stand beside those of the other
+_LEAST_NARROW = 8  # the same, where its lines do not stand beside lines of the other
 _SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # of the spans of a page that has columns
 _MAX_COLUMN_DEPTH = 3

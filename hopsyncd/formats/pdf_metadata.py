@@ -1,4 +1,4 @@
-"""What a PDF says of itself: its title, author and dates, and its bookmarks."""
+"""The metadata of a PDF: its title, author and dates, and its bookmarks."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Bookmark:
     page: int
 
 
-def described(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The names and the properties of an open document."""
     said = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 
 _WORD = re.compile("[^\\s\ufffe]+\ufffe?|\ufffe")
 _LETTER = re.compile(r"[^\W_]")
@@ -283,7 +283,7 @@ def _letter(code: int) -> str:
 def _with_mark(run: str, mark: str, before: str) -> str:
     if not run or not mark:
         return run
-    return raised(run, before) if mark == "^" else lowered(run, before)
+    return write_superscript(run, before) if mark == "^" else write_subscript(run, before)
 
 
 def _plain(word: str) -> str:
@@ -292,7 +292,7 @@ def _plain(word: str) -> str:
 
 
 def _apart(word: str) -> str:
-    """Latin letters apart from those of right-to-left scripts: PDFium loses spaces between them.
+    """Separate Latin letters from right-to-left letters: PDFium loses spaces between them.
 
     >>> _apart("Python\u0645\u0646") == "Python \u0645\u0646"
     True

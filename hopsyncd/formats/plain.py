@@ -56,7 +56,7 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 
 @dataclass(slots=True)
 class _Lines:
-    """Consecutive lines of one indentation; `number` is that of the first, 1-based.
+    """Consecutive lines of one indentation; `number` is the number of the first, 1-based.
 
     All lines but the first may hang, by another one. A tag is a term with its text in its line.
     """
@@ -86,12 +86,12 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
     """
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
-    blocks = [_linked(block) for block in _Reader(text.split("\n")).blocks()]
+    blocks = [_add_links(block) for block in _Reader(text.split("\n")).blocks()]
     title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
     return (*blocks[title : title + 1], *blocks[:title], *blocks[title + 1 :])
 
 
-def _linked(block: Block) -> Block:
+def _add_links(block: Block) -> Block:
     """The block with a link where it first names each document."""
     if block.kind == "heading":
         return block
@@ -202,7 +202,7 @@ class _Reader:
         term: _Lines | None = None
         for at, segment in enumerate(segments):
             if term:
-                yield self._explained(term, segment)
+                yield self._define_term(term, segment)
                 term = None
                 continue
             following = segments[at + 1] if at + 1 < len(segments) else None
@@ -211,7 +211,7 @@ class _Reader:
             else:
                 yield self._text(segment)
 
-    def _explained(self, term: _Lines, segment: _Lines) -> Block:
+    def _define_term(self, term: _Lines, segment: _Lines) -> Block:
         """A term with the text below it."""
         name = " ".join(term.text.split())
         leads = self._above(term.indent)
@@ -243,7 +243,7 @@ class _Reader:
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads that apply at an indentation; those of deeper ones end."""
+        """The leads that apply at an indentation; leads of deeper indentations end."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])

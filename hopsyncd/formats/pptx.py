@@ -9,7 +9,7 @@ from hopsyncd.formats.archive import (
     child_of,
     link_targets_of,
     local_name,
-    opened,
+    open_archive,
     relation_of,
     targets_of,
     tree_of,
@@ -34,7 +34,7 @@ _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
 def pptx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
-    archive = opened(data)
+    archive = open_archive(data)
     targets = targets_of(archive, _DECK)
     authors = _authors(archive, [name for _, name in targets.values()])
     blocks: list[Block] = []
@@ -149,7 +149,7 @@ class _Slide:
         for paragraph in _paragraphs_of(cell):
             self._inline(paragraph, line)
             line.add("\n")
-        return line.taken()
+        return line.take_text()
 
     def _whole_text(self, shape: Element) -> str:
         return " ".join(self._flat(shape)[0].split())
@@ -160,7 +160,7 @@ class _Slide:
         for paragraph in _paragraphs_of(shape):
             line = Line()
             self._inline(paragraph, line)
-            text, links = line.taken()
+            text, links = line.take_text()
             if not text:
                 continue
             text = text.replace("\n", " ")

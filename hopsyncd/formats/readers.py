@@ -136,7 +136,7 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
-    """What a reader returns. Raises DocumentUnreadable for whatever it chokes on."""
+    """Run a reader. Raises DocumentUnreadable if the reader fails with any other error."""
     try:
         return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):

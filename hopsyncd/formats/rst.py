@@ -21,7 +21,7 @@ from hopsyncd.formats.blocks import (
     with_title,
 )
 from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
@@ -47,8 +47,8 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
     Roles, links and emphasis become their visible text, and substitutions what they stand for.
     Literal blocks and code directives are `code`; a directive that docutils does not know keeps its
     argument and its content. A footnote follows the block that refers to it. Targets name the
-    document. Terms, items and descriptions are leads of what is nested in them. A head like that of
-    a letter, as PEPs have, gives the title and facts about the document. What docutils cannot parse
+    document. Terms, items and descriptions are leads of the blocks nested in them. Head fields,
+    as in PEPs, give the title and facts about the document. Text that docutils cannot parse
     stays as code, word for word; a document that is nested too deeply is read as plain text.
     """
     lines = text.expandtabs(8).split("\n")
@@ -67,8 +67,8 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
-    """The fields at the top of the document, and the number of lines that they and what is above
-    them take; no fields, and 0, without them."""
+    """The fields at the top of the document, and the number of lines down to their end. Without
+    fields: no fields, and 0."""
     start = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
     end = start
     while end < len(lines) and lines[end].strip():
@@ -309,9 +309,9 @@ class _Reader:
             if link:
                 links.append((len(text), link))
             if isinstance(part, nodes.superscript):
-                text += raised(part.astext(), text)
+                text += write_superscript(part.astext(), text)
             elif isinstance(part, nodes.subscript):
-                text += lowered(part.astext(), text)
+                text += write_subscript(part.astext(), text)
             else:
                 text += part.astext() if isinstance(part, nodes.Node) else part
         return text, tuple(links)
@@ -358,7 +358,7 @@ def _read_code(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Bl
 
 
 def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:
-    """What docutils could not parse, word for word, as its message has it."""
+    """The text that docutils could not parse, word for word, from its message."""
     for source in message.findall(nodes.literal_block) if message["level"] >= _WARNING else ():
         source.line = message.get("line", 1)
         yield from _read_code(source, leads)

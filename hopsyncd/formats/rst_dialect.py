@@ -1,4 +1,4 @@
-"""What docutils does not know by itself: the directives and roles of Sphinx and other tools.
+"""Directives and roles of Sphinx and other tools, which docutils does not know.
 
 Every directive that docutils lacks is read as a description: its argument is text, and its content
 stands below it. Every role that it lacks shows its text. So no document loses text because of a
@@ -42,7 +42,7 @@ _DROPPED = frozenset(
 _ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
 # Alternatives, each with content of its own.
 _TABS = frozenset({"tab", "tab-item"})
-# What the manual shows in place of the directive, before the version.
+# The text that the manual shows for the directive, before the version.
 _VERSIONED = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
@@ -105,7 +105,7 @@ class _Contents(_Skipped):
     def run(self) -> list[nodes.Node]:
         links = []
         for line in self.content:
-            shown, target = _titled(line.strip(), "")
+            shown, target = _split_title(line.strip(), "")
             links.append(link_to_address(target, shown) if target else None)
         node = contents(links=tuple(filter(None, links)))
         node.line = self.lineno
@@ -179,7 +179,7 @@ def _show_role(
     content: Sequence[str] = (),
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
     """A role's text; a link where it names a document or a section."""
-    shown, target = _titled(nodes.unescape(text), None)
+    shown, target = _split_title(nodes.unescape(text), None)
     role = name.lower().rpartition(":")[2]
     link: WrittenLink | None = None
     if role in _DOCUMENTS:
@@ -195,7 +195,7 @@ def _show_role(
     return [linked(rawtext, shown, link=link)], []
 
 
-def _titled(text: str, untitled: str | None) -> tuple[str, str]:
+def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
     """The text and the target of `text <target>`; `untitled` (or the target) where no text is."""
     found = _TITLED.match(text)
     if found and found[1]:

@@ -72,7 +72,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is not what its name says: it does not begin as RTF does",
-            "Give it the ending of what it is, or leave it out by an ignore pattern",
+            "Give it the file ending of its real type, or leave it out by an ignore pattern",
         )
     return _Reader().blocks(data)
 

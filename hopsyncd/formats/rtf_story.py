@@ -200,7 +200,7 @@ class Story:
         return self.blocks
 
     def _take_text(self) -> tuple[str, Links]:
-        text, links = self.line.taken()
+        text, links = self.line.take_text()
         self.line = Line()
         if self.label and text:
             joined = join_label(self.label, text)

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
-from hopsyncd.formats.archive import attribute, local_name, opened, targets_of, tree_of
+from hopsyncd.formats.archive import attribute, local_name, open_archive, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.numbers import show_plainly, show_value
@@ -33,7 +33,7 @@ _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v><
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the format of a sheet says about its cells: how far they span, and which name columns.
+    """The layout of a sheet's cells: how far they span, and which of them name columns.
 
     Both by (row, column), counted from 1.
     """
@@ -49,7 +49,7 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     """
     openpyxl = library("openpyxl")
     library("openpyxl.worksheet._read_only").WorkSheetParser = _lenient_parser()
-    archive = opened(data)  # refuses one that unpacks to too much
+    archive = open_archive(data)  # refuses one that unpacks to too much
     blocks: list[Block] = []
     without_value = 0
     with warnings.catch_warnings():
@@ -61,7 +61,7 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
             source = archive.read(member)
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
             merged = [found.decode() for found in _MERGED.findall(source)]
-            rows = _excel_rows(sheet.iter_rows(), _placed(merged))
+            rows = _excel_rows(sheet.iter_rows(), _parse_merged_ranges(merged))
             blocks += _sheet(rows)
             without_value += len(_WITHOUT_VALUE.findall(source))
             blocks += _beside(archive, member)
@@ -105,7 +105,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
                 (top + 1, left + 1, bottom + 1, right + 1)
                 for (top, left), (bottom, right) in sheet.merged_cell_ranges or ()
             ]
-            place = _spanned(ranges)
+            place = _span_cells(ranges)
             first_row, first_column = sheet.start or (0, 0)
             values = sheet.to_python(skip_empty_area=True)
             blocks += _sheet(_plain_rows(values, first_row + 1, first_column + 1, place))
@@ -123,7 +123,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
 
 def ods_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a spreadsheet of OpenDocument, whose cells hold their displayed texts."""
-    body = tree_of(opened(data), "content.xml").find("{*}body/{*}spreadsheet")
+    body = tree_of(open_archive(data), "content.xml").find("{*}body/{*}spreadsheet")
     blocks: list[Block] = []
     for table in () if body is None else body.iterfind("{*}table"):
         blocks.append(Block("heading", attribute(table, "name"), 1, 1, level=1))
@@ -240,9 +240,9 @@ def _cell_text(cell: Any) -> str:
     return show_value(value, cell.number_format or "General")
 
 
-def _placed(ranges: Iterable[str]) -> _Place:
+def _parse_merged_ranges(ranges: Iterable[str]) -> _Place:
     found = (_RANGE.match(one) for one in ranges)
-    return _spanned(
+    return _span_cells(
         (int(one[2]), _column_number(one[1]), int(one[4]), _column_number(one[3]))
         for one in found
         if one
@@ -256,8 +256,8 @@ def _column_number(letters: str) -> int:
     return number
 
 
-def _spanned(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
-    """The spans of merged cells. One that covers more than a screen or two is only a background."""
+def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
+    """The spans of merged cells, without backgrounds: those covering more than a screen or two."""
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, left, bottom, right in ranges:
@@ -317,7 +317,9 @@ def _beside(archive: ZipFile, member: str) -> Iterator[Block]:
         if kind in ("comments", "threadedComment"):
             for comment in tree_of(archive, name).iterfind(".//{*}comment"):
                 text = " ".join("".join(comment.itertext()).split())
-                place = _placed([f"{comment.get('ref', 'A1')}:{comment.get('ref', 'A1')}"])
+                place = _parse_merged_ranges(
+                    [f"{comment.get('ref', 'A1')}:{comment.get('ref', 'A1')}"]
+                )
                 row, column = next(iter(place.spans), (1, 1))
                 line = cell_number(row, column)
                 yield Block("note", text, line, line)

@@ -158,9 +158,9 @@ class TableBuilder:
     def _fill(self) -> None:
         """Take over what spans down into the next places."""
         while (column := len(self._cells)) in self._below:
-            self._cells.append(self._carried(column))
+            self._cells.append(self._take_from_above(column))
 
-    def _carried(self, column: int) -> Cell:
+    def _take_from_above(self, column: int) -> Cell:
         cell, left = self._below.pop(column)
         self._from_above.append(cell)
         self._places -= 1
@@ -173,7 +173,7 @@ class TableBuilder:
             return
         for column in sorted(column for column in self._below if column >= len(self._cells)):
             self._cells += [None] * (column - len(self._cells))
-            self._cells.append(self._carried(column))
+            self._cells.append(self._take_from_above(column))
         if self._has_cells:
             carried = frozenset(self._from_above) if self._from_above else _NOTHING
             self._rows.append(Row(tuple(self._cells), *self._lines, carried))
@@ -214,7 +214,7 @@ def _is_header(row: Row) -> bool:
 
 
 def _guessed_headers(rows: Sequence[Row]) -> int:
-    """How many rows at the top tell that they name the columns; 0 if none does.
+    """How many rows at the top name the columns, judged by their content; 0 if none does.
 
     One row, if all cells are short and different names (the corner may be empty), or if it has
     names and years above numbers. Two or more, if cells of the first row span columns or rows and
@@ -260,7 +260,7 @@ def _column(rows: Sequence[Row], at: int) -> list[str]:
 
 
 def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What each column is called by header rows: the path from the outermost to its own header.
+    """The label of each column: the path from its outermost header to its own header.
 
     A header that spans the whole table is no label; an empty one leaves its place empty.
     """
@@ -277,7 +277,7 @@ def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
 def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
-    `leads` are those of what stands around the table. Each row has the caption as a lead, and the
+    `leads` are the leads of the block around the table. Each row has the caption as a lead, and the
     title of its group, so that a passage that begins inside the table repeats them. Links of
     headers go to the first row. A table of headers alone has them as its text.
     """
@@ -407,7 +407,7 @@ def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
 
 
 def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
-    """Whether a row names the columns anew from here on."""
+    """Whether a row gives the columns new names from here on."""
     is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
     if not is_marked or not below or _is_header(below[0]):
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hopsyncd.formats.blocks import Block
 
 Run = tuple[int, list[str]]
-"""Lines between blank ones; the number is that of the first, 1-based."""
+"""Lines between blank ones, with the number of the first, 1-based."""
 
 TAB = 8
 _PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")
@@ -45,17 +45,18 @@ def runs_of(lines: Iterable[str]) -> Iterator[Run]:
 
 @dataclass(frozen=True, slots=True)
 class TextPages:
-    """The lines of a text, those of running heads and feet blanked, and where its pages end."""
+    """The lines of a text, with running heads and feet blanked, and where its pages end."""
 
     lines: list[str]
     breaks: list[int]  # numbers of lines, rising
 
 
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
-    """Blank what is repeated on each page; `name` is that of a manual page, as `mill(1)`.
+    """Blank what is repeated on each page; `name` is the name of a manual page, such as `mill(1)`.
 
-    Running heads and feet are those of RFCs and manual pages, and the first and last lines of pages
-    between form feeds that stand on at least three of them but for their numbers.
+    Running heads and feet are recognized in RFCs and manual pages. In other texts they are the
+    first or last lines of pages between form feeds, if at least three pages have them, apart from
+    their numbers.
     """
     recurring = _recurring(lines)
     kept, breaks = [], []
@@ -281,7 +282,7 @@ def tags_of(run: list[str]) -> dict[int, Tag]:
     """The lines of a run that begin with a term beside its text, by their place.
 
     Such text goes on below in the same column. A term apart from its text by two blanks is one
-    unless it stands amid text that has none; one that fills its column only beside others.
+    unless it stands inside text that has none; one that fills its column only beside others.
     """
     indents = [indent_of(line) for line in run]
     found: dict[int, Tag] = {}

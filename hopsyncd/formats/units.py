@@ -42,7 +42,7 @@ class Unit(NamedTuple):
     """A piece of text that is never cut, with what joins it to the piece before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
-    are those of its block, as far as they reach.
+    are the leads of its block, as far as they reach.
     """
 
     text: str
@@ -67,14 +67,14 @@ def tokens(text: str) -> int:
 def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller ones.
 
-    Code falls into lines, other text into sentences; those of more than `sentence` tokens fall
+    Code falls into lines, other text into sentences; sentences of more than `sentence` tokens fall
     into words (an ideograph is a word, and none exceeds 32 characters). A table's row falls into
     lines of cells, each of which begins with the row's first cell. The first unit has an empty
     `glue`: what joins blocks is not known here.
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
-        text = block.text if laid_out else flowed(block.text)
+        text = block.text if laid_out else unwrap_lines(block.text)
         begun = tuple(link for _, link in block.links)
         yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
         return
@@ -86,7 +86,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
         bare = piece.rstrip()
-        text, after = bare if laid_out else flowed(bare), piece[len(bare) :]
+        text, after = bare if laid_out else unwrap_lines(bare), piece[len(bare) :]
         lead = len(piece) - len(piece.lstrip("\n")) if piece[0] == "\n" else 0
         first = min(line + lead, block.last_line)
         line += piece.count("\n")
@@ -94,7 +94,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
         at += len(piece)
         if text:
             glue = joint if laid_out else " " if joint else ""
-            begun = tuple(_taken(links, at if at < end else end + 1)) if links else ()
+            begun = tuple(_take_links(links, at if at < end else end + 1)) if links else ()
             yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
         joint = (after if text else joint + after)[:2]
 
@@ -110,7 +110,7 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
         for number, piece in enumerate([*_pieces(cell, False, sentence)] or [""]):
             joint = _CELL if number == 0 and line != start else ""
             if line != start and tokens(line + joint + piece) > sentence:
-                begun = tuple(_taken(links, at))
+                begun = tuple(_take_links(links, at))
                 size = tokens(glue + line)
                 yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, begun)
                 line, joint, glue = start, "", "\n"
@@ -151,7 +151,7 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
     return bool(_ABBREVIATION.search(before))
 
 
-def _taken(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:
+def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:
     """Remove from the front the links that begin before an offset."""
     while links and links[0][0] < before:
         yield links.popleft()[1]
@@ -166,7 +166,7 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
             yield from (found[0] for found in _WORD.finditer(part))
 
 
-def flowed(text: str) -> str:
+def unwrap_lines(text: str) -> str:
     """Undo line wrapping, so that re-wrapping a paragraph does not make it another one."""
     if "\u00ad" in text:
         text = _SOFT_HYPHEN.sub("", text)
@@ -207,7 +207,7 @@ _COLUMNS = 16_384  # of the widest sheet that the format allows
 
 
 def unit_of(media_type: str) -> str:
-    """What the line numbers of a placement count in a document of this type."""
+    """The unit (line, page ...) that the line numbers of an occurrence count in this type."""
     return _UNITS.get(media_type.partition(";")[0].strip().lower(), "line")
 
 

@@ -181,12 +181,12 @@ class Numbering:
         if level is None or level.kind in ("bullet", "none"):
             return ""
 
-        def shown(place: re.Match[str]) -> str:
+        def write_number(place: re.Match[str]) -> str:
             at = int(place[1]) - 1
             kind = "decimal" if level.is_legal else levels.get(at, _Level()).kind
             return number_text(counts[at] or 0, kind) if at <= depth else ""
 
-        return _PLACE.sub(shown, level.text).strip()[:_MAX_LABEL_CHARACTERS]
+        return _PLACE.sub(write_number, level.text).strip()[:_MAX_LABEL_CHARACTERS]
 
     def _levels(self, number: str) -> dict[int, _Level]:
         abstract, own = self._list(number)

@@ -128,7 +128,7 @@ def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) ->
 
 
 def _may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a first row, which Word formats as a header unless it is told not to, is one:
+    """Whether a first row, which Word formats as a header by default, is a header:
     it is none if it has values, or names rows, as in a form."""
     return not any(
         text.endswith(":") or (_VALUE.match(text) and not _YEAR.match(text)) for text in texts

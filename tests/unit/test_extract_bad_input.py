@@ -45,7 +45,7 @@ def test_binary_is_refused(media_type: str) -> None:
 
 def test_binary_without_nul_is_refused() -> None:
     data = bytes(byte or 1 for byte in random.Random(2).randbytes(2000))
-    with pytest.raises(DocumentUnreadable, match="neither declared"):
+    with pytest.raises(DocumentUnreadable, match="not declared"):
         extract(data, "text/plain")
 
 

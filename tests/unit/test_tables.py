@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.formats.blocks import WrittenLink
 from hopsyncd.formats.chunking import chunk
-from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
@@ -189,10 +189,10 @@ def test_markdown_and_csv_fill_the_grid() -> None:
 
 
 def test_raised_and_lowered_text_is_marked_where_it_changes_the_value() -> None:
-    assert "10" + raised("6", "10") == "10^6"
-    assert "H" + lowered("2", "H") == "H_2"
-    assert "3" + raised("rd", "3") == "3rd"
-    assert "Hopsyncd" + raised("TM", "Hopsyncd") == "HopsyncdTM"
+    assert "10" + write_superscript("6", "10") == "10^6"
+    assert "H" + write_subscript("2", "H") == "H_2"
+    assert "3" + write_superscript("rd", "3") == "3rd"
+    assert "Hopsyncd" + write_superscript("TM", "Hopsyncd") == "HopsyncdTM"
 
 
 def test_a_column_without_a_value_is_named_once() -> None:

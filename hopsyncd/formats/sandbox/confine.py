@@ -36,11 +36,11 @@ _REFUSED = {
     "x86_64": (
         *(41, 42, 44, 46, 49, 50, 53, 307),  # socket connect sendto sendmsg bind listen pair mmsg
         *(56, 57, 58, 435, 59, 322),  # clone fork vfork clone3 execve execveat
-        *(62, 101, 310, 311, 424, 434, 438),  # kill ptrace process_vm_* pidfd_*
+        *(62, 101, 310, 311, 424, 434, 438),  # kill ptrace process_vm_* pidfd_*.
         *(425, 321, 298, 323, 248, 249, 250),  # io_uring bpf perf_event userfaultfd keys
-        *(272, 308, 165, 155, 319),  # unshare setns mount pivot_root memfd_create
+        *(272, 308, 165, 155, 319),  # unshare setns mount pivot_root memfd_create.
         *(200, 129, 297, 440, 448, 312),  # tkill sigqueueinfo process_madvise mrelease kcmp
-        *(141, 142, 144, 203, 314, 251, 256, 279),  # setpriority sched_set* ioprio_set *_pages
+        *(141, 142, 144, 203, 314, 251, 256, 279),  # setpriority sched_set* ioprio_set *_pages.
         *(90, 91, 268, 452, 92, 93, 94, 260),  # chmod and chown, each in four forms
         *(132, 235, 261, 280, 76, 469),  # utime and its forms truncate file_setattr
         *(188, 189, 190, 197, 198, 199, 463, 466),  # setxattr and removexattr
@@ -195,7 +195,7 @@ def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu
     Its environment has only what keeps it to one thread.
     """
     _take_resources(memory_bytes)
-    # The first sends SIGXCPU, which tells what happened; nothing survives the second.
+    # The first sends SIGXCPU, which names the cause; nothing survives the second.
     _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     if sys.platform == "linux":
         gain_no_privileges()

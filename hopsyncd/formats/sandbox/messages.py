@@ -56,7 +56,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     for line in reply.splitlines():
         said: Any = json.loads(line)
         if isinstance(said, dict):
-            raise _reported(said)
+            raise _parse_error(said)
         try:
             blocks += map(_block, said)
         except (TypeError, ValueError) as error:
@@ -66,7 +66,7 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _reported(said: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
+def _parse_error(said: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
     """Raises ValueError for an object that reports nothing."""
     if not said.keys() >= {"what", "why", "hint"}:
         raise ValueError("a reply that is none")
@@ -103,7 +103,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one document may take.
+    """The limits for one document.
 
     Each MiB of it adds to both kinds of time. Wall time is a multiple of processor time, because
     a busy machine is not the document's fault.
@@ -163,7 +163,7 @@ class ReaderExchange:
             raise Died("did not say so")
 
     def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
-        """Send the rest and receive until there are so many bytes."""
+        """Send the rest and receive until there are `size` bytes."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()
@@ -177,11 +177,11 @@ class ReaderExchange:
                 poll.register(self._requests, select.POLLOUT)
             ready = {number for number, _ in poll.poll(_POLL_S * 1000)}
             if self._requests in ready:
-                rest = rest[self._sent(rest) :]
+                rest = rest[self._send(rest) :]
             if self._replies in ready:
                 self._receive(size)
 
-    def _sent(self, rest: memoryview) -> int:
+    def _send(self, rest: memoryview) -> int:
         try:
             return os.write(self._requests, rest[:_PIECE_BYTES])
         except BrokenPipeError:

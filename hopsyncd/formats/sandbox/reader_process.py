@@ -41,7 +41,7 @@ class ExtractionProcess:
     For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
     document, or have another one read meanwhile by a second worker.
     Content that killed a worker is never tried again, whatever its name: `quarantined` has the
-    reasons by hash, and `on_quarantine` is told of each new one. A document is blamed only if a
+    reasons by hash, and `on_quarantine` receives each new one. A document is blamed only if a
     sample of its type can be read; `unavailable` says, by type, why a sample cannot.
     A `tesseract` reads pictures and pages of PDFs without text.
     """
@@ -99,11 +99,15 @@ class ExtractionProcess:
             if not self._ask(SAMPLES[kind](), kind):
                 raise _unavailable(kind, "of a sample of it nothing is read")
         except Died as death:
-            raise self._noted(kind, _unavailable(kind, f"reading a sample {death.why}")) from death
+            raise self._note_unavailable(
+                kind, _unavailable(kind, f"reading a sample {death.why}")
+            ) from death
         except DocumentUnreadable as problem:
-            raise self._noted(kind, _unavailable(kind, f"of a sample, {problem.why}")) from problem
+            raise self._note_unavailable(
+                kind, _unavailable(kind, f"of a sample, {problem.why}")
+            ) from problem
         except ReaderUnavailable as error:
-            raise self._noted(kind, error) from None
+            raise self._note_unavailable(kind, error) from None
         self._proven.add(kind)
         self._unavailable.pop(kind, None)
 
@@ -116,21 +120,23 @@ class ExtractionProcess:
             blocks = self._ask_twice(data, media_type)
         except Died as death:
             if death.killed:
-                raise self._noted(kind, _unavailable(kind, f"the reader {death.why}")) from death
+                raise self._note_unavailable(
+                    kind, _unavailable(kind, f"the reader {death.why}")
+                ) from death
             self._require_reader(kind)
             raise
         except DocumentUnreadable:
             self._require_reader(kind)
             raise
         except ReaderUnavailable as error:
-            raise self._noted(kind, error) from None
+            raise self._note_unavailable(kind, error) from None
         self._proven.add(kind)
         self._unavailable.pop(kind, None)
         if media_type.endswith(PICTURES) and self._tesseract:
-            return self._recognized(self._tesseract, blocks, data, kind)
+            return self._add_picture_text(self._tesseract, blocks, data, kind)
         return blocks
 
-    def _recognized(
+    def _add_picture_text(
         self, tesseract: Tesseract, blocks: Sequence[Block], data: bytes, kind: str
     ) -> tuple[Block, ...]:
         """The blocks, with the text of readable pictures in their places."""
@@ -156,7 +162,7 @@ class ExtractionProcess:
         if failed:
             log.warning("a picture of text cannot be read", media_type=kind, why=failed)
         if failed and not read:
-            raise _unrecognized(failed)
+            raise _recognition_error(failed)
         if pictures and not read and kind == PDF:
             raise without_text("Scan them sharper, or leave the document out")
         return tuple(read)
@@ -173,7 +179,7 @@ class ExtractionProcess:
         if kind in SAMPLES and kind not in self._proven:
             self.try_reader(kind)
 
-    def _noted(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
+    def _note_unavailable(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
         """Note why documents of a type cannot be read; a fresh worker will try again."""
         self._end()
         if self._unavailable.get(kind) is None:
@@ -271,7 +277,7 @@ def _in_quarantine(why: str) -> DocumentUnreadable:
     )
 
 
-def _unrecognized(why: str) -> DocumentUnreadable:
+def _recognition_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"recognizing its text {why}",

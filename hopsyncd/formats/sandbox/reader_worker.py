@@ -27,7 +27,7 @@ _HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
 
 def main(read: Extract = extract_or_picture) -> None:
     """Serve the pipes at standard input and output with this reader of documents."""
-    # What a library prints must not get between the replies.
+    # Output that a library prints must not get between the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
         os.dup2(nothing.fileno(), sys.stdout.fileno())
