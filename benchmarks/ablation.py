@@ -1,11 +1,13 @@
-"""What each part of the search buys: it with parts left out or changed, and the way from the
-paper's profile to ours, one difference at a time; and what is found if the questions are asked in
-other forms. On real documents and both samples, no LLM. The searches are in variants.py.
+"""Measures how much each part of the search contributes.
+
+It leaves parts out or changes them, goes from the paper's profile to ours one difference at a time,
+and asks the same questions in other forms: on real documents and three samples, without an LLM.
+The searches are in variants.py.
 
 python benchmarks/ablation.py
 python benchmarks/ablation.py --limits   # the four limits of the walk alone
 python benchmarks/ablation.py --forms    # the forms of questions alone
-python benchmarks/ablation.py --asides   # from where a sentence of a question is left out
+python benchmarks/ablation.py --asides   # the share below which a question's sentence is left out
 python benchmarks/ablation.py --json     # also write the tables to benchmarks/results
 """
 
@@ -111,7 +113,7 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
 
 
 def shares(some: Sequence[QuestionOutcome], data: str) -> list[float]:
-    """One row's figures for a collection."""
+    """The figures of a row for one collection."""
     if data != "realdocs":
         scores = compute_scores(some)
         return [round(share, 1) for share in (scores.recall[5], scores.whole[5])]
@@ -169,7 +171,7 @@ def by_forms(asked: Asked) -> Iterator[Trial]:
 
 
 def trials(asked: Asked) -> Iterator[Trial]:
-    """All that is compared on a collection."""
+    """Every search that is compared on a collection."""
     yield from by_limits(asked)
     for name, rank in VARIANTS.items():
         yield Trial(PARTS, name, asked.head, rank)
@@ -181,7 +183,9 @@ def trials(asked: Asked) -> Iterator[Trial]:
     yield from by_forms(asked)
 
 
-def tried(asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]) -> list[QuestionOutcome]:
+def run_trial(
+    asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]
+) -> list[QuestionOutcome]:
     engine = Ranking(asked.connection, trial.head, vector_of, trial.rank, trial.whole)
     questions = [replace(one, question=trial.form(one.question)) for one in asked.questions]
     return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
@@ -196,7 +200,7 @@ Recalls = dict[str, dict[float, list[float]]]
 
 
 def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) -> Recalls:
-    """Of a collection; the folders of the real documents are one each."""
+    """The recalls of a collection; each folder of the real documents counts as one."""
     read = partial(known_passages, asked.connection)
     fits = cache(lambda part: fit(asked.head, vector_of(part)))
 
@@ -246,7 +250,13 @@ def main() -> None:
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
         ("--forms", {"action": "store_true", "help": "The forms of questions alone"}),
-        ("--asides", {"action": "store_true", "help": "What of a question is left out alone"}),
+        (
+            "--asides",
+            {
+                "action": "store_true",
+                "help": "The sentences of a question that are left out, alone",
+            },
+        ),
         JSON,
     )
     models = load_models(Config())
@@ -265,7 +275,7 @@ def main() -> None:
         for trial in () if given.asides else compared(asked):
             rows = tables.setdefault(trial.table, {})
             rows.setdefault(trial.name, [trial.name]).extend(
-                shares(tried(asked, trial, vector_of), data)
+                shares(run_trial(asked, trial, vector_of), data)
             )
         asked.connection.close()
     if recalls:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import numpy as np
-from ablation import COLUMNS, Trial, real, sample, shares, tried
+from ablation import COLUMNS, Trial, real, run_trial, sample, shares
 from common import arguments, processor_s, table
 from numpy.typing import NDArray
 from real import KEEP
@@ -147,7 +147,7 @@ def indexed(
                     took_s,
                 )
             trial = Trial("", "", asked.head, partial(hop, settings=DEFAULT))
-            yield from shares(tried(asked, trial, vector_of), name)
+            yield from shares(run_trial(asked, trial, vector_of), name)
             asked.connection.close()
 
 
