@@ -216,14 +216,14 @@ def mark_of(*settings: object) -> str:
 
 
 def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """The one Cursor that holds what is known; none if that is too large."""
+    """Yield the Cursor that holds `known`, or nothing if `known` is too large."""
     value = json.dumps([mark, known])
     if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)
 
 
 def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """What a Cursor holds, each value parsed by `read`. Raises CursorExpired."""
+    """Load the values that a Cursor holds, each parsed by `read`. Raises CursorExpired."""
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(

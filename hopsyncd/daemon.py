@@ -217,7 +217,7 @@ class Daemon:
             raise
 
     def _apply(self, wanted: Config) -> ConfigChange:
-        """Runs on the worker's thread. What can fail comes first, and changes nothing."""
+        """Run on the worker's thread. The steps that can fail run first and change nothing."""
         state = self._serving.state
         applied = compare_configs(state.config, wanted)
         config, before = applied.config, self._tasks

@@ -8,7 +8,7 @@ HopsyncdError
 ├── Busy                 too many requests at once (HTTP 503)
 ├── TimedOut             the answer took too long (HTTP 503)
 ├── DocumentUnreadable   bytes that no reader can turn into text
-├── ReaderUnavailable    this machine cannot read documents, or those of one type, for now
+├── ReaderUnavailable    this machine cannot read documents, or one type of them, for now
 ├── ModelUnavailable     a model is missing, damaged or not the one named
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── DaemonUntrusted      another user could be answering on the socket
@@ -53,7 +53,7 @@ class Forbidden(HopsyncdError):
 
 
 class NotFound(HopsyncdError):
-    """What was asked for does not exist."""
+    """The requested thing does not exist."""
 
 
 class Busy(HopsyncdError):

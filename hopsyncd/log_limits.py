@@ -74,7 +74,7 @@ class RepeatLimit:
         return is_admitted
 
     def flush(self) -> None:
-        """Tell of the messages dropped in minutes that are over."""
+        """Log a summary of the messages that were dropped in past minutes."""
         with self._lock:
             self._timer = None
             summaries = self._end_windows()
@@ -94,7 +94,7 @@ class RepeatLimit:
         ]
 
     def _tell_later(self) -> None:
-        """Also if nothing else is ever logged."""
+        """Schedule the summary, so that it appears even if nothing else is ever logged."""
         if self._timer is None:
             self._timer = threading.Timer(self._window_s, self.flush)
             self._timer.daemon = True
@@ -132,9 +132,9 @@ SUMMARY = "is_summary"
 
 
 class RotatingFile:
-    """A log file of our own: a full one is renamed, with `kept` older ones beside it.
+    """A log file that is renamed when it is full; `kept` older files stay beside it.
 
-    Readable by its owner only. A full disk loses lines and stops nothing.
+    Only its owner can read it. If the disk is full, lines are lost and the daemon goes on.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept: int = KEPT_FILES) -> None:
@@ -161,7 +161,7 @@ class RotatingFile:
         return os.open(self._path, flags, 0o600)
 
     def _rotate(self) -> None:
-        names = [self._path, *(self._named(number) for number in range(1, self._kept + 1))]
+        names = [self._path, *(self._numbered_path(number) for number in range(1, self._kept + 1))]
         for newer, older in reversed([*pairwise(names)]):
             with suppress(FileNotFoundError):
                 newer.replace(older)
@@ -169,5 +169,5 @@ class RotatingFile:
         os.close(self._handle)
         self._handle = fresh
 
-    def _named(self, number: int) -> Path:
+    def _numbered_path(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")

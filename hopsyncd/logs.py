@@ -49,7 +49,7 @@ class _Output:
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = printable(redacted(self._known.sub(_REDACTED, text)), keep=_OF_RENDERERS)
+        text = printable(redact(self._known.sub(_REDACTED, text)), keep=_OF_RENDERERS)
         with suppress(OSError):
             (self._file or sys.stderr).write(text)
 
@@ -58,8 +58,8 @@ class _Output:
             sys.stderr.flush()
 
 
-def redacted(text: str) -> str:
-    """The text without secrets that have a form of their own, such as passwords in addresses."""
+def redact(text: str) -> str:
+    """Replace secrets that are recognisable by their form, such as passwords in addresses."""
     return _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
 
 
@@ -170,11 +170,11 @@ def _is_journal() -> bool:
 def _with_priority(render: structlog.typing.Processor) -> structlog.typing.Processor:
     """Prefix the line with its priority, as the journal expects it."""
 
-    def rendered(logger: Any, method: str, event: structlog.typing.EventDict) -> str:
+    def render_with_priority(logger: Any, method: str, event: structlog.typing.EventDict) -> str:
         priority = _PRIORITIES[event["level"]]  # rendering may remove the level
         return f"<{priority}>{render(logger, method, event)!s}"
 
-    return rendered
+    return render_with_priority
 
 
 def _log_thread(ended: threading.ExceptHookArgs) -> None:

@@ -143,6 +143,7 @@ def _python_prose(text: str) -> list[tuple[int, str]]:
     passages: list[tuple[int, str]] = []
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = set[int]()
+    data = _data_strings(tree)
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
             first = node.body[0]
@@ -150,15 +151,34 @@ def _python_prose(text: str) -> list[tuple[int, str]]:
             passages += _paragraphs(first.lineno, ast.get_docstring(node) or "")
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            is_message = len(node.value.split()) > 3 and not re.search(r"[<{\\]|SELECT", node.value)
-            if id(node) not in docstrings and is_message:
+            is_message = len(node.value.split()) > 3 and not re.search(
+                r"[<{\\]|SELECT|INSERT", node.value
+            )
+            if id(node) not in docstrings | data and is_message:
                 passages += _paragraphs(node.lineno, node.value)
     return passages + _comments(text)
 
 
+def _data_strings(tree: ast.Module) -> set[int]:
+    """The ids of strings that are not prose of ours: word lists, questions made from a name, and
+    prompts, as a changed prompt makes an LLM answer differently."""
+    found = set[int]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="split")):
+                found.add(id(node.func.value))  # type: ignore[attr-defined]
+            case ast.Call(func=ast.Name(id="_words")):
+                found.update(map(id, node.args))
+            case ast.Assign(targets=[ast.Name(id="_SYSTEM")]):
+                found.update(map(id, ast.walk(node.value)))
+            case ast.JoinedStr(values=[ast.Constant(value="What is said of "), *_]):
+                found.add(id(node.values[0]))
+    return found
+
+
 def _paragraphs(line: int, text: str) -> Iterator[tuple[int, str]]:
     for paragraph in re.split(r"\n\s*\n", text):
-        if ">>>" not in paragraph:
+        if ">>>" not in paragraph and "├──" not in paragraph:
             yield line, _without_code(" ".join(paragraph.split()))
         line += paragraph.count("\n") + 2
 

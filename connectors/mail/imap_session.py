@@ -19,9 +19,9 @@ from connectors.protocol import SourceUnavailable
 from connectors.settings import ImapSettings
 
 Answer: TypeAlias = Sequence[Any]
-"""What imaplib returns: bytes, or (bytes, literal) pairs, or None."""
+"""The data of a reply from imaplib: bytes, (bytes, literal) pairs, or None."""
 
-_WORDS_BYTES = 4 << 20  # of an answer, besides the message in it.
+_WORDS_BYTES = 4 << 20  # the most in a reply, without the message in it
 _ROW = re.compile(rb"^\d+ \(")
 _UID = re.compile(rb"\bUID (\d{1,10})\b")
 _SIZE = re.compile(rb"\bRFC822\.SIZE (\d{1,20})\b")

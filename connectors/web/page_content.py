@@ -225,7 +225,7 @@ class Page:
 def page_of(text: str, url: str) -> Page:
     """Read a page. If no `main` or `article` contains text, the whole page is the main part.
 
-    Raises Unreachable if it has so many tags that it would take too much memory.
+    Raises Unreachable if the page has more tags than fit into memory.
     """
     pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
     if len(pieces) > _MAX_PIECES:

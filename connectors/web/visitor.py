@@ -143,16 +143,16 @@ def read_robots(body: bytes) -> Protego:
 
 
 def _merge_other_agents(robots: str) -> str:
-    """The text with all agents that we are not under one name.
+    """Give all agents except ours one name.
 
-    The parser stores each rule once for each of its agents: too many, if there are thousands.
+    The parser stores each rule once per agent. For thousands of agents, this takes too much memory.
     """
 
-    def renamed(line: str) -> str:
+    def rename(line: str) -> str:
         found = _AGENT.match(line)
         if not found:
             return line
         name = found[1].lower()
         return f"user-agent: {name if name in ('*', USER_AGENT) else 'another'}"
 
-    return "\n".join(map(renamed, robots.splitlines()))
+    return "\n".join(map(rename, robots.splitlines()))

@@ -43,7 +43,7 @@ class Visible:
     document_of_number (p,) and document_of_row (e,) have that key. The documents that
     passages belong to are numbered from 0 to below `document_count`, in an arbitrary order:
     document_numbers (e,) is the number for each visible row. rows_by_document: the visible rows by
-    that number, then rising; those of document n start at document_starts[n].
+    that number, then rising; the rows of document n start at document_starts[n].
     """
 
     documents: Flags

@@ -270,7 +270,7 @@ class Follower:
             try:
                 follow(connection, index, generation.encoder, made.version, until)
             except NoSuchVersion:
-                log.info("followed from too long ago: the index is made anew", version=made.version)
+                log.info("the index is too old to update, so it is rebuilt", version=made.version)
             else:
                 return index
         if rewritten:

@@ -113,9 +113,10 @@ _LONGEST_BATCH_S = 60.0  # the longest work before a version.
 class Pace:
     """The limit of new passages in the next batch of a sync.
 
-    The first batch is small, so that something can be asked for soon. Then each takes what ten
-    seconds are enough for, or twice as many as the last, as a version has a cost of its own: few
-    versions make an import cheap. A batch takes at most a minute.
+    The first batch is small, so that the first documents are soon searchable. Each later batch
+    takes ten seconds of work or twice the passages of the batch before, whichever is more. Every
+    version has a cost of its own, so an import with few versions is cheap. A batch takes at most a
+    minute.
     """
 
     passages: int = _FIRST_PASSAGES

@@ -59,12 +59,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to sync: all of the source (None) or the parts `under`, and how.
+    """The parts of a source to sync, and how.
 
-    `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
-    `whole` lists everything, even where the source can list what changed.
-    `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
-    `edits` limits a small sync to so many edited documents, those named first.
+    `under` names the parts; None means the whole source. `accept_empty` allows the last documents
+    to be removed. `afresh` reads every document again. `whole` lists everything, even if the source
+    can list only its changes. A `small` sync is one that a caller waits for: it asks no LLM yet,
+    and gives up if there is much to do. `edits` limits a small sync to that number of edited
+    documents, in the order of their names in `under`.
     """
 
     under: tuple[str, ...] | None = None

@@ -133,10 +133,10 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Give every passage a set of the present settings, at least a provisional one.
+        """Give every passage a question set of the present settings, at least a provisional set.
 
-        `on_progress` is told how many passages are done, of how many. Another prepare() may run
-        when this one yields; no set is made by both.
+        `on_progress` receives the number of finished passages and of all passages. Another
+        prepare() may run when this one yields; no set is made by both.
         Raises TooMuch if more than `most` passages have no set.
         """
         self._store()
@@ -265,7 +265,7 @@ class Preparer:
         return [(passage, got) for passage, got in sets if got.id not in known]
 
     def _store(self) -> None:
-        """Store the finished sets, including those of an outer prepare()."""
+        """Store the finished sets, including the sets of an outer prepare()."""
         unstored, self._unstored = self._unstored, []
         if unstored:
             put_content(self._connection, self.generation, unstored)

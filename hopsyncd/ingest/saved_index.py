@@ -170,7 +170,7 @@ class SavedIndex:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("the saved index is damaged, and made anew", why=str(error))
+            log.warning("the saved index is damaged and will be rebuilt", why=str(error))
             return None
         self._entries = len(index.passages)
         return index
@@ -191,7 +191,7 @@ class SavedIndex:
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
         found = _digests(parts)
         if found != digests:
-            raise ValueError("its digests are not those of the files")
+            raise ValueError("its digests do not match its files")
         index = LiveIndex(dimensions, self._grow)
         *names, properties, hidden = json.loads(text)
         index.name_texts, words, index.sources, index.document_paths, index.link_texts = names

@@ -1,4 +1,4 @@
-"""Scans a source or parts of it completely, to find what exists and what is gone."""
+"""Scan a source or parts of it completely, to find the documents that exist and that are gone."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace

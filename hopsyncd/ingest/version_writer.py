@@ -86,8 +86,8 @@ class VersionWriter:
     ) -> None:
         """Ask an LLM for at most `patience_s` at a time; the remaining passages wait.
 
-        Where the index is not `saved`, it is in memory alone. At first a part of a commit has about
-        so many passages, and one of what is found before it so many questions.
+        Without `saved`, the index is only in memory. `part` is the first size of a part of a
+        commit, in passages, and of a part of its preparation, in questions.
         """
         self._connection = connection
         self._maker = maker
@@ -182,9 +182,9 @@ class VersionWriter:
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
-        Once somebody `is_awaited`, the version takes in no more than the first documents, those
-        whose passages are matched by then. Returns it, None where it would change no document, and
-        what it took in. `known` replacements are not searched again.
+        Once a caller waits (`is_awaited`), the version contains only the documents whose passages
+        are matched by then. Returns the version, or None if it would change no document, and the
+        batch that it contains. `known` replacement matches are not searched again.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
@@ -195,8 +195,10 @@ class VersionWriter:
             return self._commit(taken, changed, self.rules, cost, known=known), taken
 
     def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
-        """Take in and match all but the last part of the batch, or only its first documents, which
-        are returned."""
+        """Insert and match all but the last part of the batch, and return the batch.
+
+        Once a caller waits (`is_awaited`), stop early and return only the first documents.
+        """
         done = 0
         while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
             began_s = time.perf_counter()

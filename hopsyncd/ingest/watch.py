@@ -66,10 +66,10 @@ class WatchStatus:
 
 
 class FolderWatcher:
-    """Watches one folder, on one thread beside those of watchdog.
+    """Watches one folder, on one thread beside the threads of watchdog.
 
-    An event of a path that was quiet for `debounce_s` is passed on at once; later events, and
-    events of many paths, are collected for that long.
+    An event on a path that was quiet for `debounce_s` is passed on at once; later events, and
+    events on many paths, are collected for that long.
     `skip` says which relative paths do not matter. A change event names at most `max_paths` paths,
     the newest; if more came, an event with None follows. A dead watch, or a root that is back, is
     noticed within `check_every_s`. `observer` makes watchdog's observer.

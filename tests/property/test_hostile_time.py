@@ -46,7 +46,7 @@ from hopsyncd.formats.readers import extract
 from hopsyncd.formats.units import sentences
 from hopsyncd.index.filters import Condition, _path_test, type_words
 from hopsyncd.index.links import NamedDocument, list_candidates, list_document_keys
-from hopsyncd.logs import redacted
+from hopsyncd.logs import redact
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.query_parser import understood
@@ -317,7 +317,7 @@ PARSERS: dict[str, Parser] = {
     "names of a document": Parser(lambda text: document_names([text, topic_of(text)])),
     "passage": Parser(_passage, 4096),  # chunking makes none longer
     "phrase in a passage": Parser(lambda text: contains_literal(text[:4096], f"{text}!"), 10_000),
-    "log line": Parser(redacted),
+    "log line": Parser(redact),
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def _repair_messages(reply: str, why: str) -> list[dict[str, str]]:
         {"role": "assistant", "content": reply[:_SHOWN_REPLY_CHARS] or "(nothing)"},
         {
             "role": "user",
-            "content": f"This reply cannot be used: {why}. Reply anew, with one JSON object of the"
+            "content": f"This reply cannot be used: {why}. Reply again, with one JSON object of the"
             " form asked for and nothing else.",
         },
     ]
