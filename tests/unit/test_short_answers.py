@@ -9,7 +9,7 @@ from hopsyncd.retrieve.answering.support import (
     counts_other_things,
     is_described,
     is_shown,
-    judged,
+    judge,
     needs,
 )
 from store.records import PassageId
@@ -184,13 +184,13 @@ def test_the_value_beside_the_words_of_the_question_leads() -> None:
 def test_a_likely_short_answer_is_shown_and_an_unlikely_one_is_not() -> None:
     question = "At what rhythm is the copy updated?"
     near = sentence("The copy is updated once an hour", 0, 0.75, "copi", "updat")
-    shown = judged(question, [near], WEIGHTS, 1000, LANGUAGE)
+    shown = judge(question, [near], WEIGHTS, 1000, LANGUAGE)
     assert shown.is_found and shown.short == "once an hour"
     far = [
         sentence("Something else is done daily", 4, 0.2),
         sentence("Others come weekly", 5, 0.2),
     ]
-    assert judged(question, far, WEIGHTS, 1000, LANGUAGE).short is None
+    assert judge(question, far, WEIGHTS, 1000, LANGUAGE).short is None
 
 
 def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None:
@@ -232,7 +232,7 @@ def test_what_is_likest_counts_by_how_far_it_leads_what_is_found_with_it() -> No
 
 
 def test_nothing_found_is_not_found() -> None:
-    assert not judged("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
+    assert not judge("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Asking: search, then answer from what was found, all at one version."""
+"""Answer a question: search, then answer from the passages found, all at one version."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from hopsyncd.models.llm.call import Llm, TokenSink
 from hopsyncd.retrieve.answering.extractive import (
     Sentence,
     carrying,
-    cited,
+    cited_passages,
     evidence,
     function_terms,
     sentences_of,
 )
-from hopsyncd.retrieve.answering.llm_answer import answered, composed
+from hopsyncd.retrieve.answering.llm_answer import answer_from_notes, answer_from_passages
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.answering.support import judged
+from hopsyncd.retrieve.answering.support import judge
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl, Mask
@@ -41,9 +41,10 @@ def chain(
     ranked: Iterable[Ranked],
     names: Mapping[PassageId, frozenset[str]],
 ) -> tuple[Hop, ...]:
-    """The hops that led to the cited passages; where none joins two of them, a name in both may.
+    """The hops that led to the cited passages.
 
-    `names` are what each passage mentions. A hop by a name alone that no walk took has share 0.
+    If no hop joins a cited passage to an earlier one, a name that both mention joins them; such a
+    hop has share 0. `names` are the names that each passage mentions.
     """
     led = {one.passage: one.hops for one in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
@@ -60,13 +61,13 @@ def chain(
     return tuple(hops.values())
 
 
-MAX_LLM_CALLS = 3  # one, and room for repairs
+MAX_LLM_CALLS = 3  # one call, and two repairs of its reply
 
 
 class Asker:
-    """Answers from what an engine finds; from any thread.
+    """Answers questions from the passages that an engine finds. Thread-safe.
 
-    `llm` is asked only where a question wants it.
+    `llm` is asked only if the caller of a question wants its answer.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class Asker:
         sink: TokenSink | None = None,
         tell: Tell = untold,
     ) -> tuple[Answer | None, AskReply]:
-        """What was found in the first k passages, and the answer from it.
+        """The first k passages found, and the answer from them.
 
-        What only the `hidden` sources hold has no part in either, nor has what the filter leaves
-        out. None, and not found, while there is no version. Raises NoSuchVersion, and BadRequest if
-        an LLM is wanted and none is configured. The `sink` hears the LLM's reply, JSON with the
-        answer in it.
+        Both ignore passages that only `hidden` sources contain or that the filter excludes. While
+        there is no version, the passages are None and the answer is "not found". The `sink`
+        receives the LLM's reply, a JSON object that contains the answer. Raises NoSuchVersion, and
+        BadRequest if an LLM is wanted and none is configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -131,7 +132,7 @@ class Asker:
         usage: Usage | None = None,
         sink: TokenSink | None = None,
     ) -> AskReply:
-        """The answer from passages that were found already."""
+        """The answer from passages that a search has found."""
         question = found.question
         bare = replace(found, question=self._engine.asked(question, found.snapshot))
         sentences, weights = self.held_against(bare)
@@ -145,10 +146,12 @@ class Asker:
             try:
                 if found.resolution and found.resolution.has_answer:
                     resolution = found.resolution
-                    text, indices = composed(question, found, resolution, self._llm, usage, sink)
+                    text, indices = answer_from_notes(
+                        question, found, resolution, self._llm, usage, sink
+                    )
                 else:
                     texts = [found.passages[one] for one in offered]
-                    text, indices = answered(question, texts, self._llm, usage, sink)
+                    text, indices = answer_from_passages(question, texts, self._llm, usage, sink)
             except LlmError as error:
                 degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
             else:
@@ -165,13 +168,13 @@ class Asker:
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
-        judgement = judged(
+        judgement = judge(
             found.question, sentences, weights, found.snapshot.statistics.passages, self._language
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
         chosen = carrying(sentences, weights, judgement.sentences, judgement.telling)
-        passages = cited(chosen)
+        passages = cited_passages(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),
             judgement.short,
@@ -184,8 +187,11 @@ class Asker:
     def trace(
         self, question: str, k: int, first: int
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
-        """What `hop` finds at the head, the answer from it, and what the outcome rests on: the
-        `first` passages, in any order, and the text. None while there is no version."""
+        """The passages that `hop` finds at the head, the answer, and the dependencies of both.
+
+        The outcome that depends on them is the set of the `first` passages and the answer's text.
+        None while there is no version.
+        """
         traced = self._engine.trace(question, k)
         if traced is None:
             return None
@@ -203,7 +209,7 @@ class Asker:
         return found, reply, dependencies.settled(is_same) if dependencies else None
 
     def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
-        """The sentences of the passages, and the idf of what the question asks at their version."""
+        """The sentences of the passages, and the idf of the question's terms at their version."""
         vector = self._engine.vector(found.question)
         with self._engine.reading() as (connection, _):
             sets = _sets(connection, found)
@@ -213,10 +219,10 @@ class Asker:
 
 
 def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]:
-    """The question sets of the passages that were found, as far as they are still stored."""
+    """The question sets of the passages found, if they are still stored."""
     try:
         at = version(connection, found.version)
-    except NoSuchVersion:  # collected since
+    except NoSuchVersion:  # garbage collection has removed it
         return {}
     ids = best_sets(connection, at.generation, [one.passage for one in found.ranked])
     return {one.passage: one for one in sets_by_id(connection, ids.values())}

@@ -1,18 +1,23 @@
-"""An answer without an LLM: the sentences that carry it, or that there is none.
+"""An answer without an LLM: up to three sentences of the passages found.
 
-The sentences are taken one by one, each time the one of highest
+The sentences are chosen one by one. Each time, the sentence with the highest score is chosen:
 
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
         + TELLS * tells
 
-where `new` is the idf-weighted share of the question's words that the sentence or its heading has
-and those before it have not, `joined` says that it shares a name with the passage of one of them,
-another than its own, and `tells` that it has a value of the kind asked for: a number, a date. The
-first two come from different passages: what one passage says whole is taken once. Headers, front
-matter, markup and lines that only introduce what follows are no sentences, unless they tell.
+The terms are these:
 
-With `tells`, more answers were among the sentences on each of four collections. The other weights
-are flat near their best.
+- `new`: the idf-weighted share of the question's words that the sentence or its heading contains
+  and the chosen sentences do not.
+- `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
+- `tells`: 1 if it contains a value of the kind asked for, such as a number or a date.
+
+The first two sentences come from different passages, so that a passage is not simply repeated.
+Headers, front matter, markup and lines that only introduce a list do not count as sentences, unless
+they contain a value of the kind asked for.
+
+The term `tells` put more correct answers among the sentences on each of four collections. Near
+their best values, the other weights hardly change the result.
 """
 
 import math
@@ -40,7 +45,7 @@ _RANK = 0.3
 _JOINED = 0.3
 _TELLS = 0.5
 _SENTENCES = 3
-_LEAST_WORDS = 4  # of a sentence without a full stop, addresses not counted
+_LEAST_WORDS = 4  # in a sentence without a full stop; web addresses do not count
 # Headers of mails, properties of notes, and the first character of markup.
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
@@ -51,10 +56,11 @@ _MARKUP = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of the passage that is `rank`-th of those found, counted from 0.
+    """A sentence of a passage found; `rank` is the passage's rank, counted from 0.
 
-    cosine: with the question. terms: those of the question's that it, its heading or the path of
-    its document has. names: the keywords of its own question, the headings among them.
+    cosine: its cosine with the question. terms: the question's terms that the sentence, its heading
+    or the path of its document contains. names: the keywords of the sentence's own question, which
+    include the headings.
     """
 
     passage: PassageId
@@ -89,10 +95,10 @@ def carrying(
     first: Sequence[Sentence] = (),
     telling: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
-    """Up to three sentences that carry the answer together, the most helpful first.
+    """Up to three sentences that contain the answer together, the most helpful first.
 
-    `first` are known to be among them: those of the short answer. `telling` have a value of the
-    kind asked for.
+    The result begins with the sentences `first`, which contain the short answer. The `telling`
+    sentences have a value of the kind asked for.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen = [*first]
@@ -130,8 +136,8 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
     return tuple(Evidence(sentence.passage, sentence.text) for sentence in chosen)
 
 
-def cited(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
-    """Their passages, each once."""
+def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
+    """The passages of the sentences, each once."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
 
 
@@ -142,7 +148,7 @@ _AUXILIARIES = (
 
 @cache
 def function_terms() -> frozenset[str]:
-    """Their index terms."""
+    """The index terms of stop words and auxiliary verbs."""
     return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
@@ -211,9 +217,9 @@ _MONEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QuestionNeeds:
-    """The kind of the answer, and the terms of what is counted: `hours` in `How many hours`.
+    """The kind of the answer, and the terms of the counted noun: `hours` in `How many hours`.
 
-    `unit` says of a number that it must be one of money, or a share of something.
+    `unit`: the number must be an amount of money, or a share.
     """
 
     kind: Kind
@@ -222,11 +228,13 @@ class QuestionNeeds:
 
 
 def asked_of(question: str) -> QuestionNeeds | None:
-    """None where the answer may be anything, such as of `which` and of yes or no, and where two
-    things are asked for.
+    """Find out what kind of answer a question needs.
 
-    The last sentence asks; what comes before it tells the story. What ends it decides (`... of the
-    mayor of what city?`), else the first words that ask.
+    None if the answer can be anything, as after `which`, if it is yes or no, or if the question
+    asks for two things.
+
+    Only the last sentence is read, as the sentences before it usually give context. Question words
+    at its end decide (`... of the mayor of what city?`), otherwise its first question words.
 
     >>> asked_of("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)
@@ -250,11 +258,11 @@ def asked_of(question: str) -> QuestionNeeds | None:
     if kind != "number":
         return QuestionNeeds(kind)
     unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None
-    return QuestionNeeds(kind, _counted(words), "money" if _MONEY.search(words) else unit)
+    return QuestionNeeds(kind, _counted_terms(words), "money" if _MONEY.search(words) else unit)
 
 
-def _counted(words: str) -> frozenset[str]:
-    """The terms of the first noun or so after `how many`, up to the next function word."""
+def _counted_terms(words: str) -> frozenset[str]:
+    """The terms of the words after `how many`, up to the next function word."""
     match = _COUNTED.search(words)
     terms: list[str] = []
     for word in match[1].split() if match else ():
@@ -272,16 +280,16 @@ def sentences_of(
     terms: Mapping[str, float],
     encoder: Encoder,
 ) -> list[Sentence]:
-    """All sentences, by rank and place.
+    """All sentences, by rank and position.
 
-    A vector is taken from the passage's question set, where a sentence is a question of its own,
-    as the built-in generator makes them; otherwise the sentence is embedded now.
+    The built-in generator makes a question of each sentence. The vector of such a sentence is taken
+    from the passage's question set. Other sentences are embedded now.
     """
     found: list[Sentence] = []
     for rank, ranked in enumerate(answer.ranked):
         passage = answer.passages[ranked.passage]
         texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
-        stored = _stored(sets.get(ranked.passage))
+        stored = _questions_by_text(sets.get(ranked.passage))
         vectors = _vectors(passage, texts, stored, encoder)
         cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
         headings = frozenset(normalise(heading) for heading in passage.heading)
@@ -295,7 +303,9 @@ def sentences_of(
     return found
 
 
-def _stored(questions: QuestionSet | None) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
+def _questions_by_text(
+    questions: QuestionSet | None,
+) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
     """The vector and the keywords of each incoming question, by its text."""
     if questions is None:
         return {}
@@ -312,10 +322,10 @@ def _vectors(
     stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
     encoder: Encoder,
 ) -> Vectors:
-    """(m, d) of the m texts, in their passage's context as the generator embeds them."""
+    """(m, d) the vectors of the m texts, each embedded with its heading, as by the generator."""
     about = " > ".join(passage.heading)
     missing = [text for text in texts if text not in stored]
     made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))
-    anew = dict(zip(missing, made, strict=True))
-    rows = [stored[text][0] if text in stored else anew[text] for text in texts]
+    embedded = dict(zip(missing, made, strict=True))
+    rows = [stored[text][0] if text in stored else embedded[text] for text in texts]
     return np.array(rows, dtype=np.int16).reshape(len(rows), encoder.dimensions)

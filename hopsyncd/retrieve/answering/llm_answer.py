@@ -1,7 +1,7 @@
-"""An answer in an LLM's words, from the passages that it is shown and no others.
+"""An answer in an LLM's words, only from the passages that the LLM is shown.
 
-What it sees of the documents is data in JSON; what it says is checked: the numbers that it cites
-are those that it was offered, and an answer that cites none is none.
+The LLM sees the documents as data in JSON. Its reply is checked: it must cite at least one passage,
+and only passages that it was shown.
 """
 
 import json
@@ -51,28 +51,31 @@ _COMPOSE = (
 
 
 class AnswerReply(BaseModel):
-    """What the LLM is asked for."""
+    """The JSON object that the LLM replies with."""
 
     found: bool
     answer: Annotated[str, StringConstraints(strip_whitespace=True)] = ""
     citations: list[int] = []
 
 
-def answered(
+def answer_from_passages(
     question: str,
     passages: Sequence[Passage],
     llm: Llm,
     usage: Usage,
     sink: TokenSink | None = None,
 ) -> tuple[str, list[int]]:
-    """The answer and the indices of the passages it cites, each once; "" and none if not found.
+    """The answer and the indices of the passages that it cites, each once.
 
-    Raises LlmError, also for a reply that cites nothing or what was not offered.
+    If the passages hold no answer, the result is "" and no indices. Raises LlmError, also for a
+    reply that cites no passage, or a passage that it was not shown.
     """
-    return _checked(ask(llm, call_for(question, passages), AnswerReply, usage, sink), len(passages))
+    return _check_reply(
+        ask(llm, call_for(question, passages), AnswerReply, usage, sink), len(passages)
+    )
 
 
-def composed(
+def answer_from_notes(
     question: str,
     found: Answer,
     resolution: Resolution,
@@ -80,9 +83,9 @@ def composed(
     usage: Usage,
     sink: TokenSink | None = None,
 ) -> tuple[str, list[int]]:
-    """The same from the notes and the answers of a question that was resolved by logic.
+    """The answer to a question that was split into subproblems, from their notes and answers.
 
-    What it cites are indices among the passages found, as for `answered`.
+    Returns the same as `answer_from_passages`; the indices are into the passages found.
     """
     numbers = {one.passage: number for number, one in enumerate(found.ranked, 1)}
     data = {
@@ -107,10 +110,10 @@ def composed(
     }
     user = json.dumps(data, ensure_ascii=False, indent=1)
     call = LlmCall("answers", "logic-answers/1", _COMPOSE, user, _REPLY_TOKENS)
-    return _checked(ask(llm, call, AnswerReply, usage, sink), len(numbers))
+    return _check_reply(ask(llm, call, AnswerReply, usage, sink), len(numbers))
 
 
-def _checked(reply: AnswerReply, count: int) -> tuple[str, list[int]]:
+def _check_reply(reply: AnswerReply, count: int) -> tuple[str, list[int]]:
     if not reply.found:
         return "", []
     wrong = [number for number in reply.citations if not 1 <= number <= count]
@@ -123,7 +126,7 @@ def _checked(reply: AnswerReply, count: int) -> tuple[str, list[int]]:
 
 
 def call_for(question: str, passages: Sequence[Passage]) -> LlmCall:
-    """The call, a function of the texts alone."""
+    """The call to the LLM. The same texts always give the same call."""
     shown = [
         {
             "number": number,
@@ -141,15 +144,15 @@ def _nonsense(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's answer cannot be used", why, "Try another model")
 
 
-_REPLY_CHARACTERS = 16 * MAX_ANSWER  # of a longer one the rest is not read; an escape has up to 12
+_REPLY_CHARACTERS = 16 * MAX_ANSWER  # the rest is not read; an escape has up to 12 characters
 _ANOTHER = "it is not the answer after all"
 
 
 class AnswerDraft:
     """Implements llm.call.Hearer, for the reply to one question.
 
-    The texts that were told and not withdrawn are, joined, the answer as far as the LLM has written
-    it; in the end, as it was checked.
+    `tell` receives the answer in parts while the LLM writes it. `tell_withdrawn` discards all parts
+    so far. After `finish`, the parts that remain are the checked answer.
     """
 
     def __init__(self, tell: Callable[[str], None], tell_withdrawn: Callable[[str], None]) -> None:
@@ -168,10 +171,10 @@ class AnswerDraft:
 
     def withdraw(self, why: str) -> None:
         self._reply = ""
-        self._begin_anew(why)
+        self._restart(why)
 
     def finish(self, reply: AskReply) -> None:
-        """Tell what is left of the checked answer; what is no beginning of it is withdrawn."""
+        """Send the rest of the checked answer; first withdraw a draft that differs from it."""
         if reply.by != "llm":
             self.withdraw("; ".join(reply.degraded))
         answer = ""
@@ -181,19 +184,19 @@ class AnswerDraft:
 
     def _go_on(self, answer: str) -> None:
         if not answer.startswith(self._told):
-            self._begin_anew(_ANOTHER)
+            self._restart(_ANOTHER)
         if rest := answer[len(self._told) :]:
             self._tell(rest)
         self._told = answer
 
-    def _begin_anew(self, why: str) -> None:
+    def _restart(self, why: str) -> None:
         if self._told:
             self._tell_withdrawn(why)
             self._told = ""
 
 
 def answer_in(reply: str) -> str | None:
-    """The answer as far as the beginning of a reply has it; None where that cannot be read.
+    """The part of the answer in an unfinished reply; None if the reply cannot be parsed yet.
 
     >>> answer_in('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
     'In Ostrava,'

@@ -1,4 +1,4 @@
-"""What an ask gives back, and the JSON object that the socket and `--json` make of it."""
+"""The reply to a question, and its JSON object for the socket and `--json`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from store.records import PassageId
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A sentence that carries the answer, word for word, and its passage."""
+    """A sentence that contains the answer, quoted word for word, and its passage."""
 
     passage: PassageId
     text: str
@@ -30,12 +30,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AskReply:
-    """An answer; without passages, it says that the documents have none.
+    """An answer. Without passages, it means that the documents hold no answer.
 
-    text: the LLM's words, or the sentences of `evidence`. short: of several words at most, the
-    kind of thing that was asked for, where it could be told; a guess unless an LLM wrote it.
-    passages: those cited, in the order of their numbers from 1. chain: how they join. degraded: why
-    it is not what was asked for. spent: what the LLM took.
+    text: the LLM's words, or the sentences of `evidence`. short: a few words of the kind asked for,
+    if there are any; a guess unless an LLM wrote them. passages: the cited passages, in the order
+    of their numbers from 1. chain: the hops between the cited passages. degraded: why the answer is
+    not the requested one. spent: the LLM calls and tokens used.
     """
 
     text: str
@@ -53,12 +53,12 @@ class AskReply:
 
     @property
     def brief(self) -> str:
-        """What an exact answer is compared with: empty when nothing was found."""
+        """The text that is compared with an exact answer; empty if nothing was found."""
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
 def parts_of(reply: AskReply) -> list[str]:
-    """The text in the parts that it is told in: one for each sentence, together all of it."""
+    """The text in parts that are sent one by one: one part per sentence."""
     if not reply.evidence:
         return [reply.text] if reply.text else []
     first, *others = (one.text for one in reply.evidence)

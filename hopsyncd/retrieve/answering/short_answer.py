@@ -1,8 +1,9 @@
-"""A short answer: the value of the kind asked for, taken from a cited sentence, or none.
+"""A short answer: a value of the kind asked for, taken from a cited sentence, or none.
 
-Each value of the kind asked for, in the sentences most like the question, is weighed by how it
-stands there; then the best one by how far it leads and how its sentence bears on the question.
-docs/reference/evaluation.md says how many of those shown were right on collections left out.
+First, every value of that kind in the sentences most like the question is scored by its context.
+Then the best value is scored by its lead over the others and by its sentence. It is shown only if
+it is probably right. docs/reference/evaluation.md gives the share of correct short answers on
+collections that the weights were not fitted on.
 """
 
 import re
@@ -18,7 +19,7 @@ from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
 from hopsyncd.retrieve.strength import log_odds
 from hopsyncd.text.words import index_terms
 
-# Whether a value in a sentence is what the question asks for.
+# Weights: whether a value in a sentence is the one that the question asks for.
 FITS: Mapping[str, float] = {
     "cosine": 0.933,
     "behind": -3.270,
@@ -33,7 +34,7 @@ FITS: Mapping[str, float] = {
 }
 
 
-# Whether the best of them is right.
+# Weights: whether the best value is right.
 RIGHT: Mapping[str, float] = {
     "odds": 0.108,
     "lead": 0.461,
@@ -45,7 +46,7 @@ RIGHT: Mapping[str, float] = {
 }
 
 
-# Whether the documents hold an answer.
+# Weights: whether the documents hold an answer.
 HELD: Mapping[str, float] = {
     "cosine": 8.011,
     "ahead": 6.746,
@@ -103,19 +104,21 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
         r"|[A-Z]+_[A-Z_]+|[a-z]+(?:[-_.][a-z]+){2,}|[\w-]+(?:/[\w.-]+)*\.[a-z]{2,4}\b)",
     ),
 }
-# Of a list or a section, also where a sentence goes over several items.
+# The number of a list item or a section, also inside a sentence that spans several items.
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
 _MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
 _NO_COUNT = re.compile(r"^-|\.\d|%")  # below zero, a fraction, a share
 _FOLLOWING = re.compile(r"[ -][\w-]+")
-_AFTER = re.compile(rf"(?:{_FOLLOWING.pattern}){{0,3}}")  # where what a number counts stands
+_AFTER = re.compile(
+    rf"(?:{_FOLLOWING.pattern}){{0,3}}"
+)  # up to three words: the counted noun is among them
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What stands at text[start:end]; `after` is what follows closely, where its unit may be."""
+    """The value at text[start:end]. `after`: up to three words behind it, which may be its unit."""
 
     start: int
     end: int
@@ -129,7 +132,7 @@ class Value:
 
 
 def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
-    """The values of a kind in a sentence with its entities, without the number of a list's item.
+    """The values of a kind in a sentence, given its entities. Numbers of list items are skipped.
 
     `8. It lasts for three years.` has the duration `three years`, and no number.
     """
@@ -154,17 +157,17 @@ def _after(text: str, end: int) -> str:
 
 
 MIN_RIGHT = 0.45  # the probability from which a short answer is shown
-_SENTENCES = 40  # those most like the question are looked through
+_SENTENCES = 40  # the sentences most like the question, which are searched for values
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
-# A moment is told by its date, or by how long it is until then.
+# A moment is given as a date, or as the time until then.
 _TOLD_BY: Mapping[Kind, tuple[Kind, ...]] = {"moment": ("date", "duration")}
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value of some kind in a sentence, and what speaks for it."""
+    """A value of a kind in a sentence, with the features that it is scored by."""
 
     text: str
     kind: Kind
@@ -174,9 +177,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The likeliest short answer, the sentence that it stands in, and what speaks for it.
+    """The likeliest short answer, its sentence, and the features that it is scored by.
 
-    is_counted: it is a number of the things that the question counts, if it counts any.
+    is_counted: False if it is a number, and not of the things that the question counts.
     """
 
     text: str
@@ -192,7 +195,7 @@ def candidates(
     weights: Mapping[str, float],
     language: EntityFinder,
 ) -> list[Candidate]:
-    """The values of the kind asked for that the question does not name itself."""
+    """The values of the kind asked for, without the values that the question names itself."""
     if not sentences:
         return []
     named, words = f" {normalise(question)} ", set(index_terms(question))
@@ -232,7 +235,7 @@ def candidates(
 
 
 def _up_to(counted: Set[str], after: str) -> str:
-    """What follows a number, up to the first word of what it counts; nothing if it counts another.
+    """The words after a number, up to the noun that the question counts; "" if it is not there.
 
     >>> _up_to({"dai"}, " working days in all")
     ' working days'
@@ -246,8 +249,10 @@ def _up_to(counted: Set[str], after: str) -> str:
 def likeliest(
     found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
 ) -> Short | None:
-    """The best of the candidates, how far it leads what says something else, and how often it is
-    said; `held` are the log odds that there is an answer at all.
+    """The best candidate; None if there are none.
+
+    Its features include its lead over candidates with another value, and whether its value occurs
+    again. `held`: the log odds that the documents hold an answer at all.
     """
     if not found:
         return None
@@ -273,7 +278,7 @@ def _near(value: Value, sentence: Sentence) -> set[str]:
 
 
 def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
-    """Whether a number may be what is asked for."""
+    """Whether a number can be the answer."""
     if asked.unit == "share":
         return _SHARE.search(number.text + number.after) is not None
     if asked.unit == "money":
@@ -284,7 +289,7 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
 
 
 def _is_loose(number: Value) -> bool:
-    """Whether a number mostly counts what is not asked for: a pair, the years, days."""
+    """Whether a number is rarely an answer: a small one, a year, or a number of seconds or days."""
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 
 

@@ -1,13 +1,18 @@
-"""Support: how well what was found carries an answer, by weights fitted on known answers.
+"""Support: the probability that the passages found hold an answer.
 
-It needs its subject: sentences like it, more so than all that was found with them, and of its rare
-names at least one where they stand; and its relation: where a number of things, a share or a sum
-of money is asked for, a number that is one. No single sentence must be all of it: an answer may
-take two passages, so a long question may be less like each. Its words are not counted: who asks in
-other words misses as many as who asks for what is not there.
+The weights were fitted on known answers. The features are these:
 
-In a small collection sentences need be less like the question: the best of many foreign sentences
-is more like it than the best of few.
+- Subject: the best sentences must be similar to the question, and more similar than the other
+  passages found. At least one of the question's rare names must occur in their passages.
+- Relation: if the question asks for a number of things, a share or an amount of money, a number of
+  that kind must be there.
+
+An answer may need two passages, so a long question may be less similar to each of its sentences.
+The question's words are not counted: they are missing as often in answerable questions with other
+words as in unanswerable questions.
+
+In a small collection, less similarity is enough. The more unrelated sentences a collection has, the
+more similar to the question the best of them is.
 """
 
 import math
@@ -33,8 +38,8 @@ from hopsyncd.text.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
-_LESS_OF_FEW = 0.05  # with each e-fold of passages below that
-_SHORT, _LONG = 8, 14  # terms of a question up to which it is one, and from which it is a story
+_LESS_OF_FEW = 0.05  # added to the cosine for each factor e below _MANY
+_SHORT, _LONG = 8, 14  # terms: up to 8, a question is short; from 14, it tells a story
 _HOW_MANY = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _COUNTED = re.compile(r"[\d.,]+\s+([A-Za-z].*)")
 # "The team that decides", "the vote of another group", "a word whose letters".
@@ -44,7 +49,7 @@ _DESCRIBED = re.compile(
     r"|\w,? (?:in|of|by|for|at|from|on) (?:which|whom) (?:(?:the|his|her|its|their) )?(?-i:[A-Z])",
     re.IGNORECASE,
 )
-# "The director of the film", "his mother": another person than the one who is named.
+# "The director of the film", "his mother": a person other than the one named.
 _RELATED = re.compile(
     r"\bthe (?:[a-z]\w+ )?[a-z]\w+ (?:of|for|behind|from) |[\w.)][\u2019']s [a-z]\w+"
 )
@@ -52,7 +57,7 @@ _OF_DATES = frozenset({"year", "date", "day", "month", "century", "decade", "sta
 _MEASURED = re.compile(
     r"\bhow (?:\w+ly )?(?:big|large|long|wide|high|tall|deep|far|heavy|fast)\b", re.IGNORECASE
 )
-_RARE = 0.45  # of the greatest idf there can be
+_RARE = 0.45  # a share of the greatest possible idf
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
@@ -64,10 +69,10 @@ def needs(
     weights: Mapping[str, float],
     passages: int,
 ) -> dict[str, float]:
-    """What speaks for an answer, in a collection of so many passages.
+    """The features for whether the documents hold an answer.
 
-    `values` are those of the kind asked for; `weights` are the idf of the question's terms, also of
-    those that no passage has.
+    `values`: the values of the kind asked for. `weights`: the idf of the question's terms, also of
+    terms that no passage has. `passages`: the size of the collection.
     """
     nearest: dict[int, float] = {}
     for one in sentences:
@@ -90,14 +95,17 @@ def needs(
 
 
 def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
-    """Whether no number found counts the things asked for, or none is a share or money."""
+    """Whether the question asks for a count, a share or money, and no number found is one."""
     if asked.counted:
         return all(one.features["uncounted"] for one in values)
     return asked.unit is not None and not values
 
 
 def _names(question: str) -> set[str]:
-    """The terms of words that are capitalised inside the question, or have a digit or capital."""
+    """The terms of words in a question that look like names.
+
+    Such a word is capitalised and not the first, or has a digit or capital after its first letter.
+    """
     words = _WORD.findall(question)
     return {
         term
@@ -108,9 +116,9 @@ def _names(question: str) -> set[str]:
 
 
 def is_described(question: str) -> bool:
-    """Whether a question names its subject only by what another document says of it.
+    """Whether a question only describes its subject, so that another document must name it.
 
-    Values for such a question often come from the document about the description.
+    For such a question, a value often comes from the document of the description and is wrong.
 
     >>> is_described("How large is the team that decides about releases?")
     True
@@ -128,8 +136,9 @@ _SPAN = re.compile(
 
 
 def is_of_related(question: str) -> bool:
-    """Whether a question asks for a date of somebody or something that is only related to the one
-    that it names. The date of the one named is then the likelier find.
+    """Whether a question asks for a date of something that is only related to the subject it names.
+
+    The search then rather finds the date of the named subject.
 
     >>> is_of_related("When was the director of Uncle Silas born?")
     True
@@ -143,11 +152,11 @@ def is_of_related(question: str) -> bool:
 
 
 def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
-    """Whether a likely value is one that may be shown for this question.
+    """Whether a likely value may be shown for this question.
 
-    None is shown for a described subject. A number must count the thing that the question counts,
-    and have a unit where the question asks for a size. A date must be a whole one, of the subject
-    that the question names.
+    No value is shown for a described subject. A number must count the thing that the question
+    counts, and have a unit if the question asks for a size. A date must be complete, and of the
+    subject that the question names.
     """
     if is_described(question) or counts_other_things(question, short.text):
         return False
@@ -178,8 +187,11 @@ def counts_other_things(question: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`short` is None where none is likely enough; `sentences` are those that it is taken from.
-    `telling` are all sentences with a value of the kind asked for."""
+    """Whether the documents hold an answer, and the short answer.
+
+    short: None if no value is likely enough. sentences: the sentences of the short answer. telling:
+    all sentences with a value of the kind asked for.
+    """
 
     is_found: bool
     short: str | None = None
@@ -187,16 +199,16 @@ class Judgement:
     telling: frozenset[Sentence] = frozenset()
 
 
-def judged(
+def judge(
     question: str,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     passages: int,
     language: EntityFinder,
 ) -> Judgement:
-    """Judge the sentences of what was found in a collection of so many passages.
+    """Decide whether the sentences found hold an answer, and choose the short answer.
 
-    `weights` are the idf of the question's terms.
+    `weights`: the idf of the question's terms. `passages`: the size of the collection.
     """
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
