@@ -84,7 +84,7 @@ class Ended:
     """Rows that were in force at `after` and ended: their keys, and the versions that ended them.
 
     The key is the passage, the outgoing question of the match, or the row of the document. At most
-    one row of a key is in force at a version.
+    one row per key is in force at a version.
     """
 
     key: Integers

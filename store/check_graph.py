@@ -208,8 +208,8 @@ def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[n
 class _Ranking:
     """All matches, best first, and which of them are in force at the current version.
 
-    The first `_at` are within its cut, and `_admitted` of those are in force. Moving the cut looks
-    at a few matches; counting again would look at all.
+    The first `_at` matches are within the edge threshold, and `_admitted` of them are in force.
+    Moving the threshold looks at a few matches; counting again would look at all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:

@@ -35,9 +35,10 @@ from store.records import Version
 class _Changes:
     """The parts that may differ from an older view; all parts, if there is none.
 
-    passage_rows, documents: those that became visible or hidden. questions: the outgoing ones whose
-    own match may be another, rising. held: matches among what was visible then, by rising question.
-    ended: matches of the whole index that ended, by rising question.
+    passage_rows, documents: the rows that became visible or hidden. questions: the outgoing
+    questions whose own match may differ, rising. held: their matches among the rows visible in the
+    older view, by rising question. ended: matches of the whole index that ended, by rising
+    question.
     """
 
     passage_rows: Integers

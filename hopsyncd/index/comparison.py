@@ -1,7 +1,7 @@
-"""Compares outgoing with incoming questions under Eq. 1, for the best match of each, exactly.
+"""Compares outgoing with incoming questions under Eq. 1, and finds the exact best match of each.
 
-Pairs that share a keyword are compared first, name by name. They are few, and the best of them are
-the floor that the other pairs have to reach, which have only their vectors
+Pairs that share a keyword are compared first, name by name. There are few of them, and the best
+ones set a floor. The other pairs have only their vectors to reach it
 (`hopsyncd.index.vector_pairs`). Each distinct vector is multiplied once.
 """
 

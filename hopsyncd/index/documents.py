@@ -1,7 +1,7 @@
 """Adds and ends documents in the live index, with their names, properties, passages and links.
 
-The link edges at the head are kept up to date as matches are: when a document comes or goes, the
-links are resolved again that may mean it.
+The link edges at the head are kept up to date like matches. When a document is added or ends, the
+links that may point to it are resolved again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -40,9 +40,10 @@ NAMED_PASSAGES = 4  # the first passages of a document, which have its names
 class NewDocument:
     """A revision of a document; `id` is its row in the store.
 
-    names: what links may call it besides its path. keyword_names: its names as keywords are
-    spelled. occurrences: its passages in order, each with its links. modified_ms, created_ms:
-    NO_DATE where it does not say. properties: what it says of itself, and its type.
+    names: the names by which links may call it, besides its path. keyword_names: its names in the
+    spelling of keywords. occurrences: its passages in order, each with its links. modified_ms,
+    created_ms: NO_DATE if the document gives no date. properties: the properties in the document,
+    and its type.
     """
 
     id: int

@@ -106,11 +106,12 @@ class AclOverlay:
     """The matches and links of an ACL view, which replace those in the whole index.
 
     question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
-    rematched: the visible questions whose own match is not visible, rising. matches: theirs, by
-    rising source question; `match_ends` has the passage rows of these.
+    rematched: the visible questions whose own match is not visible, rising. matches: the matches of
+    `rematched`, by rising source question; `match_ends` has the passage rows of both ends.
 
     relinked: the numbers of the passages whose links may lead elsewhere, rising. links: all links
-    of these, between passage numbers; link_rows: the row of each in `LiveIndex.links`.
+    of these passages, between passage numbers. link_rows: the row of each link in
+    `LiveIndex.links`.
     """
 
     question_similarity: Floats

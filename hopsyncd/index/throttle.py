@@ -1,10 +1,10 @@
 """Bulk work yields to queries in the same process.
 
-A query takes the interpreter's lock hundreds of times. Each time it would wait for a thread that
-reads many files or compares many vectors, so it takes several times as long even where a processor
-is idle. Such a thread therefore releases the lock soon, and pauses while queries run: in proportion
-to its own work, so that it still finishes, and seldom but long, so that most queries meet none of
-it. When the process ends, the work is abandoned.
+A query takes the interpreter's lock hundreds of times. Each time, it would wait for a thread that
+reads many files or compares many vectors. So it would take several times as long, even with an idle
+processor. Such a thread therefore releases the lock soon, and pauses while queries run. Its pauses
+are proportional to its own work, so that it still finishes. They are rare and long, so that most
+queries do not overlap with the work at all. When the process ends, the work is abandoned.
 """
 
 import sys
@@ -30,9 +30,9 @@ def shorten_switch_interval() -> None:
 
 @dataclass(slots=True)
 class _Pause:
-    """The pauses of threads that share bulk work: for each second of work `factor` seconds.
+    """The pauses of threads that share bulk work: `factor` seconds for each second of work.
 
-    until_s: when the present pause ends. owed_s: how long the pauses for work done since are.
+    until_s: when the present pause ends. owed_s: the total length of the pauses that are still due.
     """
 
     factor: float
@@ -45,13 +45,16 @@ class ProcessEnds(Exception):
 
 
 def is_ending() -> bool:
-    """Whether the interpreter waits for its threads, to end."""
+    """Whether the main thread has ended, so that the process ends after its other threads."""
     return not threading.main_thread().is_alive()
 
 
 class _Queries:
-    """The number of threads that compute for a query, the end of the last one, and the number of
-    queries that wait for bulk work, which does not pause then."""
+    """The running queries, and the queries that wait for bulk work.
+
+    Counts the threads that compute for a query, and notes when the last query ended. While a query
+    waits for bulk work, that work does not pause.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

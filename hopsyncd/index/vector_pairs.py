@@ -51,13 +51,13 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorPairs:
-    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
+    """Finds the pairs of vectors, a column and a row, whose product reaches a question's floor.
 
     For each of r vectors: `unmatched_floor` and `held_floor` are the least products that matter to
-    the outgoing questions without and with a match that have the vector, infinite where none does.
-    `unmatched_floor` rises with each better match. `is_target` says whether an incoming question
-    has the vector with which unmatched questions are compared; `is_new_target` says the same for
-    questions that have a match.
+    the outgoing questions that have the vector, without and with a match. They are infinite if
+    there is no such question. `unmatched_floor` rises with each better match. `is_target`: whether
+    an incoming question that unmatched questions are compared with has the vector. `is_new_target`:
+    the same for questions that have a match.
 
     passage_ends: (e,) where the vectors of each passage row end.
     """

@@ -149,9 +149,9 @@ class PartSize:
 class PendingBatch:
     """The batch so far for the next version of a source: readings, reports, removals by path.
 
-    A small sync may preempt the one that fills the batch, and look at the same paths later than
-    that did: they are dropped here then. `unsettled` are the paths to look at again soon. `new` is
-    how many passages of each document the store does not have.
+    A small sync may preempt the sync that fills the batch, and read some of its paths later. Those
+    paths are then dropped from the batch. `unsettled`: the paths to look at again soon. `new`: for
+    each document, the number of its passages that are not in the store.
     """
 
     source: int
@@ -223,9 +223,9 @@ class PendingBatch:
 class SyncRun:
     """The state of one sync: its plan and its results so far.
 
-    `removals` wait for their batch; of these, `moved` are paths by content, the first of them last.
-    `back` are planned removals that exist again. `looked_at` are the paths in a version.
-    `vanished` are the paths that were gone when they were to be read.
+    `removals` wait for their batch. `moved` has the paths among them by content, the first path
+    last. `back`: planned removals that exist again. `looked_at`: the paths in a version.
+    `vanished`: the paths that no longer existed when they were to be read.
     """
 
     source: Source

@@ -80,8 +80,8 @@ class Scope:
 class Plan:
     """The steps of a sync, and the listing that they follow from.
 
-    `gone` are the documents that it removes, by path, with their content. A sync of edits looks at
-    `only` these paths, and leaves the edits `left` to the next one.
+    `gone`: the documents that the sync removes, by path, with their content. A sync of edits looks
+    only at the paths `only`, and leaves the edits `left` to the next sync.
     """
 
     steps: tuple[Step, ...]
@@ -158,7 +158,10 @@ def make_plan(
 
 
 def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
-    """The parts that the listing covers, which are more if its connector cannot restrict it."""
+    """The parts that the listing covers.
+
+    These are more than the requested parts if the connector cannot restrict a listing.
+    """
     if scope.under is None:
         return None
     asked = Selection(scope.under)
@@ -177,17 +180,19 @@ def decide(
 ) -> tuple[Step, ...]:
     """Decide every step: what to fetch first, what to report, and what to remove last. Pure.
 
-    Edited documents are fetched before new ones: many new ones may have come with an edit. Long
-    documents come after the others, so that an import soon has something to answer from.
-    Removals come last so that a renamed document's passages never cease to be held.
+    Edited documents are fetched before new ones, because many new documents may come with an edit.
+    Long documents come after short ones, so that an import is soon searchable. Removals come last,
+    so that the passages of a renamed document stay in force throughout.
 
-    `seen` and `live`, the documents at the head, are those that the listing may name, by path; the
-    source has `documents` in all, None: these. `pins` are documents that a restore set, by path,
-    with what their files held: where there was no file, and none was seen since, its absence
-    changes nothing. `excluded` are items that were purged: they are passed over, listed or not.
+    `seen` and `live` are the items of the last scan and the documents at the head that the listing
+    may name, by path. `documents` is the number of all documents of the source; None means the
+    number of `live`. `pins` are the documents that a restore set, by path, with the content of
+    their files at the restore. If there was no file then and no scan has seen one since, its
+    absence changes nothing. `excluded` items were purged: they are skipped, whether they are listed
+    or not.
 
-    Raises SourceUnavailable when the removals would leave the source without any document: an
-    unmounted disk looks like that, and an account that sees nothing any more.
+    Raises SourceUnavailable if the removals would leave the source without any document. This is
+    what an unmounted disk looks like, or an account that has lost its rights.
     """
     fetches = [
         _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded

@@ -1,9 +1,9 @@
-"""Prepares a commit while edits continue: questions, and replacements of ending matches.
+"""Prepares a commit while edits continue: question sets, and replacements of ending matches.
 
-Every passage gets its question set, made once and stored as soon as it is made.
+Every passage gets its question set once, and the set is stored as soon as it is made.
 
-If an LLM is asked for questions and gives none, the built-in generator makes the passage's set: a
-provisional one. The wait is recorded, and the LLM asked again later.
+If an LLM is configured but gives no questions, the built-in generator makes a provisional set. The
+failure is recorded, and the LLM is asked again later.
 """
 
 import time

@@ -1,13 +1,13 @@
-"""The live index on disk: mapped vectors, and the other columns as they were at some version.
+"""The live index on disk: mapped vectors, and the other columns as of one version.
 
-All of it is derived. It is taken only if every digest in the manifest holds and the store gives the
-stamp that it was saved with; else the index is made from the store. The manifest is removed before
-anything else changes and written last, so a kill at any step leaves nothing that is taken for more
-than it is.
+All of this is derived data. It is used only if every digest in the manifest matches and the store
+gives the same stamp as when it was saved. Otherwise the index is built from the store. The manifest
+is removed before any other file changes, and written last. So after a kill at any step, an
+incomplete index is never used.
 
-Vectors live in files that only grow; what lies behind the saved rows is not looked at. The other
-columns are in one file that is never changed, with room behind each. Whoever takes them maps them:
-what it does not write to, it shares with all others.
+Vectors are in files that only grow; rows behind the saved ones are ignored. The other columns are
+in one file that never changes, with spare room behind each column. Processes map these files, and
+share all pages that they do not write to.
 """
 
 import hashlib

@@ -194,10 +194,10 @@ class SourceScheduler:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts, the newest first, inside whatever runs now, if they are little.
+        """Sync these parts inside the work that runs now, the newest first, if they are small.
 
-        If not, only the newest edits among them; the rest has its turn. Returns the edits that are
-        left to preempt with next.
+        Otherwise, sync only the newest edits among them; the others wait for the source's turn.
+        Returns the edits to preempt with next.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()

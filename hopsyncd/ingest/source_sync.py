@@ -1,7 +1,7 @@
-"""One sync of one source: list, plan, read, prepare, commit; batch by batch, a version each.
+"""One sync of one source: list, plan, read, prepare, commit. Each batch is one version.
 
 Read `SourceSync._sync` and `_execute` from top to bottom. At every slow step a small sync may run
-inside a long one (`yield_to_edits`); after each batch the other sources have a turn (`Turn`).
+inside a long one (`yield_to_edits`). After each batch the other sources have a turn (`Turn`).
 """
 
 import time
@@ -84,9 +84,9 @@ class SourceSync:
     """The write path over the store.
 
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
-    run a small sync, or raise to abandon the work. A commit is one long step, which ends early, and
-    in more than one version, once it `is_awaited` there. `new_usage` limits what an LLM may cost
-    one sync. `paused` says why a source is.
+    run a small sync, or raise an error to abandon the work. A commit is one long step. If it
+    `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
+    LLM usage of one sync. `paused` says why each paused source is paused.
     """
 
     connection: Connection
@@ -316,10 +316,10 @@ class SourceSync:
     def _look_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """List the batch's removals again, and keep the items that still exist.
 
-        Some listings do not name all that is there, and much may have happened since the scan. That
-        has judged already whether the source may be left empty; this look sees only what is
-        missing, so it must not ask again. Items reported as gone since a cursor need no second
-        look: if one is back, the next listing names it.
+        Some listings are incomplete, and much may have changed since the scan. The scan has already
+        checked whether the source may become empty. This second listing names only the missing
+        items, so it must not repeat that check. Items that a source reports as gone since a cursor
+        are not listed again: if such an item is back, the next listing names it.
         """
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
@@ -384,8 +384,10 @@ class SourceSync:
         run.batch.unsettled |= unread
 
     def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
-        """All that the listing named is indexed: the next one may begin where it ended, unless
-        something that needs a listing of its own was asked for meanwhile."""
+        """Record that every item of the listing is indexed, so the next listing can begin there.
+
+        Nothing is recorded if a caller has meanwhile asked for something that needs a full listing.
+        """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
         if listing_state(self.connection, source) == before:

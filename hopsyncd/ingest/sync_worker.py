@@ -380,9 +380,10 @@ class SyncWorker:
         return self._opened
 
     def _yield_to_edits(self) -> None:
-        """At every slow step of a sync: stop if asked to, else let small edits preempt it.
+        """At every slow step of a sync, stop if requested, or else let small edits preempt it.
 
-        Edits get at most half of the time: a file that never rests must not hold up the others.
+        Edits get at most half of the time, so that a file that changes all the time cannot block
+        the other files.
         """
         self._check_stop()
         if not self._is_awaited():

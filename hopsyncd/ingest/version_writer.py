@@ -1,9 +1,9 @@
-"""From documents that changed to one committed version.
+"""Turns changed documents into one committed version.
 
-The slow part, questions for passages that have none yet, is done and stored first. Then the live
-index takes in the passages and matches them, part by part: what is pending there no version sees,
-and a large version can end early if somebody is awaited. At last one transaction has it all. Until
-that commits the old version serves.
+First, passages without a question set get one; this slow work is stored at once. Then the live
+index takes in the passages and matches them, part by part. No version sees these pending rows, so a
+large version can end early if a caller waits. Finally, one transaction commits everything. Until
+then, queries read the old version.
 """
 
 import math
@@ -238,9 +238,10 @@ class VersionWriter:
         return {ids[one] for one in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """Bring the head to the present settings and budget, in one version, without any document.
+        """Update the head to the present settings and edge budget, in one version.
 
-        None when it is there already. Questions of the old settings serve until the commit.
+        No document is read. None if the head has these settings already. Until the commit, queries
+        use the questions of the old settings.
         """
         newest = head(self._connection)
         if newest is None:
@@ -256,8 +257,9 @@ class VersionWriter:
     def rebuild(self) -> Version | None:
         """Compute the head again from its content and commit it; None without a head.
 
-        Word counts, vectors, matches and the cut are computed from the stored content: no question
-        is asked and nothing is embedded. Matches that turn out equal keep their rows.
+        Word counts, vectors, matches and the edge threshold are computed from the stored content.
+        No question is generated and no text is embedded. Matches that turn out equal keep their
+        rows.
         """
         newest = head(self._connection)
         if newest is None:
@@ -322,7 +324,11 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """The index; if the block fails, the index is ahead of the store and is loaded again."""
+        """The index, to be changed in the block.
+
+        If the block fails, the index is ahead of the store. It is then loaded again at the next
+        use.
+        """
         try:
             yield self.index
         except BaseException:
