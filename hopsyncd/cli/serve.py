@@ -32,6 +32,8 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
 
     Example: hopsyncd init --folder ~/notes --folder ~/papers
     """
+    from hopsyncd.doctor.local_llms import find_local_llms
+
     path = config_path(context.obj)
     write_config(path, folders)
     click.echo(f"Wrote {path}")
@@ -42,6 +44,13 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
             "It has no source yet. Add one with `hopsyncd add PATH`, or write a [[source]] section"
             " like the example at the end of the file."
         )
+    for server in find_local_llms():
+        click.echo(
+            f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this one answer"
+            " with `ask --llm`, write its address and a model under [llm]:"
+        )
+        for line in server.settings:
+            click.echo(f"  {line}")
     click.echo("Then start the daemon: hopsyncd serve")
 
 

@@ -192,7 +192,7 @@ class LlmConfig(Section):
         pattern=r"^[A-Za-z_]\w*$",
         description="Write the name of an environment variable, not the key itself.",
     )
-    questions: Literal["both", "llm", "statements", "off"] = "both"
+    questions: Literal["both", "llm", "statements", "off"] = "off"
     passages_per_call: int = Field(default=4, ge=1, le=20)
     timeout_s: Seconds = 60.0
     concurrency: int = Field(default=4, ge=1, le=64)

@@ -17,6 +17,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.doctor import Diagnosis, machine, well
+from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
 from hopsyncd.ingest.connect import connector_of
 from hopsyncd.models.llm.exchange import endpoint_host
@@ -72,6 +73,10 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     llm = config.llm
     if not llm.base_url:
         yield well("llm", "none is configured: nothing leaves this machine")
+        for server in find_local_llms():
+            lines = " and ".join(server.settings)
+            detail = f"{server.program} runs here. To use it, write {lines} under [llm]"
+            yield well("local llm", detail)
         return
     key = os.environ.get(llm.api_key_env, "").strip()
     host = endpoint_host(llm.base_url)

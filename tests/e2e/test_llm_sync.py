@@ -31,7 +31,7 @@ def cities(endpoint: Endpoint) -> Iterator[Place]:
     """Five documents, and an LLM that is asked for their questions."""
     with new_place(SMALL) as made:
         made.configure(
-            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\n[watch]\nenabled = false\n'
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\nquestions = "both"\n[watch]\nenabled = false\n'
             + source("notes", made.notes)
         )
         for city in CITIES:

@@ -33,7 +33,7 @@ def test_the_log_has_every_request_and_no_secret_and_no_text() -> None:
         place.write("a.md", "Ansgar Nyborg keeps the lighthouse.\n")
         place.configure(
             '[daemon]\nlog_level = "debug"\n'
-            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\ntimeout_s = 2.0\n'
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\ntimeout_s = 2.0\nquestions = "both"\n'
             + source("notes", place.notes)
             + NOWHERE
         )

@@ -160,7 +160,7 @@ def test_a_reload_that_a_long_sync_keeps_waiting_says_so_and_comes_after_it(plac
         return error(401)
 
     with Endpoint(refuse_then) as endpoint:
-        llm = f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\n'
+        llm = f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\nquestions = "both"\n'
         place.configure(source("notes", place.notes) + llm)
         place.write("e.md", "Saltmarsh is a doctor in Riga.\n")
         place.start()

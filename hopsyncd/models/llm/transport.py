@@ -128,9 +128,10 @@ class HttpClient:
         return printable_line(text)
 
 
-def bounded_http() -> httpx2.AsyncClient:
+def bounded_http(use_proxies: bool = True) -> httpx2.AsyncClient:
     """A client for an untrusted endpoint: raises ReplyUnreadable if a body is too large."""
     return httpx2.AsyncClient(
+        trust_env=use_proxies,
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_limit_body]},
         limits=httpx2.Limits(keepalive_expiry=30.0),
