@@ -230,9 +230,10 @@ class MaildirConnector:
 
 
 def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
-    """The names in one folder; none if it has gone. Raises OSError.
+    """Yield the file names in one folder; nothing if it no longer exists. Raises OSError.
 
-    A rename during a listing can hide a name, so a folder is listed again while its time changes.
+    A rename during a listing can hide a name. So while the folder's modification time changes, it
+    is listed again, up to three times in all. Names can then repeat.
     """
     try:
         folder = folders.enter(id_)

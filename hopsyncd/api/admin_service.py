@@ -311,7 +311,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/gc", "admin")
     def gc(self, request: GcRequest, caller: Caller) -> Future[GcAnswer]:
-        """Collect the versions that the configuration does not keep."""
+        """Delete the versions that [retention] does not keep. With `dry_run`, only report them."""
         state = self._serving.state
         job = partial(collect, config=state.config, engine=state.engine, dry_run=request.dry_run)
         return self._worker.submit(job, None if request.dry_run else GC)

@@ -156,7 +156,10 @@ class WatchDelivery:
             try:
                 taken = self._take()
             except Exception as error:  # noqa: BLE001 - the next round takes it
-                log.warning("changes of watches wait for the next round", why=str(error))
+                log.warning(
+                    "cannot read the changes of watched questions to deliver, trying again later",
+                    why=str(error),
+                )
                 return
 
     def _deliver(self, taken: Delivery) -> None:

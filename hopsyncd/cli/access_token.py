@@ -17,8 +17,8 @@ from hopsyncd.config.privacy import own_folder
 def token(context: click.Context, role: Role, renew: bool, revoke: bool) -> None:
     """Print the path of a role's token file. The file is created if it is missing.
 
-    The role metrics can read metrics and health. The role read can also search what all members may
-    see. The role admin can do what admins can, and owner can do everything.
+    "metrics" can read metrics and health. "read" can also search the sources open to all members.
+    "admin" has the rights of the users in access.admins. "owner" can do everything.
 
     Programs send the token to the address access.tcp as "Authorization: Bearer TOKEN". Only your
     user can read the file.

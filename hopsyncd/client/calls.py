@@ -326,7 +326,7 @@ def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changed.Rebuil
 
 
 def gc(dry_run: bool = False) -> Call[changed.GcAnswer]:
-    """Collect the versions that the configuration does not keep."""
+    """Delete the versions that [retention] does not keep. With `dry_run`, only report them."""
     return call("POST", "/v1/gc", {"dry_run": dry_run}, "GcAnswer")
 
 

@@ -39,7 +39,7 @@ class Credentials:
 
     @property
     def user(self) -> str:
-        """The name of its user, or the user's number if there is no name."""
+        """The name of the process's user, or the uid if it has no name. A fixed text over TCP."""
         return "the token's holder" if self.uid is None else _name(self.uid)
 
     @property

@@ -176,7 +176,10 @@ def _ask_about_target(
 def _things(
     text: str, start: int, end: int, found: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
-    """Possible answers in a sentence, in order: entities of a known kind, then other names."""
+    """Possible answers in a sentence as (start, end, question word), by position.
+
+    They are the entities of known kinds, and the names that start where no such entity starts.
+    """
     (kinds,) = language.entities([text[start:end]])
     entities = [(start + one.start, start + one.end, f"which {one.kind}") for one in kinds]
     taken = {first for first, _, _ in entities}
@@ -328,7 +331,11 @@ def make_index_questions(
     and LlmError if the LLM gives nothing.
     """
     if not exists(database):
-        raise _nothing(f"there is no database {database}")
+        raise BadRequest(
+            "Cannot make questions from your own index",
+            f"there is no database {database}",
+            "Run `hopsyncd serve` to index your sources, or give --corpus and --questions",
+        )
     corpus: dict[str, Passage] = {}
     with closing(open_reader(database)) as connection, snapshot(connection):
         newest = head(connection)

@@ -60,7 +60,10 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
 
 
 def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
-    """The blocks below the title, which also stands above an `h1` that says something else."""
+    """Add the page's title as the top heading.
+
+    If its only `h1` says something else, the title goes above it, and all headings move down.
+    """
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
     if len(tops) != 1 or own <= words or words <= own:

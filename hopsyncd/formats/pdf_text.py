@@ -219,7 +219,7 @@ class TextReader:
         return text + _with_mark(run, mark, text)
 
     def _measure(self, span: Span) -> None:
-        """Give a span the size and the weight of its type."""
+        """Set the span's font size, and whether it is bold."""
         text = self._text
         letter = _LETTER.search(text, span.first, span.last + 1)
         if letter is None:

@@ -122,7 +122,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def ods_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a spreadsheet of OpenDocument, whose cells hold their displayed texts."""
+    """Read an OpenDocument spreadsheet (.ods). Its cells store the text as displayed."""
     body = tree_of(open_archive(data), "content.xml").find("{*}body/{*}spreadsheet")
     blocks: list[Block] = []
     for table in () if body is None else body.iterfind("{*}table"):

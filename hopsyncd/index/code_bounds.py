@@ -117,9 +117,9 @@ class CodeBounds:
         return PackedCodes(codes, get_session(len(self.columns) * len(self.errors)))
 
     def multiply_with(self, columns: AnyIntegers) -> Callable[[AnyIntegers], NDArray[np.int32]]:
-        """A function that returns the (m, n) products of the codes of m rows and of n columns.
+        """Return a function from m rows to the (m, n) dot products of their codes with `columns`.
 
-        If `products` is not None, either all rows or all columns must be among `self.columns`.
+        If `self.products` is set, all rows or all columns must be in `self.columns`.
         """
         if self.products is None:
             codes, packed = np.asarray(self.vectors.codes), self.pack(columns)

@@ -129,7 +129,7 @@ class Follower:
                 connection = self._connected_again(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
-        """Bring this machine's local copy to that version, the newest."""
+        """Update the local copy to version `number`, the newest. On failure, discard the copy."""
         try:
             with snapshot(connection):
                 self.copy.follow(connection, number)

@@ -393,6 +393,6 @@ def _locate_document(
         return found[0]
     raise PurgeRefused(
         f"Cannot purge {document}",
-        f"{len(found) or 'no'} sources know a document of that path",
-        "Name the source, and the path as `hopsyncd query` or `status` prints it",
+        f"{len(found) or 'no'} sources have a document at that path",
+        "Choose one with --source" if found else "Copy the path from `hopsyncd query` or `status`",
     )

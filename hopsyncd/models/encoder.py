@@ -266,7 +266,7 @@ def default_folder() -> Path:
 
 
 def is_usual(word: str) -> bool:
-    """Whether the default encoder's vocabulary has the word whole: it is usual in English."""
+    """Whether the word is one token in the default encoder's vocabulary, so common in English."""
     return b"\n%b\n" % word.encode() in _vocabulary()
 
 

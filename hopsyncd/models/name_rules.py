@@ -95,7 +95,10 @@ def label_spans(text: str) -> list[tuple[int, int]]:
 def without_labels(
     spans: Sequence[tuple[int, int]], labels: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The spans that are in no label; of a span across a label, what follows the label."""
+    """Remove labels from spans.
+
+    A span inside a label is dropped. A span that overlaps one keeps only the part after it.
+    """
     kept: list[tuple[int, int]] = []
     for start, end in spans:
         stops = (stop for begin, stop in labels if start < stop and begin < end)

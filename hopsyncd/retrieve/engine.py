@@ -376,22 +376,22 @@ class Engine:
         encoder = get_generation(connection, version.generation).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
-                f"Cannot ask version {version.id}",
-                f"its vectors are of the encoder {encoder}, and {self._encoder.name} is loaded",
-                "Ask a newer version, or set models.encoder back",
+                f"Cannot search version {version.id}",
+                f"it was embedded with {encoder}, but the daemon uses {self._encoder.name}",
+                "Search a newer version, or set models.encoder to what it was and restart",
             )
         head = self._head
         if head is None:
             raise NoSuchVersion(
-                f"Cannot ask version {version.id}",
-                "the newest version is being made by other models, and none is served until then",
-                "Ask again once `hopsyncd status` shows a version",
+                f"Cannot search version {version.id}",
+                "re-embedding with other models is in progress, and no version is served yet",
+                "Search again once `hopsyncd status` shows a version",
             )
         if version.id > head.index.version:
             raise NoSuchVersion(
-                f"Cannot ask version {version.id}",
-                f"it is not served yet: version {head.version.id} is the newest that is",
-                "Ask again in a moment",
+                f"Cannot search version {version.id}",
+                f"it is not ready yet, and version {head.version.id} is the newest",
+                "Search again in a moment",
             )
         return head
 

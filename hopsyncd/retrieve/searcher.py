@@ -199,8 +199,8 @@ class Searcher(SearchTools):
         if plain.wants_llm:
             raise BadRequest(
                 "The search was refused",
-                "the method logic asks the LLM between searches, and its searches would ask it too",
-                "Leave the reasoner out, or take the method direct",
+                "the method logic and an LLM reasoner would both call the LLM at each step",
+                "Leave out --reasoner, or use --method direct",
             )
         retrieved: list[list[Ranked]] = []
 

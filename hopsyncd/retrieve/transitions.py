@@ -326,7 +326,7 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
 
 
 def _shares(weight: Floats, group: Integers) -> Floats:
-    """Each one's part of its group."""
+    """Normalize the weights, so that each group sums to 1."""
     most = np.zeros(int(group.max(initial=-1)) + 1)
     np.maximum.at(most, group, weight)
     relative = weight / np.maximum(most[group], np.finfo(np.float64).tiny)

@@ -31,8 +31,8 @@ def cities(endpoint: Endpoint) -> Iterator[Place]:
     """Five documents, and an LLM that is asked for their questions."""
     with new_place(SMALL) as made:
         made.configure(
-            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\nquestions = "both"\n[watch]\nenabled = false\n'
-            + source("notes", made.notes)
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\nquestions = "both"\n'
+            "[watch]\nenabled = false\n" + source("notes", made.notes)
         )
         for city in CITIES:
             made.write(f"{city}.md", f"# {city}\n\n{city} trades with Quito by sea.\n")

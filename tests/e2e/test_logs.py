@@ -33,9 +33,8 @@ def test_the_log_has_every_request_and_no_secret_and_no_text() -> None:
         place.write("a.md", "Ansgar Nyborg keeps the lighthouse.\n")
         place.configure(
             '[daemon]\nlog_level = "debug"\n'
-            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\ntimeout_s = 2.0\nquestions = "both"\n'
-            + source("notes", place.notes)
-            + NOWHERE
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\n'
+            'timeout_s = 2.0\nquestions = "both"\n' + source("notes", place.notes) + NOWHERE
         )
         place.start()
         place.sync("notes")

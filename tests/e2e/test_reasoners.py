@@ -73,7 +73,10 @@ def test_the_command_reports_the_calls_and_the_cap(notes: Place) -> None:
     done = notes.run("query", QUESTION, "--reasoner", "llm", "--top-k", "4", "--n-hop", "2")
     assert done.returncode == 0, done.stderr
     assert "3 LLM calls, 360 tokens" in done.stderr
-    assert "note: similarity chose the rest of the edges: its 3 calls are used" in done.stderr
+    assert (
+        "note: similarity chose the rest of the edges: this request has made all calls"
+        in done.stderr
+    )
     assert "The Bronze Door" in done.stdout
 
 

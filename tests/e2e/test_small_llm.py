@@ -35,7 +35,8 @@ NOTES = {
 def place() -> Iterator[Place]:
     with small_llm() as base_url, new_place(SMALL) as made:
         made.configure(
-            f'[llm]\nbase_url = "{base_url}"\nmodel = "smollm2"\npassages_per_call = 1\nquestions = "both"\n'
+            f'[llm]\nbase_url = "{base_url}"\nmodel = "smollm2"\npassages_per_call = 1\n'
+            'questions = "both"\n'
             "concurrency = 1\ntimeout_s = 120.0\n[watch]\nenabled = false\n"
             + source("notes", made.notes)
         )

@@ -297,7 +297,7 @@ def test_a_spent_budget_leaves_what_was_found_and_says_so(notes: Asked, calls: i
     script = Script()
     told = notes.ask(script, Usage(max_calls=calls))
     assert told["by"] == "extractive" and told["llm"]["calls"] == calls == len(script.asked)
-    assert any(f"{calls} calls are used up" in why for why in told["degraded"])
+    assert any(f"all calls it may make ({calls})" in why for why in told["degraded"])
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_what_a_passage_orders_changes_nothing_but_its_own_rank(tmp_path: Path) 
 def test_a_search_by_logic_needs_an_llm_and_no_reasoner_that_asks_it(
     notes: Asked, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadRequest, match="its searches would ask it too"):
+    with pytest.raises(BadRequest, match="both call the LLM at each step"):
         notes.query(Script(), Search(reasoner="llm", method="logic"))
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
     engine.publish(notes.stack.writer.snapshot_of(notes.stack.head))

@@ -15,7 +15,7 @@ def test_a_settled_request_leaves_what_it_took() -> None:
     usage.settle(90, prompt_tokens=30, completion_tokens=10)
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 30, 10)
     usage.reserve(60)
-    with pytest.raises(BudgetSpent, match="exceed its 100 tokens"):
+    with pytest.raises(BudgetSpent, match="limit of 100 tokens"):
         usage.reserve(1)
 
 
@@ -23,7 +23,7 @@ def test_calls_are_limited_and_a_cancelled_one_is_given_back() -> None:
     usage = Usage(max_calls=2)
     usage.reserve(10)
     usage.reserve(10)
-    with pytest.raises(BudgetSpent, match="its 2 calls are used"):
+    with pytest.raises(BudgetSpent, match=r"may make \(2\)"):
         usage.reserve(10)
     usage.cancel(10)
     usage.reserve(10)

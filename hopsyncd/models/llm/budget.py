@@ -41,9 +41,11 @@ class Usage:
         with self._lock:
             wanted = self.tokens + self._reserved_tokens + tokens
             if self._max_calls is not None and self.calls >= self._max_calls:
-                raise _spent(f"its {self._max_calls} calls are used up")
+                raise _spent(f"this request has made all calls it may make ({self._max_calls})")
             if self._max_tokens is not None and wanted > self._max_tokens:
-                raise _spent(f"the next call could exceed its {self._max_tokens} tokens")
+                raise _spent(
+                    f"the next call could exceed this request's limit of {self._max_tokens} tokens"
+                )
             self.calls += 1
             self._reserved_tokens += tokens
 
@@ -101,7 +103,9 @@ def estimated_tokens(text: str) -> int:
 
 
 def _spent(why: str) -> BudgetSpent:
-    return BudgetSpent("The LLM was not asked", why, "Raise the limits in [llm], or ask for less")
+    return BudgetSpent(
+        "The LLM was not asked", why, "Ask a simpler question, or raise the limits in [llm]"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ class UnusableReply(Exception):
 
 
 class Dialect:
-    """Writes the requests to one model, and learns the endpoint's dialect from its refusals.
+    """Writes requests for one model, and adapts them to what the endpoint rejects.
 
-    An endpoint may accept no JSON schema (which then goes into the prompt) or not this one, have
-    another name for `max_tokens`, insist on its own temperature, or be unable to stream.
+    An endpoint may reject JSON schemas, or only this one; the schema then goes into the prompt. It
+    may name `max_tokens` differently, require its own temperature, or be unable to stream.
     """
 
     def __init__(self, model: str) -> None:

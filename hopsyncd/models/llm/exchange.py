@@ -183,7 +183,8 @@ class Exchange:
 
     def _check_stop(self, request: CompletionRequest) -> None:
         if request.stop.is_set():
-            raise Abandoned("The call to the LLM ended", "it was abandoned", "Ask again")
+            why = "the client has gone, or the daemon stops"
+            raise Abandoned("The call to the LLM was stopped", why, "Repeat the request")
 
     def _request(
         self, body: dict[str, Any], request: CompletionRequest, timeout_s: float
