@@ -20,9 +20,10 @@ def start_child(
     stdout: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a program with no environment but this, at the root folder. Raises OSError.
+    """Start a program at the root folder, with only this environment. Raises OSError.
 
-    It has a session of its own, so Ctrl-C is for the daemon, and a kill reaches its children too.
+    It has a session of its own, so that Ctrl-C reaches only the daemon, and a kill reaches the
+    program's children too.
     """
     return subprocess.Popen(
         command,
@@ -46,7 +47,7 @@ def end_child(process: Process) -> None:
 
 
 class StartRefused(Exception):
-    """No start is tried now, as the last few failed; `why` the last one did."""
+    """No start is tried now, because the last few failed; `why` says how the last one failed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -54,10 +55,11 @@ class StartRefused(Exception):
 
 
 class Restarts:
-    """Counts the starts that failed, so that they do not cost more than they may.
+    """Limits the cost of starts that fail.
 
-    After `most` failures in a row, no start is tried for `rest` times what the last took, at most
-    `longest_s`. By default none is ever tried again. Only errors of the types `failures` count.
+    After `most` failures in a row, no start is tried for `rest` times the duration of the last
+    start, at most `longest_s`. By default, no start is ever tried again. Only errors of the types
+    `failures` count.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class ChildProcess:
         return self._process is not None
 
     def get(self) -> Process:
-        """The child, ready. Raises StartRefused, or what the start raises."""
+        """The running child, started if necessary. Raises StartRefused or the start's error."""
         if self._process is None:
             with self._restarts.attempt():
                 self._process = start_ready(self._start, self._expect_ready)

@@ -179,7 +179,7 @@ class Daemon:
         try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
-        """Wait until the stored version is published, or cannot be: no query comes before it."""
+        """Wait until the stored version is published or cannot be. No query comes before."""
         self._publisher.stored.wait()
         self._watched.start()
 
@@ -279,7 +279,7 @@ class Daemon:
         collect(path, state.config, state.engine)
 
     def _open_path(self, interruptions: Interruptions) -> WritePath:
-        """Put the write path together, on the worker's thread; what is stored is served first."""
+        """Assemble the write path on the worker's thread, and serve the stored version first."""
         yield_to_edits, publisher = interruptions.yield_to_edits, self._publisher
         if self._follower:
             self._connection = self._follower.until_elected(
@@ -336,7 +336,7 @@ class Daemon:
         return Usage(max_tokens=self._serving.state.config.llm.max_tokens_per_sync or None)
 
     def _record_access(self) -> None:
-        """Record the access rules of the configuration that this daemon starts to write with."""
+        """Record the access rules of the configuration when this daemon becomes the writer."""
         config, recorded = self._serving.state.config, access_rules(self._connection)
         is_shared = bool(config.store.url)
         rules = rules_at_start(recorded, config.sources, is_shared=is_shared)
@@ -367,7 +367,7 @@ class Daemon:
         )
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
-        """Bring the head to the newer encoder, on the writer's thread, and answer by it."""
+        """Update the head to the newer encoder on the writer's thread, and answer by it."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
@@ -395,13 +395,13 @@ class Daemon:
 
 
 def load_checked(file: Path) -> Config:
-    """The configuration, if nobody else can have written it. Raises ConfigError."""
+    """Load the configuration. Raises ConfigError, also if another user could have written it."""
     check_config_file(file)
     return load_config(file)
 
 
 def configure_daemon_logs(config: Config) -> None:
-    """Log as the configuration says, without the secrets that it holds."""
+    """Configure logging as the configuration says, with the configuration's secrets redacted."""
     daemon = config.daemon
     configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)
 

@@ -69,9 +69,10 @@ class DocumentUnreadable(HopsyncdError):
 
 
 class ReaderUnavailable(HopsyncdError):
-    """A reader lacks what it needs: its process, a library, memory.
+    """A reader lacks something that it needs: its process, a library, memory.
 
-    No document is at fault, so none is given up; each is read once the machine allows it.
+    The documents are not at fault, so they are not skipped for good. They are read once the machine
+    allows it.
     """
 
 
@@ -80,7 +81,7 @@ class ModelUnavailable(HopsyncdError):
 
 
 class DaemonUnavailable(HopsyncdError):
-    """Nothing answers on the socket, or what answers is not a daemon."""
+    """No process answers on the socket, or the process that answers is not a daemon."""
 
 
 class DaemonUntrusted(HopsyncdError):

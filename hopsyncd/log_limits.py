@@ -35,10 +35,11 @@ class _Message:
 
 
 class RepeatLimit:
-    """Drops a message that is repeated too often, and says how many were dropped.
+    """Drops a message that is repeated too often, and reports how many were dropped.
 
     Two messages are the same if they differ only in numbers and in their fields. Debug messages are
-    not limited, as someone asked for all of them. `tell` takes the level, and the summary.
+    not limited, because a user has asked for all of them. `tell` receives the level and the
+    summary.
     """
 
     def __init__(

@@ -150,7 +150,10 @@ def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
 def _escape_fields(
     logger: Any, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Texts of strangers must not reach a terminal as commands; JSON escapes them by itself."""
+    """Escape control characters in fields, because untrusted text must not control a terminal.
+
+    JSON escapes them by itself.
+    """
     return {
         key: printable(value) if isinstance(value, str) and key != "exception" else value
         for key, value in event.items()

@@ -102,7 +102,7 @@ class Plan:
 def source_paused_error(name: str) -> SourceUnavailable:
     """The error for syncing a source that a user has paused."""
     return SourceUnavailable(
-        "The source is paused", "it was paused by hand", f"`hopsyncd resume '{name}'` ends that"
+        "The source is paused", "a user paused it", f"Resume it with `hopsyncd resume '{name}'`"
     )
 
 
@@ -237,7 +237,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
     if 0 < documents <= sum(step.action is Action.REMOVE for step in removals):
         raise SourceUnavailable(
             "The source is paused",
-            f"none of its {documents} indexed documents is there any more",
+            f"none of its {documents} indexed documents exists any more",
             "If that is intended, run `hopsyncd sync --accept-empty`; nothing was removed",
         )
 

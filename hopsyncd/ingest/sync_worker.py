@@ -326,7 +326,7 @@ class SyncWorker:
             requests, self._requests = self._requests, []
         for request in requests:
             self._at_work.scheduler.accept(request)
-            if request.is_answered:  # none of its sources is there any more
+            if request.is_answered:  # none of its sources exists any more
                 request.answer()
         while job := self._next_job():
             job.run(self._at_work.sync)

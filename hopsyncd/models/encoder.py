@@ -198,7 +198,7 @@ def _is_installed(package: str) -> bool:
 
 
 def require_sentence_transformers(what: str) -> None:
-    """Raise ModelUnavailable without the extra that runs `what`."""
+    """Raise ModelUnavailable if the optional package that runs `what` is not installed."""
     if not all(map(_is_installed, ("torch", "sentence_transformers"))):
         raise ModelUnavailable(
             f"Cannot use {what}",

@@ -103,7 +103,7 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
 
 
 def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
-    """The subjects and objects that the statement names, by keyword."""
+    """The subjects and objects of facts that the statement names, by keyword."""
     said = f" {normalise(statement)} "
     named = [
         strip_control_characters(name)

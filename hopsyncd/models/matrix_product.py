@@ -1,10 +1,9 @@
-"""The matrix products of spaCy's networks, by ONNX Runtime.
+"""The matrix products of spaCy's networks, computed by ONNX Runtime.
 
-spaCy's own library, BLIS, has fast kernels for the processors that it knows. On a newer one it
-takes its slowest, and names take twice as long to find.
-
-As with BLIS, no row of a product depends on the rows beside it, so no name depends on other texts.
-numpy's products do not give that.
+spaCy's own library, BLIS, has fast kernels for the processors that it knows. On a newer processor
+it uses its slowest kernel, and finding names takes twice as long. As with BLIS, a row of a product
+does not depend on the other rows, so the names in a text do not depend on other texts. numpy's
+products lack this property.
 """
 
 from typing import Any
@@ -66,7 +65,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
 
 
 def use_onnxruntime(nlp: Any) -> None:
-    """Have the networks of a spaCy pipeline make their products by ONNX Runtime."""
+    """Make the networks of a spaCy pipeline compute their products in ONNX Runtime."""
     ops = OnnxOps()
     for _, component in nlp.pipeline:
         model = getattr(component, "model", None)

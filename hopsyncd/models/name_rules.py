@@ -1,4 +1,4 @@
-"""Texts that look like names and are none: numbers, amounts, and the names of table columns."""
+"""Texts that look like names but are not: numbers, amounts, and the names of table columns."""
 
 import re
 from collections.abc import Sequence

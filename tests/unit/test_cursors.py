@@ -210,11 +210,11 @@ def test_what_must_be_looked_at_again_is_though_a_sync_was_under_way(tmp_path: P
 def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack) -> None:
     memory(stack).put("a.md", b"Rome was not built in a day.")
     assert pause_source(stack.path, "notes", 7) == {"name": "notes", "paused": True}
-    assert stack.sync().problem == "it was paused by hand"
-    assert stack.sync(("a.md",)).problem == "it was paused by hand"
+    assert stack.sync().problem == "a user paused it"
+    assert stack.sync(("a.md",)).problem == "a user paused it"
     assert memory(stack).listings == [None]
     (row,) = all_sources(stack.connection)
-    assert (row.documents, row.problem) == (3, "it was paused by hand")
+    assert (row.documents, row.problem) == (3, "a user paused it")
     assert "hopsyncd resume 'notes'" in (row.hint or "")
     resume_source(stack.path, "notes")
     assert stack.path.paused == {}
