@@ -42,7 +42,7 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.query_parser import without_asides
+from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
 from hopsyncd.retrieve.strategies.hop import hop
 from store.content import known_passages
 from store.contract import Connection
@@ -73,7 +73,9 @@ class Ranking:
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
         if not self._whole:
-            question = without_asides(question, lambda one: fit(self._head, self._vector_of(one)))
+            question = drop_unrelated_sentences(
+                question, lambda one: fit(self._head, self._vector_of(one))
+            )
         inquiry = QueryContext.of(
             question,
             self._vector_of(question),
@@ -216,7 +218,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
         by_share = recalls.setdefault(name, {share: [] for share in ASIDES})
         for form in ("unchanged", *STORIES):
             for share in ASIDES:
-                found = first(without_asides(FORMS[form](one.question), fits, share))
+                found = first(drop_unrelated_sentences(FORMS[form](one.question), fits, share))
                 ranks = [rank_of(found, asked.gold[gold]) for gold in one.gold]
                 by_share[share].append(sum(rank is not None for rank in ranks) / len(ranks))
     return recalls

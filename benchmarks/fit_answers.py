@@ -123,7 +123,9 @@ def _asked(
 ) -> Iterator[Case]:
     found = engine.query(question.question, DEEP, Search())
     assert found is not None
-    bare = engine.asked(question.question, found.snapshot)  # as an answer is made
+    bare = engine.drop_unrelated_sentences(
+        question.question, found.snapshot
+    )  # as an answer is made
     found = replace(found, question=bare)
     sorts = {"foreign": found.ranked}
     if of is on:

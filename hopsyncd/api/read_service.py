@@ -57,7 +57,7 @@ from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.hidden_sources import Acl
-from hopsyncd.retrieve.query_parser import Understood, understood
+from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import answer_json
 from store.exceptions import NoSuchVersion
 from store.history import diff as history_diff
@@ -118,7 +118,7 @@ class ReadService:
             request.method,
             request.match,
         )
-        meant = understood(request.question, request.filters, datetime.now().astimezone())
+        meant = parse_question(request.question, request.filters, datetime.now().astimezone())
         k = request.k or state.config.query.k
         acl, began_s = caller.acl, time.perf_counter()
 
@@ -193,7 +193,7 @@ class ReadService:
             tell=lambda text: listener.tell("text", text=text),
             tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         )
-        meant = understood(request.question, request.filters, datetime.now().astimezone())
+        meant = parse_question(request.question, request.filters, datetime.now().astimezone())
         search = Search(
             request.strategy or state.config.query.strategy,
             method=request.method,

@@ -144,6 +144,15 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def ask_about_name(name: str) -> str:
+    """The question that a passage raises by a name.
+
+    >>> ask_about_name("the Tiber")
+    'What is said of the Tiber?'
+    """
+    return f"What is said of {name}?"
+
+
 def _group_by_sentence(
     found: Sequence[Mention], spans: Sequence[tuple[int, int]]
 ) -> list[list[Mention]]:
@@ -162,7 +171,7 @@ def _draft_outgoing(
             name = text[mention.start : mention.end]
             yield QuestionDraft(
                 Direction.OUTGOING,
-                f"What is said of {name}?",
+                ask_about_name(name),
                 frozenset([mention.keyword]),
                 row,
             )

@@ -1,7 +1,8 @@
-"""What lies around a passage, and the ways between two: along edges and links, and by names.
+"""Finds the passages around a passage, and the paths between two passages.
 
-Edges and links lead either way. Edges come first, the most similar foremost; then links; then
-names, of which those that the fewest mention.
+Passages are joined by edges, by links, and by names that both mention. Edges and links can be
+followed in both directions. Edges are preferred, the most similar first. Links come second. Names
+come last, the rarest first.
 """
 
 from collections.abc import Sequence
@@ -14,16 +15,17 @@ from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Mentions, Snapshot
 from store.records import QuestionId
 
-_OFFERED = 50  # ways out of a passage that a search for paths looks at
-_MAX_TURNS = 500  # passages that it leaves, however many ways there are
+_OFFERED = 50  # joints of each passage that a search for paths looks at
+_MAX_TURNS = 500  # passages that a search for paths visits; this bounds its work
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What joins one entry to another.
+    """An edge, a link or a shared name that joins two passage rows.
 
-    asked_by: the end that asks the `question` of the edge, or "both" for the name that both
-    mention, or whether a link leads onwards or back. name: that name, or what the link shows.
+    asked_by: for an edge, the end that asks its `question`. For a link, its direction: "link"
+    forwards, "backlink" backwards. For a name that both passages mention: "both". name: the shared
+    name, or the text of the link.
     """
 
     start: int
@@ -36,7 +38,7 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The entries found, each with its distance, nearest first; and how they are joined."""
+    """The passage rows found, nearest first, each with its distance in hops, and their joints."""
 
     distance: dict[int, int]
     joints: list[Joint]
@@ -45,8 +47,8 @@ class Around:
 def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
     """The passage at `start` and at most `limit` others, at most `hops` away.
 
-    Joined by all edges and links among them; where none leads nearer to the start, by a name that
-    does.
+    The joints are all edges and links among these passages. If no edge or link joins a passage to
+    one nearer to the start, a shared name does.
     """
     distance = {start: 0}
     nearest = [start]
@@ -59,7 +61,7 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
         distance |= dict.fromkeys(nearest, hop)
     inside = np.array(sorted(distance), dtype=np.int64)
     joints = [*_edges_among(snapshot, inside), *_links_among(snapshot, inside)]
-    return Around(distance, joints + _named(snapshot, inside, distance, joints))
+    return Around(distance, joints + _join_by_name(snapshot, inside, distance, joints))
 
 
 def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
@@ -95,10 +97,13 @@ def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
     ]
 
 
-def _named(
+def _join_by_name(
     snapshot: Snapshot, inside: Integers, distance: dict[int, int], joints: list[Joint]
 ) -> list[Joint]:
-    """For each passage that none of these joins to a nearer one, the rarest name that does."""
+    """Join each remaining passage to a nearer one by the rarest name that both mention.
+
+    A passage remains if none of the `joints` joins it to a passage nearer to the start.
+    """
     joined = {
         far
         for one in joints
@@ -128,16 +133,17 @@ def _named(
 
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
-    """Which of the entries mentions which name that joins documents."""
+    """Pairs of a position in `entries` and a name that it mentions, for names that join
+    documents."""
     of, name = snapshot.list_names(entries)
     kept = snapshot.statistics.joins_documents[name]
     return of[kept], name[kept]
 
 
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
-    """At most `limit` ways from start to end that visit nothing twice, the shortest first.
+    """At most `limit` paths from start to end, the shortest first. No path visits a passage twice.
 
-    Where there are very many, longer ones may be missing: the work is bounded.
+    The work is bounded. If there are very many paths, longer ones may be missing.
     """
     left = _distances(snapshot, end, max_hops)
     if start == end or start not in left:
@@ -149,7 +155,10 @@ def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -
 
 
 class _PathSearch:
-    """Depth first, over ways that can still reach the end; `left` says how far that is."""
+    """A depth-first search over paths that can still reach the end.
+
+    `left` is the distance of each passage from the end, in hops.
+    """
 
     def __init__(self, snapshot: Snapshot, left: dict[int, int], end: int, limit: int) -> None:
         self.found: list[list[Joint]] = []
@@ -161,7 +170,7 @@ class _PathSearch:
         self._offered: dict[tuple[int, int], list[Joint]] = {}
 
     def extend(self, path: list[Joint], at: int, hops: int) -> None:
-        """Find what continues the path from `at` to the end in so many hops."""
+        """Find the continuations of the path from `at` that reach the end in `hops` hops."""
         passed = {joint.start for joint in path}
         for joint in self._onwards(at, hops):
             if len(self.found) >= self._limit or self._turns >= _MAX_TURNS:
@@ -175,7 +184,7 @@ class _PathSearch:
                 self.extend([*path, joint], joint.end, hops - 1)
 
     def _onwards(self, at: int, hops: int) -> list[Joint]:
-        """The best ways to passages from which the end is near enough, one for each of them."""
+        """The best joint to each neighbour that is fewer than `hops` hops from the end."""
         if (at, hops) not in self._offered:
             found, near = _near(self._snapshot, [at])
             kept = [one != at and self._left.get(one, hops) < hops for one in found.tolist()]
@@ -187,7 +196,7 @@ class _PathSearch:
 
 
 def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
-    """The best between two passages that are joined."""
+    """The best joint between two passages that are joined."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
     ways = np.flatnonzero(edges.end == end)
@@ -209,7 +218,7 @@ def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
 
 
 def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
-    """How many ways each passage is from the end, where that is at most so many."""
+    """The distance of each passage from the end, in hops, up to `max_hops`."""
     distance = {end: 0}
     frontier = [end]
     for hop in range(1, max_hops + 1):
@@ -220,9 +229,10 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
 
 
 def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]:
-    """The entries that one way joins to one of these, and how near the nearest way makes them.
+    """The neighbours of these passage rows, and how near their best joint makes them.
 
-    By an edge 2 and its similarity, by a link 1, by a name less.
+    An edge counts 2 plus its similarity. A link counts 1. A name counts 1 divided by the number of
+    its mentions.
     """
     from_ = np.array(entries, dtype=np.int64)
     edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)

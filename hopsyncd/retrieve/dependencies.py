@@ -1,14 +1,16 @@
-"""What the answer to a question depends on, and whether a newer version touches it.
+"""Collects the dependencies of an answer, and decides whether a newer version touches them.
 
-Nearly all score of a walk passes through a small part of a large collection, and a follow-up of the
-second ask brings score to few passages. A version that changes nothing there, and adds nothing that
-the question or a follow-up would find, leaves the answer as it is. Two small effects remain: the
-statistics of the whole collection, in which a passage more or less counts by its share, and
-sentences that were left out of the question because nothing was like them. So a question is asked
-again where its dependencies are touched, and where enough passages came or went since it was last
-asked for the closest two of those it found to change places, at the latest at 1 % of all. In a
-small collection, that is always. Two passages that may change places without another outcome do
-not count: users are told the same in either order.
+In a large collection, nearly all score of a walk passes through few passages, and a follow-up of
+the second ask brings score to few passages. If a version changes none of them, and adds no passage
+that the question or a follow-up would find, the answer stays the same. Two small effects remain.
+The statistics of the whole collection shift a little with each passage added or removed. And a
+sentence that was dropped from the question, because no passage was like it, may now match one.
+
+A question is therefore asked again in two cases. Either a version touches its dependencies, or
+enough passages were added or removed since it was last asked that the closest two results may swap
+places. The latter happens at the latest at 1 % of all passages; in a small collection, it happens
+with every change. Two results that may swap places without another outcome do not count, because
+users get the same notification in either order.
 """
 
 import math
@@ -30,21 +32,24 @@ from hopsyncd.retrieve.strategies.hop import HopSearch
 from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
 from store.records import Vectors
 
-_DRIFT = 100  # one passage in so many
-_SWAY = 3  # by so many times its share a passage elsewhere may change what another is worth
-_LEAST_FLOW = 1e-3  # of all score: where less of it passed, a change moves no first passage
-_LEAST_SENT = 1e-2  # an edge or a link takes a fifth of a passage's score at most, mostly far less
-_LEAST_BY_NAME = 5e-3  # what passed through a name is shared by all that mention it
+_DRIFT = 100  # Ask again if one passage in 100 was added or removed.
+_SWAY = 3  # A passage elsewhere may change the worth of another by 3 times its share of all.
+_LEAST_FLOW = 1e-3  # of all score. Where less passed, a change does not affect the top results.
+_LEAST_SENT = 1e-2  # An edge or a link takes at most a fifth of a passage's score, mostly less.
+_LEAST_BY_NAME = 5e-3  # All passages that mention a name share the score that passes through it.
 _DEPTH = 20
-_SOON = 20  # passages that came or went: who may change places only later is looked at then
+_SOON = 20  # passages added or removed; a tie that needs more of them is examined later
 _MOST_TIES = 3
 _A_LITTLE_LESS = 1 - 1e-9
 _A_LITTLE_MORE = 1.05
 
 
 class Tie(NamedTuple):
-    """A passage row that leads over the next by a small share of its worth, and the rows that would
-    be found if it did not: `alone`, or `together` with those that lead by less."""
+    """A passage row that leads over the next by a small share of its worth.
+
+    alone: the rows that would be found if it fell behind the next. together: the rows that would be
+    found if all rows with a smaller lead fell behind too.
+    """
 
     lead: float
     alone: tuple[int, ...] = ()
@@ -55,8 +60,8 @@ class Tie(NamedTuple):
 class Query:
     """A text that was compared with all passages.
 
-    terms: by key, with their weights. least: the least likeness with which a passage counts;
-    least_titled: the same for a passage that may have a title from the text.
+    terms: the weight of each term, by the term's key. least: the likeness that a passage needs to
+    count. least_titled: the likeness that a passage needs if the text may name its title.
     """
 
     vector: Vectors
@@ -67,12 +72,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dependencies:
-    """Of a question at a version: the passage rows and names that its search went through, rising.
+    """The passage rows and names that the search for a question used at a version, ascending.
 
-    question: with corrected spelling. heavy_rows: the rows that send enough for a single edge to
-    matter. queries: the question, and its follow-ups. ties: the smallest leads of a passage found
-    over the next. lead: the least that may decide about the outcome. None of this outlives the
-    index that it was taken from.
+    question: with corrected spelling. heavy_rows: the rows that send enough score for a single edge
+    to matter. queries: the question and its follow-ups. ties: the smallest leads of a result over
+    the next. lead: the smallest lead that may change the outcome. All fields belong to one index
+    and are invalid after it.
     """
 
     question: str
@@ -88,7 +93,7 @@ class Dependencies:
     def collect(
         cls, question: str, context: QueryContext, vector: Vectors, search: HopSearch, k: int
     ) -> Self:
-        """What the search went through, and what came close to it."""
+        """Collect the rows and names that the search used, and the rows that nearly counted."""
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
         first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
@@ -114,9 +119,11 @@ class Dependencies:
             closest[0].lead,
         )
 
-    def settled(self, is_same: Callable[[tuple[int, ...]], bool]) -> Self:
-        """With the least lead that decides about the outcome; `is_same` says whether rows that are
-        found instead have the same one."""
+    def ignore_harmless_ties(self, is_same: Callable[[tuple[int, ...]], bool]) -> Self:
+        """A copy whose `lead` is the smallest lead that may change the outcome.
+
+        `is_same` says whether other passage rows would have the same outcome.
+        """
         deciding = (
             tie.lead
             for tie in self.ties
@@ -131,8 +138,11 @@ def _unite(*rows: Integers) -> Integers:
 
 
 def _describe_question(context: QueryContext, vector: Vectors) -> Query:
-    """A passage matters that would get some of the seeds' scores, or whose title may be a subject:
-    the titles of the nearest passages are looked at."""
+    """The question as a query.
+
+    A new passage matters if it would get a share of the seeds' scores, or if the question may name
+    its title. The search looks only at the titles of the nearest passages.
+    """
     like = context.near.like
     most = float(like.max())
     seed = most + math.log(float(np.exp(like - most).sum()) * _LEAST_FLOW)
@@ -141,8 +151,11 @@ def _describe_question(context: QueryContext, vector: Vectors) -> Query:
 
 
 def _describe_follow_up(follow_up: FollowUp) -> Query:
-    """A passage matters that would get some of the follow-up's score. Whether it is about one of
-    the names is not looked at: all passages that mention one matter."""
+    """The follow-up as a query.
+
+    A new passage matters if it would get a share of the follow-up's score. The topic of the passage
+    is not checked: every passage that mentions one of the names matters.
+    """
     least = follow_up.total + math.log(_LEAST_FLOW / follow_up.most_score)
     return Query(follow_up.vector, _key_terms(follow_up.weights), least)
 
@@ -178,7 +191,7 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
 
 
 class _Order:
-    """The last ranking, to be done again with other worths."""
+    """The last ranking. It can be repeated with other worths."""
 
     def __init__(self, context: QueryContext, search: HopSearch) -> None:
         self.snapshot = context.snapshot
@@ -187,20 +200,20 @@ class _Order:
         self.worth = importance_of(context, scores, fits)
 
     def rank(self, worth: Floats, k: int) -> list[Helpful]:
-        """The k best by these worths, one for each passage row."""
+        """The k best results by these worths, one for each passage row."""
         ids, home = self.snapshot.passage_ids, self.snapshot.statistics.visible.document_of_row
         return most_helpful(worth, ids, home, self._context.coverage, k)
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
-        """The passage rows of these."""
+        """The passage rows of the k best results by these worths."""
         return tuple(helpful.position for helpful in self.rank(worth, k))
 
 
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
-    """The smallest leads among what is found, rising; the last is not looked at.
+    """The smallest leads among the results, ascending; the last tie has no rows.
 
-    lead_of_start: that of the last passage that was read for a follow-up. If another is read
-    instead, what is found then is not known.
+    lead_of_start: the lead of the last passage that was read for a follow-up. If another passage
+    were read instead, the results would be unknown.
     """
     soon = min(_SOON / order.snapshot.statistics.passages, 1 / _DRIFT) * _SWAY
     together, ties = order.worth.copy(), list[Tie]()
@@ -220,7 +233,8 @@ def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
-    """The passage rows whose edges may differ: by a match that came or went, or by the cut."""
+    """The passage rows whose edges may differ, because a match was added or removed, or because
+    the edge threshold changed."""
     index, span = now.index, (before.version.id, now.version.id)
     matches = index.matches
     out, into, similarity = matches.source_question, matches.target_question, matches.similarity
@@ -237,7 +251,8 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The passage rows that are counted to another document, or have other names from theirs."""
+    """The passage rows that now count towards another document, or whose document gives them other
+    names."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
@@ -254,7 +269,7 @@ def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integ
 
 
 def _find_linked(now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The passage rows at the ends of links that came or went."""
+    """The passage rows at the ends of links that were added or removed."""
     edges = now.index.link_edges
     source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
     changed = _within(born, span) | _within(died, span)
@@ -266,7 +281,8 @@ def _find_rows(index: LiveIndex, numbers: Integers) -> Integers:
 
 
 def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers) -> bool:
-    """Whether the search went through a name of these rows: each mention has a share of it."""
+    """Whether the search used a name that these rows mention. All mentions of a name share its
+    score."""
     columns = index.passages
     mentions, _ = expand_ranges(
         columns.sentence_mention_start[rows], columns.sentence_mention_end[rows]
@@ -278,7 +294,7 @@ def _mentions_names(dependencies: Dependencies, index: LiveIndex, rows: Integers
 
 
 def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[int, int]) -> bool:
-    """Whether a document with one of the names came or went."""
+    """Whether a document with one of the names was added or removed."""
     names = index.document_names  # before the documents that they refer to: a writer may append
     born, died = index.documents.born, index.documents.died
     changed = _within(born, span) | _within(died, span)
@@ -295,7 +311,7 @@ def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) 
 
 
 def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> Floats:
-    """(m,) the largest cosine of the vector with one of each passage."""
+    """(m,) for each passage, the largest cosine of the vector with one of its vectors."""
     columns, exact = index.passages, index.vectors.exact
     wanted = vector.astype(np.float64)
     best = np.zeros(len(rows))
@@ -309,8 +325,11 @@ def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> Floats:
 def _score_words(
     query: Query, before: Snapshot, index: LiveIndex, rows: Integers
 ) -> tuple[Floats, Floats]:
-    """(m,) BM25 of each passage as a share of the most that one could have, and a little more, as
-    the statistics may have moved a little since; (m,) the weight of the terms that it has."""
+    """(m,) the BM25 score of each passage as a share of the highest possible, and (m,) the weight
+    of the terms that it has.
+
+    The scores are raised a little, because the statistics may have changed a little since.
+    """
     keys = np.array(list(query.terms), dtype=np.int64)
     weights = np.array(list(query.terms.values()))
     terms, positions = index.postings.terms_by_key.find_all(keys)

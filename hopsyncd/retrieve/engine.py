@@ -1,4 +1,4 @@
-"""Answering a question at one version: search by a strategy, then fetch what was found."""
+"""Answers a question at one version: searches by a strategy, then fetches the passages found."""
 
 import threading
 from collections import Counter
@@ -44,7 +44,7 @@ MAX_LLM_CALLS = 40  # of one query, unless configured
 
 
 class _Kept:
-    """Snapshots made for questions, at most so many; the first made goes first. For any thread."""
+    """A thread-safe cache of at most `most` snapshots. The oldest is dropped first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -52,11 +52,11 @@ class _Kept:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
-        """The one of that key and index, made if there is none."""
-        if known := self._known(key, index):  # without waiting for another that is being made
+        """The snapshot with this key and index. It is made if it is not cached."""
+        if known := self._find(key, index):  # does not wait while another is being made
             return known
         with self._lock:
-            if known := self._known(key, index):
+            if known := self._find(key, index):
                 return known
             made = make()
             while len(self._made) >= self._most:
@@ -65,23 +65,23 @@ class _Kept:
             return made
 
     def of(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
-        """Those of an index, with their keys."""
+        """The cached snapshots of an index, with their keys."""
         return [(key, one) for key, one in self._made.items() if one.index is index]
 
     def clear(self) -> None:
         with self._lock:
             self._made.clear()
 
-    def _known(self, key: Hashable, index: LiveIndex) -> Snapshot | None:
+    def _find(self, key: Hashable, index: LiveIndex) -> Snapshot | None:
         known = self._made.get(key)
         return known if known and known.index is index else None
 
 
 class Engine:
-    """The read path over one database; from any thread.
+    """The thread-safe read path over one database.
 
-    `llm` and `reranker` are asked only by searches that name them. While it `is_syncing`, a head
-    that hides something is made when somebody asks, and not before.
+    Only searches that name the `llm` or the `reranker` use them. While `is_syncing`, an ACL view of
+    the head is computed when a caller needs it, and not in advance.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Engine:
         self._head: Snapshot | None = None
         self._pasts = _Kept(3)  # versions other than the head
         self._restricted = RestrictedViews(budget_factor, is_syncing)
-        self._narrowed = _Kept(8)  # versions as filters leave them
+        self._narrowed = _Kept(8)  # filtered versions
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
 
@@ -126,16 +126,16 @@ class Engine:
 
     @property
     def encoder(self) -> str:
-        """The name of its encoder."""
+        """The name of the encoder."""
         return self._encoder.name
 
     def encoded_for(self, question: str, search: Search) -> EncodedTexts:
-        """The vectors that such a search of the head encodes, if it uses the question unchanged."""
+        """The vectors that this search of the head needs, if it uses the question unchanged."""
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
-    def asked(self, question: str, served: Snapshot) -> str:
+    def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
         """The question without sentences that are unlike everything in the version."""
-        return self._searcher.asked(served, question)
+        return self._searcher.drop_unrelated_sentences(served, question)
 
     def publish(self, head: Snapshot) -> None:
         """Serve this version from now on. Running requests keep theirs."""
@@ -174,14 +174,13 @@ class Engine:
     def reading(
         self, at: str = "head", hidden: Mask | Acl = EVERYTHING, wanted: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
-        """The version that `at` names, without what only the `hidden` sources hold, and as far as
-        the filter leaves it.
+        """A connection with an open transaction, and the version that `at` names.
 
-        `hidden` names the hidden sources, or is an ACL, which hides all other sources that the
-        record has when the version is read.
+        The version has only the passages that match the filter and that are not only in `hidden`
+        sources. `hidden` names the hidden sources, or is an ACL. An ACL hides all other sources
+        that the database has when the version is read.
 
-        With the connection in whose snapshot it can be read; None while there is no version at all.
-        Raises NoSuchVersion.
+        The version is None if there is no version yet. Raises NoSuchVersion.
         """
         with running_query():
             while True:
@@ -194,13 +193,13 @@ class Engine:
                     asked = head.version if head and at == "head" else resolve(connection, at)
                     if self._is_kept(connection, asked):
                         mask = _mask(connection, hidden)
-                        served = self._served(connection, asked, head, mask)
-                        yield connection, self._filtered(served, wanted) if wanted else served
+                        served = self._get_snapshot(connection, asked, head, mask)
+                        yield connection, self._filter(served, wanted) if wanted else served
                         return
 
     @contextmanager
     def holding(self, at: str, hidden: Mask | Acl = EVERYTHING) -> Iterator[str]:
-        """For several questions at one version: a name of what `at` names now, kept meanwhile.
+        """Keep the version that `at` names now, for several questions. Yields a name for it.
 
         Raises NoSuchVersion.
         """
@@ -210,7 +209,7 @@ class Engine:
             yield at
             return
         number = head.version.id
-        if not head.hidden:  # not made anew if another is served before the last question
+        if not head.hidden:  # reused even if a newer version is published meanwhile
             self._pasts.get(number, head.index, lambda: head)
         with self._reading(number):
             yield str(number)
@@ -226,12 +225,12 @@ class Engine:
         tell: Tell = untold,
         wanted: Filter = (),
     ) -> Answer | None:
-        """Answer at the version that `at` names. None while there is no version at all.
+        """Answer at the version that `at` names. None if there is no version yet.
 
-        What only the `hidden` sources hold has no part in the answer, nor has what the filter
-        leaves out. `usage` counts and limits the calls to an LLM, where the search wants one; by
-        default each query has its own. `tell` hears how far a search by logic is.
-        Raises NoSuchVersion; BadRequest for a search that cannot be made here.
+        The answer does not use passages that are only in `hidden` sources, or that the filter
+        excludes. `usage` counts and limits the calls to an LLM, if the search uses one. By default,
+        each query has its own `usage`. A search by logic calls `tell` at each stage.
+        Raises NoSuchVersion, and BadRequest if this engine cannot run the search.
         """
         usage = usage or Usage(self._max_llm_calls)
         while True:
@@ -258,13 +257,14 @@ class Engine:
     def _answer(
         self, connection: Connection, served: Snapshot, question: str, search: Search, found: Found
     ) -> Answer:
-        """The answer with strengths, and with the words that no passage has."""
+        """The answer, with the strength of each passage and the words that no passage has."""
         absent, strengths = self._searcher.rate(connection, served, question, found)
         answer = answer_of(connection, served, question, search, found)
         return replace(answer, absent=absent, strengths=strengths)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
-        """What `hop` finds at the head, and what that rests on; None while there is no version."""
+        """The answer of a `hop` search of the head, and its dependencies. None if there is no
+        version yet."""
         with self.reading() as (connection, served):
             if served is None:
                 return None
@@ -275,8 +275,10 @@ class Engine:
             return replace(found, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
-        """Whether the question may have another outcome by now: another is meant by its typos, or
-        the head touches what it rests on."""
+        """Whether the question may have another outcome at the head.
+
+        That is so if its typos are corrected differently, or if the head touches its dependencies.
+        """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
             spelled = _correct(connection, served, question).question
@@ -286,7 +288,7 @@ class Engine:
             return may_differ_by_words(words, dependencies.snapshot, served)
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
-        """An answer with these entries of its version in place of what was found."""
+        """The answer with these passage rows of its version as the results."""
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
@@ -303,12 +305,13 @@ class Engine:
         finally:
             with self._reading_lock:
                 self._being_read[version] -= 1
-                self._being_read += Counter()  # drops what nobody reads
+                self._being_read += Counter()  # drops the versions that nobody reads
 
     def _is_kept(self, connection: Connection, wanted: Version) -> bool:
-        """Whether the snapshot still has the version: gc may have run since it was taken up.
+        """Whether the database still has the version. Garbage collection may have removed it.
 
-        False when another version is served by now. Raises NoSuchVersion when there is none.
+        False if it is gone but another version is served now. Raises NoSuchVersion if it is gone
+        and no other version is served.
         """
         try:
             version(connection, wanted.id)
@@ -319,19 +322,21 @@ class Engine:
         return True
 
     def _connection(self, at: str) -> Connection:
-        """Where that version is read: on this machine while the record's server is away."""
+        """The connection that reads this version. It reads the local copy while the database server
+        is unreachable."""
         if self._copy is None:
-            return self._opened()
+            return self._open_connection()
         served = self._head.version.id if self._head else None
-        return self._copy.connection(self._opened, served if at in ("head", str(served)) else None)
+        kept = served if at in ("head", str(served)) else None
+        return self._copy.connection(self._open_connection, kept)
 
-    def _opened(self) -> Connection:
+    def _open_connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = open_reader(self._database)
         return connection
 
-    def _served(
+    def _get_snapshot(
         self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: Mask
     ) -> Snapshot:
         if hidden:
@@ -344,10 +349,10 @@ class Engine:
         """The version without the hidden sources, cached for the next question."""
         return self._restricted.get(self._searchable(connection, version), version, hidden)
 
-    def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
+    def _filter(self, served: Snapshot, wanted: Filter) -> Snapshot:
         """The snapshot narrowed by a filter, cached for the next question with the filter."""
 
-        def made() -> Snapshot:
+        def make() -> Snapshot:
             older = [
                 one.filtered
                 for (_, _, filter_), one in self._narrowed.of(served.index)
@@ -359,20 +364,20 @@ class Engine:
             )
 
         key = (served.version.id, served.hidden, wanted)
-        return self._narrowed.get(key, served.index, made)
+        return self._narrowed.get(key, served.index, make)
 
     def _past(self, connection: Connection, version: Version) -> Snapshot:
         """A stored version, cached for the next question. Raises NoSuchVersion."""
         head = self._searchable(connection, version)
 
-        def made() -> Snapshot:
+        def make() -> Snapshot:
             counts = Statistics.count(head.index, version.id, base=head.statistics)
             return Snapshot(head.index, version, counts)
 
-        return self._pasts.get(version.id, head.index, made)
+        return self._pasts.get(version.id, head.index, make)
 
     def _searchable(self, connection: Connection, version: Version) -> Snapshot:
-        """The head, whose index has the version too. Raises NoSuchVersion."""
+        """The head, whose index also has this version. Raises NoSuchVersion."""
         encoder = get_generation(connection, version.generation).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
@@ -397,13 +402,15 @@ class Engine:
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
-    """The names of the hidden sources, of those that the record has in this snapshot."""
+    """The names of the hidden sources. An ACL hides sources that this snapshot of the database
+    has."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())
     return hidden
 
 
 def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
-    """The question with its corrections, by the words of all documents, whatever the filter."""
+    """Correct the question by the words of all documents, including documents that the filter
+    excludes."""
     read = partial(known_passages, connection)
     return find_corrections(served.unfiltered or served, question, read)

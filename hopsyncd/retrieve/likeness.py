@@ -1,8 +1,9 @@
-"""How like a question the passages are: by the cosines of its vector with theirs, and by its words.
+"""Measures how like a question the passages are, by the cosines of vectors and by words.
 
-Each passage is compared as a whole. Its sentences are compared where it is one of those most like
-the question, or something leads to them: so a question costs what it touches. Where there are few
-vectors, comparing all at once is faster.
+Each passage is compared as a whole. Its sentences are compared only if the passage is among the
+most similar to the question, or if an edge, a link or a name leads to them. This keeps the cost of
+a question proportional to the passages that it reaches. If there are few vectors, comparing all at
+once is faster.
 """
 
 from dataclasses import dataclass
@@ -27,11 +28,11 @@ Cosines = NDArray[np.float32]
 class Likeness:
     """The cosines of one question, a (d,) vector on the grid, at one version.
 
-    Comparing begins at once, in another thread while this one does something else.
+    The comparison starts at once in another thread.
     """
 
     def __init__(self, snapshot: Snapshot, vector: Vectors, few: int = _FEW) -> None:
-        """Where there are at most so many vectors, all are compared at once."""
+        """If there are at most `few` vectors, all are compared at once."""
         index = snapshot.index
         self._vectors, self._vector = index.vectors, vector
         self._first = index.passages.vector_start[: len(snapshot.statistics.visible.passages)]
@@ -45,18 +46,18 @@ class Likeness:
 
     @cached_property
     def every(self) -> Cosines:
-        """(r,) of each row."""
+        """(r,) the cosine with each vector."""
         if self._is_small:
             return self._begun()
         return self._vectors.start_cosines(self._vector, self._vectors.codes)()
 
     @cached_property
     def whole(self) -> Cosines:
-        """(n,) of each entry's passage as a whole."""
+        """(n,) the cosine with the vector of each whole passage."""
         return self.every[self._first] if self._is_small else self._begun()
 
     def of_rows(self, rows: AnyIntegers) -> Cosines:
-        """(w,) of these rows."""
+        """(w,) the cosine with each of these rows of vectors."""
         if self._is_small:
             return self.every.take(rows)
         return self._vectors.compute_cosines(self._vector, rows)
@@ -64,9 +65,10 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearPassages:
-    """The visible entries most like the question, rising, at most `NEAR` and those as like.
+    """The visible passages most like the question: `NEAR` of them, and more if the last ones tie.
 
-    like: (m,) how like: of words and the best row. rows, cosines: (w,) all their rows.
+    entries: (m,) their passage rows, ascending. like: (m,) their likeness, by words and by their
+    best vector. rows, cosines: (w,) the rows of all their vectors, and the cosine with each.
     """
 
     entries: Integers
@@ -76,7 +78,7 @@ class NearPassages:
 
     @classmethod
     def of(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
-        """Find them by their words and each passage as a whole."""
+        """Find the passages by their words and by the vector of each whole passage."""
         entries = np.flatnonzero(snapshot.statistics.visible.passages)
         like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
         if len(entries) > NEAR:
@@ -95,7 +97,7 @@ class NearPassages:
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
-    """The cosine of a text with what is most like it."""
+    """The cosine of a text with the passage or sentence most like it."""
     count = len(snapshot.statistics.visible.passages)
     near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))

@@ -1,9 +1,9 @@
-"""The LLM as reasoner: for each passage in the queue, which way out leads towards the answer.
+"""Lets an LLM choose, for each passage in the queue, the edge that leads towards the answer.
 
-One call a passage, as in HopRAG's Algorithm 1; the calls of a round go out together, and the same
-judgement is asked for once a query. What the LLM sees is data in JSON, and what it says is only
-ever the number of a way that it was offered. Where it gives nothing that can be used, similarity
-chooses, and the answer says so.
+There is one call for each passage, as in HopRAG's Algorithm 1. The calls of a round are sent
+together, and a query asks for the same judgement only once. The LLM gets its input as JSON data.
+Its reply can only pick one of the edges that it was offered. If the reply is unusable, similarity
+chooses instead, and the answer says so.
 """
 
 import json
@@ -26,13 +26,13 @@ from store.transactions import snapshot as reading
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """What is judged at one fork; one question for each way offered, in their order."""
+    """The passage at a fork, and the question of each edge offered there, in their order."""
 
     passage: Passage
     questions: tuple[str, ...]
 
 
-# What is at each fork; None where the version is no longer stored.
+# Reads the context of each fork. It is None if the passage is no longer stored.
 Read = Callable[[Sequence[Fork]], Sequence[PromptContext | None]]
 
 
@@ -43,10 +43,10 @@ def materials(
     titled: bool,
     forks: Sequence[Fork],
 ) -> list[PromptContext | None]:
-    """What an LLM is shown of these forks; None where the passage is stored no longer.
+    """The context that an LLM gets for each fork. It is None if the passage is no longer stored.
 
-    With `titled`, each question comes with the heading of the passage that it leads to: going back
-    along an edge, the question alone does not say where that is.
+    With `titled`, each question is followed by the heading of the passage that it leads to. If the
+    walk follows an edge backwards, the question alone does not show where it leads.
     """
     steps = {way: offers.step(way) for fork in forks for way in fork.ways}
     ends = {way: PassageId(int(snapshot.passage_ids[step.end])) for way, step in steps.items()}
@@ -56,19 +56,22 @@ def materials(
         passages = known_passages(connection, {*starts, *ends.values()})
         texts = question_texts(connection, asked.values())
 
-    def shown(way: int) -> str:
+    def describe(way: int) -> str:
         text, end = texts.get(asked[way], ""), passages.get(ends[way])
         return f"{text} ({' > '.join(end.heading)})" if titled and end and end.heading else text
 
     return [
-        PromptContext(passage, tuple(shown(way) for way in fork.ways)) if passage else None
+        PromptContext(passage, tuple(describe(way) for way in fork.ways)) if passage else None
         for fork, start in zip(forks, starts, strict=True)
         for passage in [passages.get(start)]
     ]
 
 
 def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
-    """The question of the passage that a step leads to: one it answers or, going back, its own."""
+    """The question that represents the passage at the end of a step.
+
+    Forwards, that passage answers the question. Backwards, that passage raises it.
+    """
     index = snapshot.index
     question = index.outgoing.id[step.out] if step.back else index.incoming.id[step.into]
     return QuestionId(int(question))
@@ -112,7 +115,8 @@ class Grades(BaseModel):
 
 
 class LlmReasoner:
-    """Chooses for one query. With `graded`, by the three-way judgement instead of a choice."""
+    """Chooses edges for one query. With `graded`, the LLM grades every edge instead of picking
+    one."""
 
     def __init__(self, llm: Llm, usage: Usage, question: str, read: Read, graded: bool) -> None:
         self._llm = llm
@@ -125,7 +129,7 @@ class LlmReasoner:
         self._given_up: LlmError | None = None
 
     def choose(self, forks: Sequence[Fork]) -> list[int | None]:
-        """A `traverse.Choose`: for each fork the index of the way to follow, or none."""
+        """The index of the edge to follow at each fork, or None. Implements `traverse.Choose`."""
         if self._given_up:
             return [_BEST for _ in forks]
         materials = self._read(forks)
@@ -141,7 +145,7 @@ class LlmReasoner:
 
     @property
     def degraded(self) -> list[str]:
-        """What was chosen by similarity in place of the LLM, and why."""
+        """The reasons why similarity chose edges instead of the LLM."""
         reasons = []
         if self._given_up:
             reasons.append(f"similarity chose the rest of the edges: {self._given_up.why}")
@@ -158,10 +162,10 @@ class LlmReasoner:
             if isinstance(result, LlmError) and not isinstance(result, LlmNonsense):
                 self._given_up = result
                 if isinstance(result, BudgetSpent):
-                    continue  # what was sent before it is paid for
+                    continue  # earlier calls are paid for, so their replies count
                 return
             try:
-                self._judged[call.user] = _chosen(result, offered)
+                self._judged[call.user] = _read_choice(result, offered)
             except LlmNonsense:
                 self._unusable += 1
                 self._judged[call.user] = _BEST
@@ -194,8 +198,8 @@ class LlmReasoner:
         return LlmCall("reasoning", "reasoning/1", _CHOOSE, user, _CHOICE_TOKENS)
 
 
-def _chosen(result: Choice | Grades | LlmError, offered: int) -> int | None:
-    """The index of the way, among those offered. Raises LlmNonsense."""
+def _read_choice(result: Choice | Grades | LlmError, offered: int) -> int | None:
+    """The index of the chosen edge among the edges offered, or None. Raises LlmNonsense."""
     if isinstance(result, LlmError):
         raise result
     if isinstance(result, Choice):

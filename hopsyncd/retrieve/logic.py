@@ -1,15 +1,19 @@
 """LogicRAG (Chen et al. 2025): an LLM draws the graph of a question, which is resolved by ranks.
 
-The question is split into subproblems, which may need the answers of others. Those that need none
-that is open are one rank: one query in which the answers so far are written, one retrieval, one
-reply that answers all of them, sums up what was read so far in place of growing context, and may
-name subproblems that turned out to be missing. It only ever goes forward: no rank is asked twice,
-and no subproblem that was there before is added again.
+The LLM splits the question into subproblems. A subproblem may need the answers of others. All
+subproblems that need no open answer form a rank. Each rank takes three steps:
 
-All that the LLM sees is JSON, and its replies are checked: a subproblem may only wait for one that
-there is, not in a circle, and only passages that were shown can be cited. What cannot be used is
-left out, and the answer says so. Where the question cannot be split, or the LLM fails for good, the
-question is searched for as a whole.
+1. The LLM writes one query for all its subproblems, with the answers found so far.
+2. One retrieval finds passages for the query.
+3. One reply of the LLM answers the subproblems. It also sums up the passages read so far, so that
+   the context does not grow, and it may name missing subproblems.
+
+The search only goes forward: no rank is asked twice, and no subproblem is added twice.
+
+The LLM gets its input as JSON, and its replies are checked. A subproblem may only wait for existing
+subproblems, and not in a circle. Only passages that were shown can be cited. Unusable parts of a
+reply are left out, and the answer says so. If the question cannot be split, or the LLM fails for
+good, the question is searched for as a whole.
 
 Worked example: "Which river flows through the birthplace of Nero's teacher?" is 1. who taught Nero;
 2. where 1 was born; 3. which river flows through 2. Rank 1 finds Seneca, so rank 2 asks where
@@ -112,8 +116,8 @@ class Resolved(BaseModel):
 class Subproblem:
     """A vertex of the question's graph.
 
-    after: the ids of those whose answers it needs. rank: when it was asked, from 1; 0 if it never
-    was. query: what was searched for then. answer: empty if none was found.
+    after: the ids of the subproblems whose answers it needs. rank: the rank in which it was asked,
+    from 1; 0 if it was never asked. query: the query of its rank. answer: empty if none was found.
     """
 
     id: int
@@ -127,7 +131,11 @@ class Subproblem:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """How a question was resolved; notes: the LLM's, of all that it read."""
+    """How a question was resolved.
+
+    notes: the LLM's summary of all passages that it read. degraded: reasons why the search did less
+    than requested.
+    """
 
     subproblems: tuple[Subproblem, ...]
     notes: str
@@ -139,18 +147,18 @@ class Resolution:
 
     @property
     def cited(self) -> list[PassageId]:
-        """The passages that answers rest on, in the order in which they were met."""
+        """The passages that the answers cite, by rank."""
         ranked = sorted(self.subproblems, key=lambda one: one.rank)
         return list(dict.fromkeys(passage for one in ranked for passage in one.citations))
 
 
 def untold(stage: Stage, questions: Sequence[str]) -> None:
-    """Nobody listens."""
+    """A `Tell` that ignores the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmUse:
-    """An LLM, what it may cost, and who hears how far the work is."""
+    """An LLM, the budget for its calls, and a callback for the progress."""
 
     llm: Llm
     usage: Usage
@@ -159,7 +167,7 @@ class LlmUse:
 
 @dataclass(slots=True)
 class LogicSearch:
-    """The search for one question; `retrieve` finds the first few passages, best first."""
+    """The search for one question. `retrieve` finds the best few passages, best first."""
 
     question: str
     retrieve: Callable[[str], Shown]
@@ -169,7 +177,7 @@ class LogicSearch:
     _degraded: list[str] = field(default_factory=list)
 
     def resolve(self) -> Resolution:
-        """Ask until nothing is open. Never fails for the LLM: `degraded` says what was left out."""
+        """Ask until no subproblem is open. If the LLM fails, `degraded` has the reason."""
         self.use.tell("split", [self.question])
         try:
             self._split()
@@ -183,7 +191,7 @@ class LogicSearch:
 
     def _split(self) -> None:
         try:
-            split = self._asked(
+            split = self._ask(
                 "decomposition", "logic-split/1", _SPLIT, {"question": self.question}, Split
             )
             self._graph = graph_of(split)
@@ -215,7 +223,7 @@ class LogicSearch:
         return any(not self._graph[id_].rank for id_ in one.after)
 
     def _query(self, ready: Sequence[Subproblem]) -> str:
-        """What is searched for: one query for all, with the answers that they need."""
+        """One query for all these subproblems, with the answers that they need."""
         known = [self._graph[id_] for one in ready for id_ in one.after if self._graph[id_].answer]
         if len(ready) == 1 and not known:
             return ready[0].question
@@ -225,15 +233,15 @@ class LogicSearch:
             "answers": [{"id": one.id, "answer": one.answer} for one in known],
         }
         try:
-            query = self._asked("reasoning", "logic-rewrite/1", _REWRITE, data, Rewritten).query
+            query = self._ask("reasoning", "logic-rewrite/1", _REWRITE, data, Rewritten).query
             return _text(query)
         except LlmNonsense as error:
             self._degraded.append(f"a query was not the LLM's: {error.why}")
             answers = {f"#{one.id}": one.answer for one in known}
-            return " ".join(_filled(one.question, answers) for one in ready)
+            return " ".join(_fill_in(one.question, answers) for one in ready)
 
     def _read(self, ready: Sequence[Subproblem], shown: Shown) -> None:
-        """Take the answers of a rank, the notes, and what more there is to ask."""
+        """Let the LLM answer a rank. Keep its answers, its notes and its new subproblems."""
         data = {
             "question": self.question,
             "open": [{"id": one.id, "question": one.question} for one in ready],
@@ -254,7 +262,7 @@ class LogicSearch:
                 for number, (_, passage) in enumerate(shown, 1)
             ],
         }
-        reply = self._asked("reasoning", "logic-resolve/1", _RESOLVE, data, Resolved)
+        reply = self._ask("reasoning", "logic-resolve/1", _RESOLVE, data, Resolved)
         asked = {one.id for one in ready}
         answers = {one.id: one for one in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:
@@ -272,11 +280,11 @@ class LogicSearch:
         self._add(reply.more)
 
     def _add(self, more: Sequence[MorePart]) -> None:
-        """New subproblems join the graph, as far as they leave it one that can be resolved."""
+        """Add new subproblems to the graph, unless one would make it unresolvable."""
         for part in more:
             known = {one.question.casefold() for one in self._graph.values()}
             if part.question.strip().casefold() in known:
-                continue  # without replacement: it was asked, or will be
+                continue  # it was asked already, or will be
             if len(self._graph) == MAX_SUBPROBLEMS:
                 self._degraded.append(f"no more than {MAX_SUBPROBLEMS} subproblems are asked")
                 return
@@ -294,7 +302,7 @@ class LogicSearch:
             except LlmNonsense as error:
                 self._degraded.append(f"a new subproblem was left out: {error.why}")
 
-    def _asked(
+    def _ask(
         self, purpose: Purpose, prompt: str, system: str, data: Any, shape: type[Reply]
     ) -> Reply:
         user = json.dumps(data, ensure_ascii=False, indent=1)
@@ -318,7 +326,7 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 
 
 def check(graph: Mapping[int, Subproblem]) -> None:
-    """Raises LlmNonsense if a subproblem waits for one that is not there, or for itself."""
+    """Raises LlmNonsense if a subproblem waits for a missing one or, in a circle, for itself."""
     if unknown := {id_ for one in graph.values() for id_ in one.after} - graph.keys():
         raise _nonsense(f"a subproblem waits for {min(unknown)}, which is none")
     try:
@@ -334,8 +342,8 @@ def _text(question: str) -> str:
     return text
 
 
-def _filled(question: str, answers: Mapping[str, str]) -> str:
-    """The question with the answers in place of the references to them."""
+def _fill_in(question: str, answers: Mapping[str, str]) -> str:
+    """Replace the references in a question, such as #1, by the answers."""
     for reference in sorted(answers, key=len, reverse=True):
         question = question.replace(reference, answers[reference])
     return question
@@ -345,14 +353,15 @@ def _nonsense(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's reply cannot be used", why, "Try another model")
 
 
-def united(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -> list[Ranked]:
-    """The union of the retrievals: what is cited, then the first of each, the second, and so on.
+def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -> list[Ranked]:
+    """The union of several retrievals. Cited passages come first.
 
-    Each passage as it was found where it came first.
+    The others follow by position: the first result of each retrieval, then the second, and so on. A
+    passage found several times keeps the result with the best position.
 
     >>> first = [Ranked(PassageId(1), 0.9), Ranked(PassageId(2), 0.1)]
     >>> second = [Ranked(PassageId(2), 0.8), Ranked(PassageId(3), 0.7)]
-    >>> union = united([first, second], [PassageId(3)])
+    >>> union = unite([first, second], [PassageId(3)])
     >>> [(one.passage, one.score) for one in union]
     [(3, 0.7), (1, 0.9), (2, 0.8)]
     """

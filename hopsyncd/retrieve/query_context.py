@@ -1,7 +1,7 @@
-"""A question held against one version: its words, its names, and how like it each passage is.
+"""Compares a question with one version: its words, its names, and its likeness to each passage.
 
-BM25 has the statistics of exactly what is visible, so that a past version ranks as it did when it
-was the head.
+BM25 uses the statistics of the visible passages only. A past version therefore ranks as it did when
+it was the head.
 """
 
 import re
@@ -32,26 +32,26 @@ K1 = 1.2
 B = 0.75
 
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
-"""Those of the names that the graph knows."""
+"""Selects the names that the graph knows."""
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
 Encode = Callable[[Sequence[str]], Vectors]
 """(m, d) the vectors of m texts, on the grid."""
 
-_PASSAGES_KEPT = 1 << 10  # of which the sentences are known
+_PASSAGES_KEPT = 1 << 10  # passages whose split sentences are cached
 _NONE = frozenset[str]()
-_NEAREST = 2000  # rows
-COMMON = 4  # a word that one in so many passages has
-_COMMON_KEPT = 8  # of a version
-_MIN_SHARE = 0.02  # of the idf of all terms
+_NEAREST = 2000  # rows of vectors
+COMMON = 4  # a term is common if more than one in 4 passages has it
+_COMMON_KEPT = 8  # common terms whose scores are cached for each version
+_MIN_SHARE = 0.02  # a rarer term has a larger share of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 WORD = re.compile(r"\w+")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
-    """The names known to the graph that the query uses: at each place the longest.
+    """The names that the query uses and the graph knows. If names overlap, the longest counts.
 
     A single word counts only if the query capitalises it or it has a digit.
 
@@ -76,7 +76,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
 
 
 def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
-    """What share of the query each name is: of the idf of its terms, `weights`.
+    """The share of each name in the query's idf. `weights` has the idf of each term.
 
     >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
     {'due south': 0.75}
@@ -92,31 +92,31 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Which of the query's t terms each entry has.
+    """Which of the query's t terms each of the n passage rows has.
 
-    share: (t,) idf, summing to 1. has: (t, n) bool.
+    share: (t,) the idf of each term, scaled to sum to 1. has: (t, n) bool.
     """
 
     share: Floats
     has: NDArray[np.bool_]
 
-    def held(self, entries: Integers) -> NDArray[np.bool_]:
-        """(t, w) which of the terms each of the entries has."""
+    def select(self, entries: Integers) -> NDArray[np.bool_]:
+        """(t, w) which of the terms each of these passage rows has."""
         return self.has.take(entries, axis=1)
 
     def of(self, entries: Integers) -> Floats:
-        """(w,) the share of the query's words that each of the entries has."""
-        return weighed(self.share, self.held(entries))
+        """(w,) the share of the query's terms that each of these passage rows has."""
+        return sum_weighted(self.share, self.select(entries))
 
-    def added(self, start: Integers, end: Integers) -> Floats:
-        """(w,) the share that each end has, and the start beside it has not."""
-        return weighed(self.share, self.held(end) & ~self.held(start))
+    def compute_gain(self, start: Integers, end: Integers) -> Floats:
+        """(w,) the share of the terms that each end has and its start does not have."""
+        return sum_weighted(self.share, self.select(end) & ~self.select(start))
 
 
-def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
-    """(w,) the sum of (t, w) lines, each times its share.
+def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
+    """(w,) the sum of the (t, w) lines, each times its share.
 
-    Line by line, since a matrix product may add up in another order at another place.
+    It adds line by line, because a matrix product may add in another order on another machine.
     """
     total = np.zeros(lines.shape[1])
     for part, line in zip(share.tolist(), lines, strict=True):
@@ -128,8 +128,8 @@ def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
 class Words:
     """The query's words in one version.
 
-    weights: see `idf_of`. scores: (n,) BM25 by entry. coverage: without terms that no passage has,
-    or too many to tell them apart.
+    weights: see `idf_of`. scores: (n,) the BM25 score of each passage row. coverage: without terms
+    that no passage has, and without terms that too many passages have.
     """
 
     weights: Mapping[str, float]
@@ -138,17 +138,17 @@ class Words:
 
 
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
-    """The idf of each of the question's terms, also of those that no passage has."""
+    """The idf of each of the question's terms, including terms that no passage has."""
     terms = index_terms(question)
     df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
 class Having:
-    """The visible passages that have a term: `df` is how many."""
+    """The visible passages that have a term. `df` is their number."""
 
     def __init__(self, snapshot: Snapshot, key: int, rows: Int32s) -> None:
-        """`rows` are all of `term` with that key."""
+        """`rows` are all rows of the `terms` table with this key."""
         self._snapshot, self._key, self._rows = snapshot, key, rows
         known = snapshot.statistics.term_passage_counts
         if key not in known:
@@ -157,7 +157,7 @@ class Having:
 
     @cached_property
     def visible(self) -> tuple[Int32s, Int32s]:
-        """The rows of `term`, and the entries."""
+        """The rows of the `terms` table, and their passage rows."""
         rows = self._rows
         entries = self._snapshot.index.terms.passage_row.take(rows)
         seen = take_flags(self._snapshot.statistics.visible.passages, entries)
@@ -165,7 +165,7 @@ class Having:
 
     @cached_property
     def counts(self) -> NDArray[np.float32]:
-        """(df,) for how much in BM25 the term counts in each, before its idf."""
+        """(df,) the BM25 score of the term in each passage, without the factor idf."""
         index, statistics = self._snapshot.index, self._snapshot.statistics
         rows, entries = self.visible
         times = index.terms.count.take(rows).astype(np.float32)
@@ -178,7 +178,7 @@ class Having:
 
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
-        """(n,) the same for every entry, kept for the next question."""
+        """(n,) the same for every passage row, cached for the next question."""
         kept = self._snapshot.statistics.common_term_scores
         found = kept.get(self._key)
         if found is None:
@@ -198,13 +198,13 @@ def having(snapshot: Snapshot, terms: Sequence[str]) -> list[Having]:
 
 
 def compute_idf(snapshot: Snapshot, df: Integers) -> Floats:
-    """log(1 + (n - df + 0.5) / (df + 0.5)), never negative, of terms that so many passages have."""
+    """log(1 + (n - df + 0.5) / (df + 0.5)) for terms that `df` passages have; never negative."""
     idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
     return idf
 
 
 def words_of(snapshot: Snapshot, question: str) -> Words:
-    """Look the question's words up."""
+    """Look up the question's words."""
     terms = index_terms(question)
     every = having(snapshot, terms)
     df = np.array([one.df for one in every], dtype=np.int64)
@@ -242,14 +242,15 @@ class SentenceFits:
     vector_rows: Sequence[int]
 
     def compute_fits(self, shares: Mapping[str, float]) -> list[float]:
-        """Of each sentence: its cosine and the share of the question's terms that it has."""
+        """For each sentence, its cosine plus the share of the question's terms that it has."""
         return [
             cosine + sum(shares[term] for term in sorted(terms))
             for cosine, terms in zip(self.cosines, self.terms, strict=True)
         ]
 
     def order_by_fit(self, shares: Mapping[str, float]) -> list[int]:
-        """The positions of the sentences, best first; of equal ones the earlier."""
+        """The positions of the sentences, best first. Of equally good sentences, the earlier comes
+        first."""
         fits = self.compute_fits(shares)
         return sorted(range(len(fits)), key=lambda position: -fits[position])
 
@@ -259,12 +260,13 @@ _NO_SENTENCES = SentenceFits((), (), ())
 
 @dataclass(frozen=True, eq=False)
 class QueryContext:
-    """By entry.
+    """A question compared with the passage rows of one version.
 
-    names: those it uses that the graph knows, with what share of it each is; they are its keywords.
-    by_words: (n,) BM25 as a share of the most that a passage could have. coverage: which passages
-    have its words. terms: its index terms with their shares of its idf, which is `total_idf`. read:
-    gives passages of the version. encode: gives vectors of follow-ups; None to ask none.
+    names: the names in the question that the graph knows, each with its share of the question's
+    idf; they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible
+    score. coverage: which passages have its words. terms: its index terms, each with its share of
+    `total_idf`, the sum of their idf. read: returns passages of the version. encode: returns the
+    vectors of follow-ups; None if no follow-up is to be asked.
     """
 
     snapshot: Snapshot
@@ -287,7 +289,7 @@ class QueryContext:
         read: Read,
         encode: Encode | None = None,
     ) -> Self:
-        """Hold it against the snapshot."""
+        """Compare the question with the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
         words = words_of(snapshot, question)
         names = worths(names_in(question, snapshot.select_mentioned_names), words.weights)
@@ -312,25 +314,28 @@ class QueryContext:
 
     @cached_property
     def nearest_mentions(self) -> tuple[Integers, Integers]:
-        """The mentions in the rows of the near passages that are most like the question, and in as
-        many more as are equally like: rows of `mention`, and their names."""
+        """The mentions in the 2000 vector rows of near passages that are most like the question.
+
+        If the last of them tie, all tied rows count. Returns rows of the mentions, and their names.
+        """
         rows, cosines = self.near.rows, self.near.cosines
         if len(rows) > _NEAREST:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
         return self.snapshot.find_sentence_mentions(rows)
 
     def by_sentence(self, entries: Integers) -> Floats:
-        """(m,) of each passage the best sentence, by its cosine and what share of the question's
-        words it has, those of the headings among them: what stands together belongs together.
+        """(m,) the fit of the best sentence of each passage.
 
-        Where the rows of a passage are not those of its sentences, all have its own cosine.
+        The fit of a sentence is its cosine plus the share of the question's terms that the sentence
+        or a heading has. If the vectors of a passage do not match its sentences, all sentences have
+        the cosine of the whole passage.
         """
         compared = self.compare_sentences(entries)
         best = [max(one.compute_fits(self.terms), default=0.0) for one in compared]
         return np.maximum(best, 0.0)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
-        """The sentences of each passage; none of a passage that a purge has removed since."""
+        """Compare the sentences of each passage. A passage removed by a purge has none."""
         rows: list[int] = passage_rows.tolist()
         new = np.array([row for row in rows if row not in self._compared], dtype=np.int64)
         if len(new):
@@ -362,18 +367,20 @@ class QueryContext:
                 yield SentenceFits([whole] * len(terms), terms, [start] * len(terms))
 
     def first_cosines(self, entries: Integers) -> Floats:
-        """(w,) of the question with the vector of each whole passage."""
+        """(w,) the cosine of the question with the vector of each whole passage."""
         return self.likeness.whole[entries].astype(np.float64)
 
     def of_edges(self, out: Integers, into: Integers) -> Floats:
-        """(e,) Eq. 1 with what each edge carries: the incoming question's vector, all keywords."""
+        """(e,) Eq. 1 for each edge, with the vector of its incoming question and all its
+        keywords."""
         index = self.snapshot.index
         cosines = self.likeness.of_rows(index.incoming.vector_row[into]).astype(np.float64)
         similarity: Floats = (self._jaccards(out, into) + cosines) / 2
         return similarity
 
     def _jaccards(self, out: Integers, into: Integers) -> Floats:
-        """(e,) of the query's names with those of both questions of each edge."""
+        """(e,) the Jaccard similarity of the query's names and the names in both questions of each
+        edge."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         jaccards = np.zeros(len(out))
@@ -395,7 +402,7 @@ class QueryContext:
         return set(names)
 
     def of_passages(self, entries: Integers) -> Floats:
-        """(n,) Eq. 1 with each passage: its own vector, and the names of its sentences."""
+        """(n,) Eq. 1 for each passage, with its own vector and the names in its sentences."""
         index = self.snapshot.index
         numbers = {self.snapshot.find_name(name) for name in self.names}
         columns, jaccards = index.passages, np.zeros(len(entries))
@@ -414,16 +421,19 @@ class QueryContext:
 def _find_terms(
     words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
 ) -> list[frozenset[str]]:
-    """The question's terms of each sentence; the first words are those of headings, which each
-    sentence has too."""
+    """The question's terms that each sentence has.
+
+    words: the words of the headings, then the words of each sentence. The words of the headings
+    count for every sentence.
+    """
     heading, *sentences = ([terms[word] for word in part if word in terms] for part in words)
     return [_NONE.union(*heading, *own) for own in sentences]
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Which of the terms each word has; without words that have none.
+    """The terms that each word has, for the words that have any.
 
-    Looked at are only words that begin like one of the terms.
+    Only words that begin like one of the terms are examined.
     """
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})

@@ -1,11 +1,11 @@
-"""Reads a question as people type it: its words, and the filters among them.
+"""Parses a question as people type it, into its words and the filters among them.
 
-`source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, of some
-documents. A word that only looks like a filter stays text: `std::vector`, `note: call Ann`,
-`before:lunch`.
+`source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, in the
+documents that match three filters. A word that only looks like a filter stays text: `std::vector`,
+`note: call Ann`, `before:lunch`.
 
-A story has sentences that only lead to what is asked. What the documents have nothing like is not
-looked for.
+A long question may have sentences that only lead up to it. Such a sentence is dropped if no
+document has anything like it.
 """
 
 import re
@@ -38,15 +38,17 @@ _WRITTEN = re.compile(
 )
 _END = "?!.,;"
 _ASKS = ("?", "\uff1f", "\u061f")
-_FITS = 0.8  # of how well the sentences fit that ask
+_FITS = 0.8  # a sentence that asks nothing must fit this share as well as the best that asks
 _LISTED = 20
-_ALIKE = 70  # of 100: how alike a name must be to be named
+_ALIKE = 70  # of 100; a name must be this similar to be suggested
 
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A question without its filters; `wanted` are those, of the question and given beside it.
-    `asked_time` is a date filter that the words of the question suggest, and that is not applied.
+    """A question without its filters.
+
+    wanted: the filters from the question and from the request. asked_time: a date filter that the
+    words of the question suggest. It is not applied.
     """
 
     question: str
@@ -55,26 +57,26 @@ class Understood:
 
     @property
     def filter_text(self) -> str:
-        """The filters as they may be written."""
+        """The filters as a user can type them."""
         return " ".join(map(str, self.wanted))
 
 
-def understood(question: str, given: Iterable[str], now: datetime) -> Understood:
-    """Read a question, and filters given as `key:value` beside it.
+def parse_question(question: str, given: Iterable[str], now: datetime) -> Understood:
+    """Parse a question, and the filters that the request has as `key:value`.
 
-    Of a question that is nothing but filters their values are the words to look for.
-    Raises BadRequest for a given filter that is none.
+    If a question has only filters, their values become the words to look for.
+    Raises BadRequest if a text in `given` is not a filter.
 
     >>> noon = datetime(2026, 3, 14, 12)
-    >>> found = understood("hotkeys source:vault in std::vector before:lunch", (), noon)
+    >>> found = parse_question("hotkeys source:vault in std::vector before:lunch", (), noon)
     >>> found.question, found.filter_text
     ('hotkeys in std::vector before:lunch', 'source:vault')
     """
-    wanted = [_given(one, now) for one in given]
+    wanted = [_parse_filter(one, now) for one in given]
     rest: list[str] = []
     end = 0
     for found in _WRITTEN.finditer(question):
-        one = _written(found, now, is_last=not question[found.end() :].strip())
+        one = _parse_match(found, now, is_last=not question[found.end() :].strip())
         if one is None:
             continue
         rest.append(question[end : found.start()])
@@ -88,22 +90,26 @@ def understood(question: str, given: Iterable[str], now: datetime) -> Understood
     return Understood(text, tuple(dict.fromkeys(wanted)), asked_time)
 
 
-def told_and_asked(question: str) -> list[str]:
-    """The sentences of a question of which some ask and some do not; of any other none."""
+def split_mixed_question(question: str) -> list[str]:
+    """The sentences of a question, if some of them ask and others do not. Otherwise empty."""
     parts = [one.strip() for one in sentences(question)]
     asking = sum(one.endswith(_ASKS) for one in parts)
     return parts if 0 < asking < len(parts) else []
 
 
-def without_asides(question: str, fit: Callable[[str], float], share: float = _FITS) -> str:
-    """The question without the sentences that ask nothing and fit the documents far worse than
-    those that ask do: less than this share of how well those fit.
+def drop_unrelated_sentences(
+    question: str, fit: Callable[[str], float], share: float = _FITS
+) -> str:
+    """Drop the sentences that ask nothing and fit the documents badly.
+
+    `fit` says how well a sentence fits the documents. A sentence that asks nothing is dropped if
+    its fit is below `share` times the best fit of a sentence that asks.
 
     >>> fits = {"I am new here.": 0.2, "My index broke.": 0.7, "What now?": 0.5}
-    >>> without_asides("I am new here. My index broke. What now?", fits.__getitem__)
+    >>> drop_unrelated_sentences("I am new here. My index broke. What now?", fits.__getitem__)
     'My index broke. What now?'
     """
-    parts = told_and_asked(question)
+    parts = split_mixed_question(question)
     if not parts:
         return question
     fits = [fit(one) for one in parts]
@@ -115,7 +121,7 @@ def without_asides(question: str, fit: Callable[[str], float], share: float = _F
     return " ".join(kept) if len(kept) < len(parts) else question
 
 
-def _written(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
+def _parse_match(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
     excludes, key, value, excludes_property, name, said = found.groups()
     if name:
         value = f"{name.strip()}={said.strip()}"
@@ -128,7 +134,7 @@ def _written(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition
         return None
 
 
-def _given(text: str, now: datetime) -> Condition:
+def _parse_filter(text: str, now: datetime) -> Condition:
     key, colon, value = text.removeprefix("-").partition(":")
     key, value = _ALIASES.get(key, key), value.strip().strip('"')
     try:
@@ -144,18 +150,21 @@ def _given(text: str, now: datetime) -> Condition:
 
 
 def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
-    """A condition; dates are of the zone of `now`. Raises ValueError for a date that is none."""
+    """A condition. Dates are in the time zone of `now`. Raises ValueError if a date is invalid."""
     at_ms = date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
     return Condition(key, value, is_excluded, at_ms)
 
 
-# What would have been left
+# Suggestions for a filter that matches no document
 
 
 def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
-    """For a filter that leaves none of the documents `there`: the nearest that would."""
+    """Suggest the nearest filter that matches a document.
+
+    The filter `wanted` matches none of the documents in `there`.
+    """
 
     def left_by(some: Filter) -> int:
         flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))
@@ -206,7 +215,7 @@ def _of(one: Condition, value: str) -> Condition:
 
 
 def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> set[str]:
-    """What documents have for the key of a condition."""
+    """The values that these documents have for the key of a condition."""
     if one.key == "source":
         return {index.sources[at] for at in np.unique(index.documents.source[documents])}
     if one.key == "path":
@@ -229,12 +238,12 @@ def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> s
 
 
 def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[str]:
-    """Those of the known names that are most like a mistyped one, best first.
+    """The known names that are most similar to a mistyped name, best first.
 
     >>> near_names("Plugns", ["Plugins", "Themes"])
     ['Plugins']
     """
-    from rapidfuzz import fuzz, process  # only for what was mistyped
+    from rapidfuzz import fuzz, process  # a slow import, needed only for typos
 
     found = process.extract(
         wanted,

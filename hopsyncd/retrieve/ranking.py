@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.retrieve.query_context import Coverage, QueryContext, weighed
+from hopsyncd.retrieve.query_context import Coverage, QueryContext, sum_weighted
 from store.records import PassageId, QuestionId
 
 
@@ -189,9 +189,9 @@ def most_helpful(
     """
     order = most_important(importance, ids, max(k, _DEPTH))
     first = order[:_DEPTH]
-    has, worth, home = coverage.held(first), importance[first], document[first]
+    has, worth, home = coverage.select(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
-    new, repeated = weighed(coverage.share, has), np.zeros(len(first))
+    new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
         values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated)
@@ -204,7 +204,7 @@ def most_helpful(
         repeated += home == home[best]
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
-            new = weighed(coverage.share, has & ~covered[:, None])
+            new = sum_weighted(coverage.share, has & ~covered[:, None])
     rest = order[_DEPTH:]
     both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
     ranked += [Helpful(position, value, 0.0) for position, value in both]

@@ -1,5 +1,7 @@
-"""What a search found, with what is needed to show it; and the same as the JSON object that the
-socket and `--json` give, documented in docs/reference/http-api.md."""
+"""The answer to a search, with all data needed to display it, and its JSON form.
+
+The socket and `--json` return the JSON form. docs/reference/http-api.md documents it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.display import mail_name
 from hopsyncd.formats.units import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.questions import ask_about_name
 from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
@@ -34,12 +37,13 @@ from store.contract import Connection
 from store.reads import Place, places_at
 from store.records import Passage, PassageId, QuestionId
 
-_ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")  # that patterns take for i, s and k
+# Patterns that ignore case take these letters for i, s and k.
+_ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")
 
 
 @dataclass(frozen=True, slots=True)
 class LlmCost:
-    """What one answer took of the LLM; tokens are those of prompts and replies together."""
+    """The LLM usage of one answer. Tokens count prompts and replies together."""
 
     calls: int
     tokens: int
@@ -47,12 +51,13 @@ class LlmCost:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Ranked passages with what is needed to show them, all of one version.
+    """Ranked passages of one version, with all data needed to display them.
 
-    question: as it was searched for; `spelling` has the corrections. absent: words and phrases that
-    no visible passage has. strengths: of the passages found. snapshot: what was searched. degraded:
-    what the LLM was to do and did not. llm: its cost; None when it was not to be asked. resolution:
-    how it resolved the question, by logic.
+    question: with corrected spelling; `spelling` has the corrections. absent: words and phrases
+    that no visible passage has. strengths: the strength of each passage found. snapshot: the
+    version that was searched. degraded: the tasks that the LLM did not do as requested. llm: the
+    LLM usage; None if the search does not use an LLM. resolution: how a search by logic resolved
+    the question.
     """
 
     version: int
@@ -74,10 +79,10 @@ class Answer:
 def answer_of(
     connection: Connection, served: Snapshot, question: str, search: Search, found: Found
 ) -> Answer:
-    """What was found, with what is needed to show it."""
+    """Fetch the passages found, with all data needed to display them."""
     shown = {passage for one in found.ranked for passage in _shown_with(one)}
     passages = known_passages(connection, shown)
-    # A purge may have taken some of them while an LLM was asked.
+    # A purge may have removed some of these passages while the LLM answered.
     ranked = [
         one if _shown_with(one) <= passages.keys() else Ranked(one.passage, one.score)
         for one in found.ranked
@@ -113,7 +118,7 @@ def answer_of(
 
 
 def _shown_with(ranked: Ranked) -> set[PassageId]:
-    """A passage found, and those on the way to it."""
+    """A passage found, the passages on the path to it, and its similar passages."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
 
@@ -124,7 +129,7 @@ def id_text(passage: PassageId) -> str:
 
 
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
-    """What was looked for; None if that is the question as it was typed."""
+    """How the question was interpreted. None if it was searched for as typed, without filters."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
     absent = answer.absent if answer else ()
     if meant is None:
@@ -161,9 +166,9 @@ def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
 def answer_json(
     answer: Answer | None, search: Search, meant: Understood | None = None
 ) -> QueryAnswer:
-    """Version, how it was searched, reasons to doubt, and the passages, best first.
+    """The version, the kind of search, what went wrong, and the passages, best first.
 
-    Version 0 is the empty graph, before anything was indexed.
+    Version 0 is the empty graph before anything was indexed.
     """
     hops = search.strategy == "hop"
     llm = answer.llm if answer else None
@@ -202,12 +207,12 @@ def logic_json(answer: Answer | None) -> LogicGraph | None:
 
 
 def passages_json(answer: Answer | None) -> list[FoundPassage]:
-    """All that were found, best first."""
+    """All passages found, best first."""
     return [passage_json(answer, ranked) for ranked in answer.ranked] if answer else []
 
 
 def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
-    """One passage, with its places and hops."""
+    """One passage found, with its places and hops."""
     return {
         **placed_json(
             ranked.passage,
@@ -248,7 +253,7 @@ def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:
 
 
 def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
-    """A passage and where it stands, the first of its places foremost."""
+    """A passage and its places. The first place is the main one."""
     return {
         "id": id_text(id_),
         "text": passage.text,
@@ -259,7 +264,7 @@ def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> Pl
 
 
 def _place(place: Place | None, passage: Passage) -> PassagePlace:
-    """Where a passage stands; `lines` is of text alone, the rest of every kind of document."""
+    """The place of a passage. Only text documents have `lines`."""
     if place is None:
         return {
             "source": None,
@@ -284,7 +289,7 @@ def _place(place: Place | None, passage: Passage) -> PassagePlace:
 
 
 def hop_json(answer: Answer, step: Hop) -> WalkedHop:
-    """One hop; both its ends are among the answer's passages."""
+    """One hop. Both its ends are passages of the answer."""
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),
@@ -301,15 +306,15 @@ def _question(answer: Answer, step: Hop) -> str:
         topics = ", ".join(_as_written(answer, step, topic) for topic in step.topics)
         return f"Then asked about {topics}"
     if step.question is None:
-        return f"What is said of {_as_written(answer, step, step.name or '')}?"
+        return ask_about_name(_as_written(answer, step, step.name or ""))
     return answer.questions.get(step.question, "")
 
 
 def _as_written(answer: Answer, step: Hop, name: str) -> str:
-    """A name as one of the two passages writes it, whose case names do not have. The passage read
-    first comes first for a follow-up, which has its names from there.
+    """A name as one of the two passages writes it, because stored names are in lower case.
 
-    It stays as it is where neither has it whole.
+    The target is searched first. For a follow-up, the source is searched first, because its names
+    come from there. If neither passage has the whole name, it stays as it is.
     """
     ends = (step.target, step.source)
     for end in reversed(ends) if step.asked_by == "follow_up" else ends:
@@ -321,7 +326,7 @@ def _as_written(answer: Answer, step: Hop, name: str) -> str:
 
 
 def whole_words(text: str, wanted: str) -> str | None:
-    """The first place where whole words of a text are those wanted, whatever their case.
+    """The first occurrence of `wanted` as whole words in a text, ignoring case.
 
     >>> whole_words("Europeans of EUROPE", "Europe")
     'EUROPE'
@@ -329,7 +334,7 @@ def whole_words(text: str, wanted: str) -> str | None:
     if not wanted.isascii() or _ALIKE.search(text):
         found = re.search(rf"\b{re.escape(wanted)}\b", text, re.IGNORECASE)
         return found[0] if found else None
-    # A pattern for each name would have to be compiled, which takes longer than all else here.
+    # Compiling a pattern for each name would take longer than the rest of this function.
     lower, wanted = text.lower(), wanted.lower()
     at = lower.find(wanted)
     while at >= 0:
@@ -340,7 +345,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, at: int) -> bool:
-    """As \\b: of the characters on both sides one belongs to a word."""
+    """Like \\b: whether exactly one of the characters on both sides belongs to a word."""
     before, after = text[at - 1 : at], text[at : at + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

@@ -22,7 +22,7 @@ from hopsyncd.retrieve.literal_search import (
     rank_literals,
 )
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
-from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, united
+from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, unite
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
@@ -122,7 +122,9 @@ class Searcher(SearchTools):
     ) -> tuple[tuple[str, ...], Mapping[PassageId, Strength]]:
         """The words and phrases that no visible passage has, and the strength of each passage."""
         matches = found.matches or self._find_literals(connection, head, question)
-        asked = question if matches.query.is_keywords else self.asked(head, question)
+        asked = question
+        if not matches.query.is_keywords:
+            asked = self.drop_unrelated_sentences(head, question)
         return matches.absent, rate(head, asked, self.vector(asked), found.ranked, matches)
 
     def _find_literals(
@@ -135,7 +137,7 @@ class Searcher(SearchTools):
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Dependencies | None]:
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
-        asked = self.asked(head, question)
+        asked = self.drop_unrelated_sentences(head, question)
         context = self.context(connection, head, asked)
         search = run_hop_search(context, self.settings)
         if search is None:
@@ -177,7 +179,7 @@ class Searcher(SearchTools):
             with snapshot(connection):
                 vectors = [self.vector(part) for part in parts]
                 return Found(by_parts(connection, head, vectors, k), degraded)
-        context = self.context(connection, head, self.asked(head, question))
+        context = self.context(connection, head, self.drop_unrelated_sentences(head, question))
         offers = make_offers(self, context, search)
         read = partial(materials, connection, head, offers, search.profile == "default")
         graded = search.reasoner == "llm-relevance"
@@ -212,7 +214,7 @@ class Searcher(SearchTools):
             return [(one, passages[one]) for one in first if one in passages]
 
         resolution = LogicSearch(question, retrieve, use).resolve()
-        found = united(retrieved, resolution.cited)
+        found = unite(retrieved, resolution.cited)
         return Found(found[:k], resolution.degraded, resolution)
 
     def _required_llm(self) -> Llm:

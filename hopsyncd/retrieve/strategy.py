@@ -14,7 +14,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.query_parser import without_asides
+from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import known_passages
@@ -93,9 +93,9 @@ class SearchTools:
         """(m, d) of at least one text, on the grid."""
         return to_grid(np.stack(self.encoded.encode(texts)))
 
-    def asked(self, head: Snapshot, question: str) -> str:
+    def drop_unrelated_sentences(self, head: Snapshot, question: str) -> str:
         """The question without sentences that are unlike everything in the version."""
-        return without_asides(question, lambda part: fit(head, self.vector(part)))
+        return drop_unrelated_sentences(question, lambda part: fit(head, self.vector(part)))
 
     def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         """The question compared with the version."""

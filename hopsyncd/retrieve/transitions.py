@@ -25,7 +25,7 @@ from hopsyncd.index.arrays import (
 )
 from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
 from hopsyncd.retrieve.likeness import NEAR
-from hopsyncd.retrieve.query_context import QueryContext, weighed
+from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
 from hopsyncd.retrieve.walk_settings import WalkSettings
 
 _WEIGHTS = 2.0**-32  # Sums of weights up to 1 are exact in this unit.
@@ -126,7 +126,7 @@ def find_edge_transitions(
     back = edges.is_backward[apart]
     weight = compute_pull(context, out, edges.similarity[apart], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
-    weight *= np.exp(by.gain * context.coverage.added(start, end))
+    weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(start, end, _shares(weight, place[start]), out, back)
 
 
@@ -163,7 +163,7 @@ def find_link_transitions(
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
     end = np.concatenate([best[at], back.entry[into]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
-    weight *= np.exp(by.gain * context.coverage.added(start, end))
+    weight *= np.exp(by.gain * context.coverage.compute_gain(start, end))
     return Transitions(
         start,
         end,
@@ -255,8 +255,8 @@ def find_incoming_mentions(
     cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
     weight = found.weight * np.exp(by.name_sharpness * cosines)
     known = _share_known_words(context, names, brought).take(of, axis=1)
-    has = context.coverage.held(entry)
-    new = weighed(context.coverage.share, np.maximum(has - known, 0))
+    has = context.coverage.select(entry)
+    new = sum_weighted(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
     return NameTransitions(entry, names[of], _shares(weight, of), snapshot.document_keys(entry)), of
 
@@ -317,7 +317,7 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
         return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.passage_row[there]
     total = sum_exactly(part, at, len(names), SCORE_UNIT)
-    has = context.coverage.held(entry)
+    has = context.coverage.select(entry)
     lines = [
         sum_exactly(part * line, at, len(names), SCORE_UNIT) / np.maximum(total, SCORE_UNIT)
         for line in has

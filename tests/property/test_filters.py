@@ -14,7 +14,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.retrieve.query_parser import understood
+from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.results import Answer
 from store.reads import documents_at
 from tests.fakes.histories import Step, grown, histories, states
@@ -85,7 +85,7 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
 def test_filtered_out_passages_are_not_found_counted_or_walked_through(
     steps: list[tuple[str, str, str | None]], filters: list[str], question: str
 ) -> None:
-    wanted = understood(question, filters, NOON).wanted
+    wanted = parse_question(question, filters, NOON).wanted
     with TemporaryDirectory() as folder:
         index = Index(Path(folder), (*VISIBLE, *HIDDEN))
         with closing(index.stack):
@@ -177,5 +177,10 @@ def test_the_flags_of_a_filter_are_reused_for_the_next_version(pair: tuple[str, 
                 )
                 for one in pair:
                     _check(
-                        index, at, frozenset(), [one], understood("", [one], NOON).wanted, "Rome"
+                        index,
+                        at,
+                        frozenset(),
+                        [one],
+                        parse_question("", [one], NOON).wanted,
+                        "Rome",
                     )

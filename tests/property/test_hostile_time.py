@@ -49,7 +49,7 @@ from hopsyncd.index.links import NamedDocument, list_candidates, list_document_k
 from hopsyncd.logs import redact
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.query_parser import understood
+from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.query_words import contains_literal, read_query_words
 from hopsyncd.text.dates import date_terms, find_days_in_name
 from hopsyncd.text.words import index_terms, plain, spellings
@@ -277,12 +277,14 @@ PARSERS: dict[str, Parser] = {
     "path filter": Parser(lambda text: _path_test(text)("a/b/c.md"), 400),
     "types": Parser(lambda text: type_words(text, text), 4096),
     "conditions": Parser(lambda text: str(Condition("path", text)), 400),
-    "question": Parser(lambda text: understood(text, (), datetime(2026, 1, 1)), 10_000),
+    "question": Parser(lambda text: parse_question(text, (), datetime(2026, 1, 1)), 10_000),
     # A mark that no code has at the end: a pattern that could match in many ways tries them all.
     "words of a query": Parser(lambda text: read_query_words(f"a{text}\xa7"), 10_000),
     "dates": Parser(lambda text: date_terms(f"{text} 1999"), 10_000),
     "days in a file name": Parser(find_days_in_name, 4096),
-    "filters": Parser(lambda text: understood("q", [f"since:{text}"], datetime(2026, 1, 1)), 400),
+    "filters": Parser(
+        lambda text: parse_question("q", [f"since:{text}"], datetime(2026, 1, 1)), 400
+    ),
     "sentences": Parser(lambda text: list(sentences(text))),
     "words": Parser(_words),
     "request, JSON": Parser(_validate_json),

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from hopsyncd.retrieve.query_parser import understood
+from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.results import understood_json
 
 NOON = datetime(2026, 3, 18, 12)
@@ -23,10 +23,10 @@ NOON = datetime(2026, 3, 18, 12)
     ],
 )
 def test_a_time_is_offered_and_not_applied(question: str, offered: str) -> None:
-    meant = understood(question, (), NOON)
+    meant = parse_question(question, (), NOON)
     assert meant.asked_time == offered
     told = understood_json(None, meant)
     assert (told["offered_filter"] if told else "") == offered
     assert "since:" not in meant.filter_text
-    again = understood(f"q {offered}", (), NOON)
+    again = parse_question(f"q {offered}", (), NOON)
     assert again.filter_text == offered  # it can be typed as it is offered

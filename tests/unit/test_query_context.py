@@ -74,7 +74,7 @@ def test_the_words_that_passages_have_are_told_by_their_share() -> None:
     assert coverage.share.sum() == pytest.approx(1)
     gaul, rome = coverage.share.tolist()
     assert coverage.of(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
-    added = coverage.added(np.array([1, 2]), np.array([0, 1]))
+    added = coverage.compute_gain(np.array([1, 2]), np.array([0, 1]))
     assert added.tolist() == pytest.approx([gaul, rome])
 
 

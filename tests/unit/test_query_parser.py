@@ -10,7 +10,7 @@ from hopsyncd.index.documents import NewDocument
 from hopsyncd.index.filters import Condition, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.statistics import Visible
-from hopsyncd.retrieve.query_parser import near_names, nearest, understood
+from hopsyncd.retrieve.query_parser import near_names, nearest, parse_question
 from store.records import PassageId
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import triplets
@@ -37,17 +37,17 @@ NOW = datetime(2026, 3, 14, 12).astimezone()
     ],
 )
 def test_filters_are_read_and_all_else_stays_text(typed: str, question: str, filters: str) -> None:
-    found = understood(typed, (), NOW)
+    found = parse_question(typed, (), NOW)
     assert (found.question, found.filter_text) == (question, filters)
 
 
 def test_a_filter_given_beside_the_question_must_be_one() -> None:
-    assert understood("x", ["since:30d"], NOW).wanted[0].at_ms == pytest.approx(
+    assert parse_question("x", ["since:30d"], NOW).wanted[0].at_ms == pytest.approx(
         (NOW.timestamp() - 30 * 86400) * 1000, abs=1
     )
     for wrong in ("vault", "colour:red", "since:lunch", "tag:"):
         with pytest.raises(BadRequest, match="was refused"):
-            understood("x", [wrong], NOW)
+            parse_question("x", [wrong], NOW)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_filter_that_leaves_nothing_names_the_nearest_that_would_not(
     ]  # fmt: skip
     advance(index, 1, sets, documents=documents)
     there = Visible.compute(index, 1, frozenset()).documents
-    assert nearest(index, understood("x", filters, NOW).wanted, 1, there) == hint
+    assert nearest(index, parse_question("x", filters, NOW).wanted, 1, there) == hint
 
 
 @pytest.mark.parametrize(

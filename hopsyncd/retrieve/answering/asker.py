@@ -134,7 +134,8 @@ class Asker:
     ) -> AskReply:
         """The answer from passages that a search has found."""
         question = found.question
-        bare = replace(found, question=self._engine.asked(question, found.snapshot))
+        asked = self._engine.drop_unrelated_sentences(question, found.snapshot)
+        bare = replace(found, question=asked)
         sentences, weights = self.held_against(bare)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
@@ -206,7 +207,7 @@ class Asker:
                 return False
             return self.reply(other).text == reply.text
 
-        return found, reply, dependencies.settled(is_same) if dependencies else None
+        return found, reply, dependencies.ignore_harmless_ties(is_same) if dependencies else None
 
     def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of the question's terms at their version."""

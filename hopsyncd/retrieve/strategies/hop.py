@@ -190,7 +190,7 @@ def rank_hops(
 def search_hops(request: SearchRequest) -> list[Ranked]:
     """Walk by default. With another profile or reasoner, follow single edges."""
     tools, search, snapshot = request.tools, request.search, request.snapshot
-    question = tools.asked(snapshot, request.question)
+    question = tools.drop_unrelated_sentences(snapshot, request.question)
     context = tools.context(request.connection, snapshot, question)
     if search.profile == "default" and search.chosen_reasoner == "walk":
         context = replace(context, encode=tools.encode_unlocked)

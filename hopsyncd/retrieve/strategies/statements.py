@@ -3,26 +3,27 @@
 A statement is a sentence with its names, its entities: an incoming question with a vector of its
 own. (Topics are asked of whole passages, whose vector is the first of an entry.)
 
-1. Begin with the `top_k` statements that have most names of the question, and with the `top_k` most
-   like it.
+1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
+   statements most like it.
 2. From each of them, extend paths by a statement of another passage that shares a name with the
-   last one, while the score rises, at most `depth` times, keeping the `beam` best of each round.
+   last statement. Go on while the score rises, at most `depth` times. Each round keeps the `beam`
+   best paths.
    The score of a path is the cosine of the question with the sum of its statements' vectors, each
    times its attention, the softmax of the cosines.
 3. Rank the statements of all paths: by the score of the best path that has them, by their own
    cosine, by the mean of both with the cosine and the words of their passages, or by a
    cross-encoder. Of statements with a TF-IDF cosine above 0.995, the first stays.
 
-A name leads only to those of its statements that are most like the question, so that a search costs
-what it touches: a statement that is unlike the question hardly raises a score.
+From a name, a search follows only the statements most like the question, so its cost does not grow
+with the collection. A statement that is unlike the question hardly raises a score.
 
 Worked example: the question is (0.7, 0.7). Statement A is (1, 0), B is (0, 1), and both name Rome.
 A alone scores 0.7. Both have half the attention, and A with B scores 1.
 
 TopicGraphRAG (the same paper) suits broad questions and differs only in where it starts: at the
 statements of the topics most like the question, and at the statements with most of its names. A
-topic is what a document says under one heading, or all of a document without headings: the
-statements with that name. The vector of a topic is the sum of the vectors of its statements in one
+topic holds all statements under one heading of a document, or all statements of a document without
+headings. The vector of a topic is the sum of the vectors of its statements in one
 passage.
 """
 
@@ -37,7 +38,7 @@ import numpy as np
 
 from hopsyncd.config.values import Search
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
-from hopsyncd.retrieve.query_context import QueryContext, weighed
+from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
 from store.content import question_texts
@@ -166,7 +167,7 @@ class StatementGraph:
         weights, others = np.exp(near / GRID**2), np.exp(far / GRID**2)
         dots = weights @ near
         square = weights @ (own @ own.T) @ weights
-        along = weighed(weights, own @ more.T)
+        along = sum_weighted(weights, own @ more.T)
         scores = self._scores(
             dots + others * far, square + 2 * others * along + others**2 * (more**2).sum(axis=1)
         )
@@ -401,7 +402,7 @@ def search_statements(
 ) -> list[Ranked]:
     """Follow paths of statements from those that `find_starts` gives. Raises BadRequest."""
     tools, search = request.tools, request.search
-    question = tools.asked(request.snapshot, request.question)
+    question = tools.drop_unrelated_sentences(request.snapshot, request.question)
     scores = None
     if search.rerank == "cross-encoder":
         scores = partial(tools.required_reranker().scores, question)
