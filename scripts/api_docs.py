@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    text = _formatted("".join(_calls()))
+    text = _format("".join(_calls()))
     page = REFERENCE.read_text(encoding="utf-8")
     before, _, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
@@ -58,7 +58,7 @@ def main() -> int:
     return write_or_check({CALLS: text, REFERENCE: whole})
 
 
-def _formatted(text: str) -> str:
+def _format(text: str) -> str:
     ruff = [sys.executable, "-m", "ruff"]
     for step in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
         text = subprocess.run(
@@ -88,7 +88,7 @@ def _calls() -> Iterator[str]:
             yield f"    start_{one.operation} = send_method(start_{one.operation})\n"
 
 
-def _nested() -> dict[str, type[BaseModel]]:
+def _nested_models() -> dict[str, type[BaseModel]]:
     """The models that are fields of requests, by name without `Request`."""
     found = {}
     for one in ENDPOINTS:
@@ -100,7 +100,7 @@ def _nested() -> dict[str, type[BaseModel]]:
 
 
 def _typed_dicts() -> Iterator[str]:
-    for name, model in _nested().items():
+    for name, model in _nested_models().items():
         yield f'    class {name}(TypedDict, total=False):\n        """An item of a request."""\n\n'
         for field, info in model.model_fields.items():
             text = _type(info.annotation)

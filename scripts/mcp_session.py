@@ -44,14 +44,14 @@ async def session(place: Place) -> None:
         print(f"<- {began.server_info.name}, protocol {began.protocol_version}")
         tools = (await client.list_tools()).tools
         print(f"<- tools: {', '.join(tool.name for tool in tools)}")
-        found = await called(client, "search", question=QUESTION, k=3, max_tokens=1200)
+        found = await call(client, "search", question=QUESTION, k=3, max_tokens=1200)
         byron = next(one for one in found["passages"] if "byron" in one["document"])
         place_of = {key: byron[key] for key in ("source", "document")}
-        await called(client, "get", **place_of, max_tokens=600)
-        await called(client, "ask", question=QUESTION, max_tokens=1200)
+        await call(client, "get", **place_of, max_tokens=600)
+        await call(client, "ask", question=QUESTION, max_tokens=1200)
 
 
-async def called(client: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call(client: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool and print what went both ways."""
     print(f"\n-> {tool} {json.dumps(arguments)}")
     result = await client.call_tool(tool, arguments)

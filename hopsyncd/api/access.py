@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hopsyncd.api.access_rules import AccessRules
-from hopsyncd.api.failures import failed
+from hopsyncd.api.failures import failure_body
 from hopsyncd.api.roles import RIGHTS, Right, Role
 from hopsyncd.api.tokens import Tokens
 from hopsyncd.client.trust import UNKNOWN, Credentials
@@ -251,4 +251,4 @@ def _without_port(host: str) -> str:
 def _refusal(
     status: int, code: str, message: str, hint: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    return JSONResponse(failed(code, message, hint), status, headers)
+    return JSONResponse(failure_body(code, message, hint), status, headers)

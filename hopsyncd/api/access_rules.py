@@ -87,7 +87,7 @@ def rules_at_start(
     gone = [name for name, rule in recorded.items() if name not in wanted]
     if is_shared:
         gone = [name for name in gone if recorded[name] is None]
-    return _changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
+    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
 
 
 def rules_at_reload(
@@ -106,7 +106,7 @@ def rules_at_reload(
         if name in recorded
     }
     gone = (old.keys() - new) & recorded.keys()
-    return _changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
+    return _select_changed(recorded, rules | {name: left_rule(recorded[name]) for name in gone})
 
 
 def _next(
@@ -124,5 +124,5 @@ def _next(
     return narrow(known, wanted)
 
 
-def _changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:
+def _select_changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:
     return {name: rule for name, rule in rules.items() if rule != recorded[name]}

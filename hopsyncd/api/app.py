@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import NDJSON, Endpoint
-from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
+from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
 from hopsyncd.api.roles import Right
@@ -51,7 +51,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
         routes=[_route(endpoint, services, pools) for endpoint in ENDPOINTS],
-        exception_handlers={HTTPException: _http_error, Exception: _unexpected},
+        exception_handlers={HTTPException: _http_error, Exception: _report_unexpected},
     )
     app.router.redirect_slashes = False  # clients expect JSON, which a redirect lacks
     return app
@@ -209,7 +209,7 @@ async def _body(request: Request) -> bytes:
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-    body = failed(
+    body = failure_body(
         code,
         f"{request.method} {request.url.path}: {error.detail.lower()}",
         "docs/reference/http-api.md lists the endpoints",
@@ -217,6 +217,6 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, error.status_code, error.headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+async def _report_unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", path=request.url.path, exc_info=error)
     return JSONResponse(INTERNAL, 500)

@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hopsyncd.api.failures import failed
+from hopsyncd.api.failures import failure_body
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.worker_pools import greediest
 from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
@@ -248,7 +248,7 @@ class ClientConnection(HttpToolsProtocol):
         if in_hand and not self._in_body and not at_once:
             self.cycle.keep_alive = False
             return
-        answer = _answer(status, json.dumps(failed(code, message, hint)).encode())
+        answer = _answer(status, json.dumps(failure_body(code, message, hint)).encode())
         if in_hand and self.pipeline:
             self.pipeline.popleft()  # the newest one is refused
             self._last_answer = answer

@@ -33,11 +33,11 @@ _PATTERN_FAILURES = {  # by the pattern that a text does not match
 }
 
 
-def failed(code: str, message: str, hint: str) -> Failed:
+def failure_body(code: str, message: str, hint: str) -> Failed:
     return {"error": {"code": code, "message": message, "hint": hint}}
 
 
-INTERNAL = failed("internal", "The daemon failed on this request", "Its log has the details")
+INTERNAL = failure_body("internal", "The daemon failed on this request", "Its log has the details")
 
 
 def failure_of(error: Exception) -> tuple[int, Failed]:
@@ -45,9 +45,9 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:
         if isinstance(error, kinds):
-            return status, failed(code, f"{what}: {why}", hint)
+            return status, failure_body(code, f"{what}: {why}", hint)
     log.error("request failed", what=what, why=why)
-    return 503, failed("unavailable", f"{what}: {why}", hint)
+    return 503, failure_body("unavailable", f"{what}: {why}", hint)
 
 
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:

@@ -41,7 +41,7 @@ class Freshness:
             reasons.append("nothing is indexed yet: the first sync is not finished")
         if self._follower and (lost := self._follower.trouble):
             why = "" if acl.visible is not None else f": {lost}"
-            reasons.append(f"the database server is away: this is what was known before{why}")
+            reasons.append(f"the database server is away, so results may be out of date{why}")
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"
             reasons.append(f"the last sync failed{why}")

@@ -197,7 +197,7 @@ def neighbours_answer(
     start = entry_of(head, request.id)
     assert head is not None
     found = around(head, start, request.hops, request.limit)
-    shown = _shown(connection, head, found.distance, found.joints)
+    shown = _answer_to_show(connection, head, found.distance, found.joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
@@ -215,7 +215,7 @@ def paths_answer(
     found = paths(head, *ends, request.max_hops, request.limit)
     joints = [joint for path in found for joint in path]
     passed = {end for joint in joints for end in (joint.start, joint.end)}
-    shown = _shown(connection, head, passed, joints)
+    shown = _answer_to_show(connection, head, passed, joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
@@ -283,7 +283,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     }
 
 
-def _shown(
+def _answer_to_show(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
     """The texts and places to show, in the form of an answer that ranks nothing."""

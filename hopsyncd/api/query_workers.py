@@ -159,13 +159,13 @@ class QueryWorkers:
                 self._changed.wait()
 
     def _ask(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
-        """Its answer; None where it has none."""
+        """The worker's answer; None if the worker was lost."""
         try:
             found = worker.ask(asked, given, self._patience_s)
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
-        except BaseException as error:  # it waits for what it wants, and never gets it
+        except BaseException as error:  # the worker still owes an answer that nobody reads
             self._lose(worker, error)
             raise
         self._give_back(worker)
@@ -220,7 +220,7 @@ class QueryWorkers:
         return is_short or not self._count or self._behind() is not None
 
     def _behind(self) -> _Worker | None:
-        """One that is to follow the store, and is free to."""
+        """A free worker with an older version than the wanted one, if there is any."""
         found = (one for one in self._workers if one.version < self._wanted and not one.busy)
         return next(found, None)
 
@@ -228,7 +228,7 @@ class QueryWorkers:
         """Start one more. Where that fails again and again, this process answers alone."""
         try:
             with self._restarts.attempt():
-                worker = _started(self._settings)
+                worker = _start_worker(self._settings)
         except (OSError, EOFError) as error:
             log.warning("a query worker cannot be started", why=_why(error))
             if self._restarts.are_given_up:
@@ -248,7 +248,7 @@ def _why(error: BaseException) -> str:
     return str(error) or "its process is gone"
 
 
-def _started(settings: WorkerSettings) -> _Worker:
+def _start_worker(settings: WorkerSettings) -> _Worker:
     """A worker that has the head. Raises OSError or EOFError."""
     ours, theirs = socket.socketpair()
     with theirs:

@@ -20,7 +20,7 @@ from hopsyncd.answers.found import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.failures import failed, failure_of
+from hopsyncd.api.failures import failure_body, failure_of
 from hopsyncd.api.freshness import Freshness
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.passages import (
@@ -174,7 +174,7 @@ class ReadService:
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
     ) -> QueryAnswer | Failed:
         if listener.gone:
-            return failed("client_gone", "The client went away", "Ask again")
+            return failure_body("client_gone", "The client went away", "Ask again")
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)
         except REPORTABLE as error:

@@ -301,7 +301,7 @@ def serve(
     Each request has the credentials of its process in its state.
     """
     shorten_switch_interval()
-    server = _Server(_bounded(app, limits, load), end_work, supervisor, status)
+    server = _Server(_limit_server(app, limits, load), end_work, supervisor, status)
     server.should_exit = supervisor.ended
     end_at_signals(server)
     server.run(sockets=list(listeners))
@@ -309,12 +309,12 @@ def serve(
 
 def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
     """A server of its own beside the daemon, within the same limits, that signals end from now."""
-    server = uvicorn.Server(_bounded(app, limits, Load(), "auto"))
+    server = uvicorn.Server(_limit_server(app, limits, Load(), "auto"))
     end_at_signals(server)
     return server
 
 
-def _bounded(
+def _limit_server(
     app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["auto", "off"] = "off"
 ) -> uvicorn.Config:
     # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.

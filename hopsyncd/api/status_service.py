@@ -114,8 +114,8 @@ class StatusService:
     def _status(self, connection: Connection, acl: Acl, trouble: str | None = None) -> StatusAnswer:
         """The status, with the counts of the served version.
 
-        A caller from whom sources are hidden gets no totals, and only admins get error texts: they
-        would tell of hidden sources.
+        A caller from whom sources are hidden gets no totals, and only admins get error texts,
+        because these can name hidden sources.
         """
         syncing, pending = self._worker.busy, self._worker.pending  # before the version is read
         state = self._serving.state

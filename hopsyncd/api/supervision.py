@@ -61,10 +61,10 @@ class Supervisor:
         self._beat_s = now_s
 
     def reloading(self) -> None:
-        """Report that the configuration is being read, until `reloaded`."""
+        """Report that the configuration is being read, until `report_ready`."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def reloaded(self, status: Callable[[], str]) -> None:
+    def report_ready(self, status: Callable[[], str]) -> None:
         self._tell("READY=1", f"STATUS={status()}")
 
     def stopping(self) -> None:
@@ -138,7 +138,7 @@ def reload_at_hang_ups(
             pass  # logged, and in the status
         except Exception:
             log.exception("the reload failed")
-        supervisor.reloaded(status)
+        supervisor.report_ready(status)
 
 
 def is_terminal() -> bool:

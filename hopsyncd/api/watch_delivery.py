@@ -36,7 +36,7 @@ _FAILED_NOTE_S = 60.0  # until a delivery is repeated that could not be noted
 _MAX_ANSWER_BYTES = 16384
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
 _TOO_MANY_REQUESTS, _SERVER_ERRORS = 429, 500
-# What a program gets of the daemon's environment: no keys.
+# A program gets only these environment variables of the daemon: they hold no keys.
 _VARIABLES = (
     *("PATH", "HOME", "USER", "LANG", "TZ", "DISPLAY", "WAYLAND_DISPLAY"),
     *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),

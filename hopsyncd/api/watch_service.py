@@ -68,7 +68,7 @@ class WatchService:
     @endpoint("GET", "/v1/watches", "admin")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
         """The watched questions."""
-        return {"version": self._serving.state.version, "watches": self._watched.listed()}
+        return {"version": self._serving.state.version, "watches": self._watched.list_all()}
 
     @endpoint("GET", "/v1/watches/{id}", "admin")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:

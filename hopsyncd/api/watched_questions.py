@@ -192,7 +192,7 @@ class WatchedQuestions:
             )
         return found
 
-    def listed(self) -> list[Watched]:
+    def list_all(self) -> list[Watched]:
         """All watched questions, the oldest first."""
         with closing(open_reader(self._database)) as connection:
             return [self._describe(connection, one)[0] for one in self._all()]
@@ -380,7 +380,7 @@ class WatchedQuestions:
         }
 
     def _state_at(self, question: str, at: str) -> WatchedState | None:
-        """What the question finds at a version; None if that is not kept."""
+        """The answer to the question at a version; None if that version is not kept."""
         _, asker = self._parts()
         try:
             found, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at)
@@ -397,7 +397,7 @@ class WatchedQuestions:
     def _reasons(
         self, notification: Notification, before: WatchedState | None, after: WatchedState | None
     ) -> list[str]:
-        """What the versions in between changed, and which of the first passages came and went."""
+        """The reasons of the versions in between, and which of the first passages came and went."""
         with closing(open_reader(self._database)) as connection:
             between = history_log(connection, _MAX_REASONS, notification.new + 1)
         why = [
@@ -442,7 +442,7 @@ def _replace_act(watch: Watch, kind: str | None, path: SourceSync) -> None:
 
 
 def _state(found: Answer, reply: AskReply) -> str:
-    """What is compared: the answer, and which passages come first, in any order."""
+    """The state to compare: the answer, and the set of the first passages."""
     first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})

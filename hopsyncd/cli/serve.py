@@ -179,10 +179,10 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
     config = load_config(context.obj) if allow_write or address else None
     inbox = config.mcp.inbox if config else None
     if config and address:
-        from hopsyncd.api.mcp.document_server import PATH, guarded
+        from hopsyncd.api.mcp.document_server import PATH, guard_app
         from hopsyncd.api.server import bound_address, loopback_server
 
-        app = guarded(make_server(client_of(context), allow_write, inbox), config)
+        app = guard_app(make_server(client_of(context), allow_write, inbox), config)
         server = loopback_server(app, config.limits)
         with bound_address(*host_and_port(address), "Give --http another port") as listener:
             listener.listen()  # an agent may connect before we serve

@@ -55,7 +55,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     write_act(watching, number, {"exec": program})
     watching.restart()
     move_to(watching, TOWNS[0])
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert (listed["act"], listed["off"], listed["changes"]) == (None, {"exec": program}, 1)
     assert acts(watching) == ['{"exec": true}'] and not made.exists()
     (problem,) = watching.watched.problems()
@@ -70,7 +70,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     watching.restart()
     move_to(watching, TOWNS[1])
     assert made.exists()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert (listed["act"], listed["off"]) == ({"exec": program}, None)
 
 
@@ -78,7 +78,7 @@ def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
     number = watching.watched.add(QUESTION)
     write_act(watching, number, {"webhook": "http://127.0.0.1:9/secret"})
     watching.compare()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert (listed["act"], listed["off"]) == (None, {"webhook": "http://127.0.0.1:9/secret"})
     assert acts(watching) == ['{"webhook": true}']
 
@@ -95,7 +95,7 @@ def test_what_could_not_be_used_is_dropped(watching: Watching, act: object) -> N
     number = watching.watched.add(QUESTION)
     write_act(watching, number, act)
     watching.compare()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert listed["act"] is None and listed["off"] in (None, {"exec": True}, {"webhook": True})
     assert not watching.actions_file.exists()
 
@@ -104,7 +104,7 @@ def test_nested_json_without_end_is_dropped(watching: Watching) -> None:
     number = watching.watched.add(QUESTION)
     watching.stack.connection.execute("UPDATE watch SET act = ?", ["[" * 100_000])
     watching.compare()
-    assert acts(watching) == [None] and watching.watched.listed()[0]["id"] == number
+    assert acts(watching) == [None] and watching.watched.list_all()[0]["id"] == number
 
 
 def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_pa
     )
     watching.restart()
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.listed()] == [1, 1]
-    assert [one["act"] for one in watching.watched.listed()] == [None, None]
+    assert [one["changes"] for one in watching.watched.list_all()] == [1, 1]
+    assert [one["act"] for one in watching.watched.list_all()] == [None, None]
     assert not made.exists()
 
 
@@ -185,7 +185,7 @@ def test_a_damaged_file_prevents_nothing_and_is_kept(tmp_path: Path, text: str) 
     assert any(str(file) in one for one in watching.watched.problems())
     with pytest.raises(DiskFailure):
         watching.watched.add(QUESTION, ["/usr/bin/true"])
-    assert len(watching.watched.listed()) == 1
+    assert len(watching.watched.list_all()) == 1
     assert file.read_text(errors="surrogateescape") == text
 
 
@@ -228,7 +228,7 @@ def test_a_file_that_cannot_be_written_refuses_the_watch(
     monkeypatch.setattr("hopsyncd.api.watch_actions._replace", fail)
     with pytest.raises(DiskFailure, match="no space left"):
         watching.watched.add(QUESTION, ["/usr/bin/true"])
-    assert watching.watched.listed() == []
+    assert watching.watched.list_all() == []
 
 
 def test_an_action_is_a_program_or_a_webhook() -> None:

@@ -210,12 +210,12 @@ def test_a_webhook_that_fails_is_tried_again_and_then_named(
     watching = Watching(tmp_path, FILES)
     watching.watched.add(QUESTION, webhook=f"{listener.address}/hook")
     move_to(watching, TOWNS[0])
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert "answered 503; it is tried again" in (listed["error"] or "")
     for _ in range(2):
         time.sleep(0.06)
         watching.compare()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert listed["error"] is None and len(listener.received) == 3
     ids = {json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in listener.received}
     assert ids == {1}
@@ -223,7 +223,7 @@ def test_a_webhook_that_fails_is_tried_again_and_then_named(
     for _ in range(3):
         time.sleep(0.06)
         watching.compare()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert len(listener.received) == 6
     assert listed["error"] == f"{listener.address} answered 500"
 
@@ -258,5 +258,5 @@ def test_for_a_shared_record_no_program_is_started_and_webhooks_are_told(
     monkeypatch.setattr("hopsyncd.api.watched_questions.open_reader", lambda _: open_reader(file))
     watching.watched._database = "postgresql://elsewhere/notes"
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.listed()] == [1, 1]
+    assert [one["changes"] for one in watching.watched.list_all()] == [1, 1]
     assert len(listener.received) == 1 and not made.exists()

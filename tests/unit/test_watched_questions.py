@@ -215,7 +215,7 @@ def test_a_program_that_fails_is_named(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, [sys.executable, "-c", "raise SystemExit(3)"])
     watching.connector.put("mira.md", MOVED)
     watching.sync()
-    (listed,) = watching.watched.listed()
+    (listed,) = watching.watched.list_all()
     assert listed["id"] == number and "status 3" in (listed["error"] or "")
     with pytest.raises(BadRequest, match="no program"):
         checked_program(["no-such-program"])
@@ -253,7 +253,7 @@ def test_a_webhook_is_told_and_does_not_lead_away(
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     assert sorted(json.loads(one)["watch"] for one in received) == [1, 2]
-    here, away = watching.watched.listed()
+    here, away = watching.watched.list_all()
     assert here["error"] is None and "answered 307" in (away["error"] or "")
 
 

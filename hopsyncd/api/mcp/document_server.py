@@ -33,7 +33,7 @@ from starlette.types import ASGIApp
 from hopsyncd import __version__
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.access_rules import AccessRules
-from hopsyncd.api.mcp.shapes import NOTICE, json_text, shortened
+from hopsyncd.api.mcp.shapes import NOTICE, json_text, shorten
 from hopsyncd.api.mcp.tools import Tools, WritingTools
 from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client import Client, RequestFailed
@@ -68,17 +68,17 @@ def address(source: str, document: str) -> str:
     return f"hopsyncd://{quote(source, safe='')}/{quote(document)}"
 
 
-def listed(client: Client) -> list[Resource]:
+def list_resources(client: Client) -> list[Resource]:
     """The watched questions and the first 200 documents of the index; `search` finds others."""
     watches = [
         Resource(
             uri=uri,
             name=one["question"],
             title=f"Watched: {one['question']}",
-            description="What it finds now, and its newest changes, each before and after",
+            description="The current answer and the newest changes, each before and after",
             mime_type="application/json",
         )
-        for uri, one in watched(client).items()
+        for uri, one in watched_questions(client).items()
     ]
     return watches + [
         Resource(
@@ -95,7 +95,7 @@ def listed(client: Client) -> list[Resource]:
 def text_of(client: Client, source: str, document: str) -> str:
     """A document's text as it is indexed: its passages, under their headings."""
     whole = "\n\n".join(_parts(client.document(source, document)["passages"]))
-    text = shortened(whole, _MAX_TEXT_TOKENS)
+    text = shorten(whole, _MAX_TEXT_TOKENS)
     return text if text == whole else f"{text}\n\n[cut: the tool `get` reads on]"
 
 
@@ -115,7 +115,7 @@ def _parts(passages: Sequence[Mapping[str, Any]]) -> list[str]:
     return parts
 
 
-def watched(client: Client) -> Mapping[str, Mapping[str, Any]]:
+def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """The questions that are watched for agents, by their addresses; none where others watch."""
     try:
         watches = client.watches()["watches"]
@@ -146,7 +146,7 @@ class WatchBus(InMemorySubscriptionBus):
         known: Mapping[str, object] | None = None
         while self._listeners:
             try:
-                found = await asyncio.to_thread(watched, self._client)
+                found = await asyncio.to_thread(watched_questions, self._client)
             except REPORTABLE:  # the daemon is away; changes since then are published later
                 found = None
             if found is not None:
@@ -183,7 +183,7 @@ class DocumentServer(MCPServer[Any]):
 
     async def list_resources(self) -> list[Resource]:
         try:
-            return await asyncio.to_thread(listed, self._client)
+            return await asyncio.to_thread(list_resources, self._client)
         except REPORTABLE as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
 
@@ -191,7 +191,7 @@ class DocumentServer(MCPServer[Any]):
         self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams
     ) -> EmptyResult:
         uri, session = str(params.uri), context.session
-        if uri not in await asyncio.to_thread(watched, self._client):
+        if uri not in await asyncio.to_thread(watched_questions, self._client):
             raise MCPError(
                 INVALID_PARAMS,
                 f"{uri} cannot be subscribed to: only questions of `hopsyncd watch --mcp` can",
@@ -304,7 +304,7 @@ def _add(
     server.add_tool(call, description=getdoc(act), annotations=annotations)
 
 
-def guarded(server: MCPServer[object], config: Config) -> ASGIApp:
+def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
     """An MCP server over HTTP, whose every request passes the guard of the daemon's API.
 
     So a browser, another host name and whoever lacks the token are refused before MCP sees them.

@@ -118,10 +118,10 @@ def shares(wanted: Sequence[int], total: int) -> list[int]:
     return given
 
 
-def shortened(text: str, max_tokens: int) -> str:
+def shorten(text: str, max_tokens: int) -> str:
     """The longest beginning within `max_tokens` that ends with a sentence, or a line, or a word.
 
-    >>> shortened("It rains. It pours. The old man snores.", 10)
+    >>> shorten("It rains. It pours. The old man snores.", 10)
     'It rains. It pours.'
     """
     if token_count(text) <= max_tokens:
@@ -134,10 +134,10 @@ def shortened(text: str, max_tokens: int) -> str:
     return (finished or room.rpartition("\n")[0] or room.rpartition(" ")[0]).rstrip()
 
 
-def fitted(
+def fit_quotes(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """The first objects, as many as fit beside the frame, with their quotes cut fairly.
+    """The first objects that fit beside the frame, with their quotes cut fairly.
 
     An object whose quote was cut has `shortened`.
     """
@@ -155,16 +155,16 @@ def fitted(
 def in_order(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """The first objects, as many as fit beside the frame uncut; or the first one, cut."""
+    """The first objects that fit beside the frame uncut. If none fits, the first one, cut."""
     room, taken = max_tokens - token_count(frame), list[dict[str, Any]]()
     for one in quoting:
         room -= token_count(one) + 1
         if room < 0:
             break
         taken.append(dict(one))
-    return taken or fitted(frame, quoting[:1], max_tokens)
+    return taken or fit_quotes(frame, quoting[:1], max_tokens)
 
 
 def _cut(one: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-    quote = shortened(one["quote"], max_tokens)
+    quote = shorten(one["quote"], max_tokens)
     return {**one, "quote": quote} | ({"shortened": True} if quote != one["quote"] else {})
