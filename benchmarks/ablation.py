@@ -55,7 +55,7 @@ def _vectors(vector_of: Callable[[str], Vectors], texts: Sequence[str]) -> Vecto
 
 
 class Ranking:
-    """Stands in for an engine, with any ranking of one head; `whole` leaves no aside out."""
+    """Stands in for an engine, with any ranking of one head; `whole` keeps extra sentences."""
 
     def __init__(
         self,

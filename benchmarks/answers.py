@@ -3,9 +3,9 @@ how often each of the two errors about "not found" is made.
 
 python benchmarks/answers.py --keep /tmp/hopsyncd-indexes
 
-Questions that a corpus cannot answer are of two sorts. Those of the other data set are foreign to
-it. Those whose gold passages were taken out of it are near misses: the corpus has much that is
-like them, and without a reader nothing tells that the answer itself is gone. Small collections are
+A corpus cannot answer two kinds of questions. Questions from the other data set are foreign to it.
+Questions whose gold passages were removed are near misses: the corpus has much similar text, and
+without a reader it is hard to see that the answer itself is gone. Small collections are
 cuts of a corpus: the gold passages of ten questions and some others, drawn five times.
 """
 

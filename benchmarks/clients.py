@@ -1,9 +1,9 @@
 """A hundred clients at once, with mixed requests: while nothing is indexed, and while files change.
 
 HotpotQA passages as Markdown files. Each client asks one thing after the other: queries of every
-strategy, batches, questions to be answered, the status. One that is told to come again waits as
-long as it was told. Idle and busy phases alternate, so that the noise of the machine falls on both;
-in a busy phase some files get a new sentence every second.
+strategy, batches, questions to be answered, the status. If the daemon asks a client to
+retry later, it waits that long. Idle and busy phases alternate, so that the noise of the machine
+falls on both; in a busy phase some files get a new sentence every second.
 
 python benchmarks/clients.py
 """
@@ -99,7 +99,7 @@ def main() -> None:
 def _clients(
     socket: Path, questions: Sequence[str], threads: int, seconds: float, seed: int
 ) -> list[Told]:
-    """What so many clients of one process were told in so many seconds."""
+    """Run `threads` clients in one process for `seconds`, and return what each received."""
     until_s = time.monotonic() + seconds
     ask = partial(_client, socket, questions, until_s)
     with ThreadPoolExecutor(threads) as pool:

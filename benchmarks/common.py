@@ -1,5 +1,5 @@
-"""What the benchmarks share: the data, Markdown tables, a daemon on a folder of passages, and an
-LLM whose replies are scripted."""
+"""Shared by the benchmarks: the data, Markdown tables, a daemon on a folder of passages, and an
+LLM with scripted replies."""
 
 import argparse
 import json

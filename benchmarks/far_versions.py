@@ -2,8 +2,8 @@
 
 An invented collection goes into a real daemon whose models cost nothing; then every fourth document
 gets a sentence more, and every tenth one goes. In the row of `why` the first request is the first
-that either version is asked; two requests are nearly all that the command sends. Processor seconds
-are those of the daemon for one request, which a busy machine does not change much.
+that either version is asked; two requests are nearly all that the command sends. The processor
+seconds are the daemon's for one request, which a busy machine does not change much.
 
 python benchmarks/far_versions.py --passages 30000
 """
@@ -18,7 +18,7 @@ from invented import Invented, collection
 from tests.e2e.daemon import Place, new_place, source
 
 _ROUNDS = 5
-_EDITED, _GONE = 4, 10  # one of so many documents
+_EDITED, _GONE = 4, 10  # one document in 4 is edited, one in 10 removed
 _SENTENCE = "\nIn the end the surveyor of Upper Wick counted them all again.\n"
 _LONG_S = 3600.0
 

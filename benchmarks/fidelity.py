@@ -13,7 +13,8 @@ Judgement = Literal[
 JUDGEMENTS: tuple[Judgement, ...] = (
     "right", "wrong", "invented", "shifted", "unnamed", "plain", "apart", "reformed", "missing"
 )  # fmt: skip
-"""Of a cell: under its header, under another's, under what is no header, bare and out of its place,
+"""The judgements of a cell: under its header, under another's, under what is no header, bare and
+out of its place,
 in its row without its header, in a table without headers, not with its row, the same number in
 another form, and not there."""
 
@@ -33,8 +34,9 @@ Reading = set[tuple[str | None, str]]
 class Fidelity:
     """How much of a document was read; shares are None where the reference has too few words.
 
-    `recall` is the share of the reference's words, `order` that of its runs of three words, and
-    `extra` the share of the words read that the reference does not have.
+
+    `recall` is the share of the reference's words, `order` the share of its runs of three words,
+    and `extra` the share of the words read that the reference does not have.
     """
 
     words: int

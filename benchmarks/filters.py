@@ -1,4 +1,4 @@
-"""What a filter costs, beside the same questions without one, in turn and in one process.
+"""Measure the cost of a filter against the same questions without one, in turn, in one process.
 
 An invented collection (benchmarks/invented.py) with models that cost nothing, asked by an engine in
 this process; seconds are of the processor.
@@ -78,7 +78,7 @@ def _measure(engine: Engine, questions: Sequence[str]) -> None:
 
 
 def _leaving(share: float, other: str) -> Filter:
-    """Of ten folders so many; `other` makes it another filter than one used before."""
+    """A filter that leaves this share of ten folders; another `other` makes it a new filter."""
     folders = Condition("path", f"[0-{round(share * 10) - 1}]/**")
     return (folders, Condition("path", other, is_excluded=True))
 

@@ -10,7 +10,7 @@ python benchmarks/indexing.py --large    and 2,000 of 2WikiMultiHopQA
 python benchmarks/indexing.py --folder DIR --json           the first index of a folder
 python benchmarks/indexing.py --folder DIR --checkout PATH  daemons of this and of that code in turn
 
-Of a folder, seconds of the encoder and of the names are those of the processor, as is the share
+For a folder, the seconds of the encoder and of the names are processor seconds, and so is the share
 outside of the models. `us_per_token` are the encoder's microseconds for a token of its `texts`.
 """
 
@@ -136,7 +136,7 @@ class TimedConnection:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one index took."""
+    """The time that one index took."""
 
     name: str
     passages: int
@@ -158,7 +158,7 @@ def main() -> None:
         ("--folder", {"type": Path}),
         ("--json", {"action": "store_true"}),
         ("--checkout", {"type": Path, "help": "Another checkout to compare with."}),
-        ("--rounds", {"type": int, "default": 2, "help": "Of a comparison. Default: 2"}),
+        ("--rounds", {"type": int, "default": 2, "help": "Rounds of a comparison. Default: 2"}),
     )
     if given.folder and given.checkout:
         _compare(given.folder.resolve(), given.checkout.resolve(), given.rounds)
@@ -209,7 +209,7 @@ class ProcessorTimedEncoder:
         return vectors
 
     def tokens(self) -> int:
-        """Of all texts, as the default encoder takes them."""
+        """Count the tokens of all texts, as the default encoder splits them."""
         tokenizer = tokenizer_in(Path(locate("default", "")[0]))
         return sum(len(tokenizer.encode(text[:MAX_CHARACTERS]).ids) for text in self.texts)
 

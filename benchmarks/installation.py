@@ -1,4 +1,5 @@
-"""What an installation takes: hopsyncd without extras, in a new and empty environment from PyPI.
+"""Measure the size of an installation: hopsyncd without extras, in a new and empty environment
+from PyPI.
 
 `asked for by` is one of the packages that want it. The benchmark fails if the installation is too
 large, or contains a package that only the models of the user's choice need.

@@ -1,4 +1,4 @@
-"""What the links of documents add: recall with links ignored and used, in vaults of notes.
+"""Measure what links between documents add: recall with and without links, in vaults of notes.
 
 Each passage of the shared samples is a note named by its title, and every mention of another note's
 title in a text is a [[wiki-link]]. Texts and questions are the same in all rows. In the second
@@ -61,7 +61,7 @@ def variants() -> dict[str, WalkSettings]:
 
 
 Linked = tuple[PassageId, PassageId, str]
-"""A link from one passage to another, and what it shows."""
+"""A link from one passage to another, and the text it shows."""
 
 
 def linked(corpus: Mapping[str, Passage]) -> list[Linked]:

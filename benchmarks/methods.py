@@ -4,7 +4,7 @@ python benchmarks/methods.py
 
 On the real documents and the HotpotQA, MuSiQue and 2Wiki samples, default models, no LLM; with
 --logic, LogicRAG on MuSiQue with an endpoint that answers from the gold decompositions. Indexes and
-vectors are kept as those of benchmarks/real.py.
+vectors are kept like in benchmarks/real.py.
 """
 
 import re
@@ -38,7 +38,7 @@ def gold_parts(
 ) -> dict[str, Any]:
     """The reply that splits a question of MuSiQue as its makers did, or has every answer.
 
-    It cites nothing, so that the order of the passages is that of the retrievals alone.
+    It cites nothing, so that the retrievals alone decide the order of the passages.
     """
     of_question = parts[data["question"]]
     if "open" not in data:

@@ -1,4 +1,5 @@
-"""What a collection loses that is indexed in parts: recall of the whole, of two and of four parts.
+"""Measure the loss when a collection is indexed in parts: recall of the whole, of two and of four
+parts.
 
 Every passage goes to a part by chance, so the passages of a question are mostly apart: the worst
 case. Each part answers by itself, and the answers are merged: by rank, all that the parts put first

@@ -1,5 +1,5 @@
-"""What the products of codes alone cost an import: the least that exact matching takes, as every
-vector of a new passage is multiplied with all that are there.
+"""Measure the cost of the products of codes in an import. It is the minimum for exact matching,
+which multiplies every vector of a new passage with all existing ones.
 
 python benchmarks/products.py --passages 100000
 

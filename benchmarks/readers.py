@@ -1,5 +1,5 @@
-"""What readers notice of a busy writer: eight clients ask while the writer is idle, and while files
-are edited all the time.
+"""Measure how a busy writer affects readers: eight clients ask while the writer is idle, and while
+files are edited all the time.
 
 The HotpotQA passages as Markdown files and the 100 questions. Idle and busy phases alternate, so
 that the noise of the machine falls on both. In a busy phase some files get a new sentence, the
@@ -32,7 +32,7 @@ _SAMPLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One answer: what was asked, how long it took, and what came."""
+    """One answer: what was asked, how long it took, and the passages found."""
 
     question: str
     ms: float
@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(slots=True)
 class Phases:
-    """What all phases of one kind gave."""
+    """The results of all phases of one kind."""
 
     seconds: float
     told: list[Told]
@@ -160,7 +160,7 @@ def _times(told: Sequence[Told]) -> list[float]:
 
 
 def _differing(place: Place, told: Sequence[Told]) -> int:
-    """How many of the answers are not those of their version."""
+    """Count the answers that differ from the answers of their version."""
     return sum(
         place.query(one.question, at=str(one.version)) != one.passages
         for one in sorted(told, key=lambda one: one.version)

@@ -1,6 +1,6 @@
 """How much of real files is read: words, their order, and the cells of tables.
 
-The files are those of other projects' tests, each with a reference: the texts in it, and its tables
+The files come from other projects' tests, each with a reference: the texts in it, and its tables
 with their headers. They are read as the daemon reads them, by a confined worker.
 
 A row for each format: files; how many were read, refused, or gave no text although the reference

@@ -1,4 +1,4 @@
-"""What an edit, a query, a start and an import cost, by the size of the collection.
+"""Measure the cost of an edit, a query, a start and an import, by the size of the collection.
 
 An invented collection (benchmarks/invented.py) goes through the real daemon and its socket; the
 models cost nothing (benchmarks/fast_daemon.py), so what is left is hopsyncd. All sizes in one run.
@@ -12,7 +12,8 @@ sync. first query: the one after a commit. past: at a version before the edits, 
 to it and further ones. masked: the first question after a commit by a member of the group from whom
 a source is hidden (asked as another user, so only root measures it). memory: of the daemon and the
 processes that answer for it, mapped files apart. import, last / first: what a passage of the last
-tenth costs, against one of the first tenth; a version's cost is that of its passages alike.
+tenth costs, against one of the first tenth; the cost of a version is shared equally by its
+passages.
 """
 
 import grp
@@ -77,7 +78,7 @@ for line in sys.stdin:
 """
 
 _DATASETS = ("hotpotqa", "musique", "2wiki")
-_CLOSED = 10  # of so many documents one is in the source that a member does not see
+_CLOSED = 10  # one document in 10 is in the source that a member does not see
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,13 @@ class Collection:
     questions: Sequence[str]
 
     def ask(self, count: int) -> list[str]:
-        """The next so many questions of them, always the same ones for a count."""
+        """Draw `count` questions, always the same ones for a count."""
         return random.Random(count).choices(self.questions, k=count)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What was measured at one size; None where it could not be."""
+    """The measurements at one size; None where one could not be taken."""
 
     passages: int
     edit_p50_s: float

@@ -1,4 +1,4 @@
-"""What a day of work leaves in memory, log and descriptors, in minutes: the daemon is edited,
+"""Measure in minutes how a day of work grows memory, log and descriptors: the daemon is edited,
 queried and restarted without a pause, and its process is looked at.
 
 The number of documents stays the same, so what grows is a leak. In each life of the daemon the
@@ -6,7 +6,7 @@ first third is its warm-up: growth is counted from there to its end.
 
 python benchmarks/soak.py --minutes 10          # with the default models
 python benchmarks/soak.py --minutes 10 --small  # with tiny ones: more edits and queries
-python benchmarks/soak.py --edits 10000 --small # until there were so many edits
+python benchmarks/soak.py --edits 10000 --small # until 10,000 edits are done
 """
 
 import random
@@ -53,7 +53,7 @@ class Look:
 
 @dataclass(slots=True)
 class Work:
-    """What was done to it."""
+    """The work that the daemon has done."""
 
     edits: int = 0
     queries: int = 0

@@ -1,6 +1,7 @@
-"""What purge, gc, retention, checks, `diff` and `why` cost under a long history.
+"""Measure the cost of purge, gc, retention, checks, `diff` and `why` under a long history.
 
-A store of documents of one passage each, that so many versions edited, each three of them; then one
+A store of documents of one passage each, edited by thousands of versions, three documents each;
+then one
 source, with most of the documents, is removed and purged. The rows are written as a sync writes
 them, but invented: no text is read and nothing is matched. The longest hold is the time for which
 an edit would have to wait.
@@ -49,7 +50,7 @@ from store.versions import commit, version
 
 _RECIPE = GenerationConfig("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage
-_STAY = 10  # of so many documents one is in the source that stays
+_STAY = 10  # one document in 10 is in the source that stays
 _EDITED = 3  # documents a version
 _ADMITTED = 0.8  # of the matches
 _IMPORT = 2000  # documents a version

@@ -1,4 +1,5 @@
-"""What a watched question costs a version, and what is missed by not asking it each time.
+"""Measure the cost of a watched question per version, and the changes missed by not asking each
+time.
 
 An invented collection (benchmarks/invented.py), models that cost nothing, and one edit after
 another, each a version: mostly a sentence more in some document, or another word; at times a new
@@ -99,7 +100,7 @@ def main() -> None:
 def _edit(
     files: dict[str, bytes], connector: MemoryConnector, chance: random.Random, number: int
 ) -> None:
-    """What people do to their notes: half of it a sentence more."""
+    """Edit like people do: half of the edits add a sentence."""
     path, kind = chance.choice(sorted(files)), chance.random()
     if kind < 0.5:
         files[path] += f"\nThe {number}th survey of Orchard {number} was lost.\n".encode()
