@@ -26,7 +26,7 @@ from hopsyncd.api.roles import RIGHTS, Right, Role
 from hopsyncd.api.tokens import Tokens
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.values import group_id, user_id
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, NOTHING, Acl
+from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS
-from hopsyncd.retrieve.hidden_sources import Acl, Mask
+from hopsyncd.retrieve.visible_sources import Acl, Mask
 from store.access_rules import NOBODY, OPEN, AccessRule, left_rule, narrow
 
 Recorded = Mapping[str, AccessRule | None]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hopsyncd.api.serving import Serving
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.sync_worker import SyncWorker
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.exceptions import DatabaseGone
 
 

@@ -27,10 +27,10 @@ from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import Acl, Mask
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
+from hopsyncd.retrieve.visible_sources import Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
 from store.counters import rewrites

@@ -56,9 +56,9 @@ from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
-from hopsyncd.retrieve.hidden_sources import Acl
 from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.visible_sources import Acl
 from store.exceptions import NoSuchVersion
 from store.history import diff as history_diff
 from store.history import log as history_log

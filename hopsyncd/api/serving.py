@@ -11,7 +11,7 @@ from hopsyncd.config.edit import Reloaded
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.contract import Connection
 from store.sources import source_names
 

@@ -38,7 +38,7 @@ from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.source_watchers import SourceWatchers
 from hopsyncd.ingest.sync_worker import UPGRADE, SyncWorker
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.content import counters
 from store.contract import Connection
 from store.exceptions import StoreError

@@ -20,7 +20,7 @@ from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.dependencies import Dependencies, is_touched
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl, Mask, RestrictedViews
+from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_words import read_query_words
@@ -28,6 +28,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.spelling import Spelling, find_corrections
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation, known_passages
 from store.contract import Connection

@@ -1,17 +1,15 @@
-"""Sources that a caller may not see, and views of versions without them.
+"""Views of versions without the sources that a caller may not see.
 
-`api/access_rules.py` decides who may see what; an `Acl` carries the decision here. A view is the
-graph without the hidden sources. Views of a new head are computed in advance, for the sets of
-hidden sources that queries used lately or that the configuration names, once the version has been
-the head for a while: during an import the next version comes too soon. If only an edit separates
-two heads, the view that was used last is computed before the new head is served. A query whose view
-is not ready computes it, or waits for the thread that does; nothing is computed twice.
+A view is the graph without the hidden sources. Views of a new head are computed in advance, for the
+sets of hidden sources that queries used lately or that the configuration names, once the version
+has been the head for a while: during an import the next version comes too soon. If only an edit
+separates two heads, the view that was used last is computed before the new head is served. A query
+whose view is not ready computes it, or waits for the thread that does; nothing is computed twice.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -20,6 +18,7 @@ from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
+from hopsyncd.retrieve.visible_sources import Mask
 from store.records import Version
 from store.space import release_heap
 
@@ -34,32 +33,6 @@ _LOOK_S = 0.1  # Between checks whether a sync has ended or the process ends.
 _RESTS = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
 _REST_OF_EDITS = 4  # Like _REST, for views computed before their head is served.
 _EDITED = 64  # A head with more changed passages is served before its view is computed.
-
-
-Mask = frozenset[str]
-"""The names of hidden sources."""
-
-
-@dataclass(frozen=True, slots=True)
-class Acl:
-    """The sources that a caller may see. None: all sources.
-
-    It lists what is visible, not what is hidden, so that a source which appears later is hidden.
-    """
-
-    visible: frozenset[str] | None = None
-
-    def shows(self, source: str) -> bool:
-        """Whether the caller may see the source."""
-        return self.visible is None or source in self.visible
-
-    def hidden_among(self, sources: Iterable[str]) -> Mask:
-        """The given sources that the caller may not see."""
-        return frozenset() if self.visible is None else frozenset(sources) - self.visible
-
-
-EVERYTHING = Acl()
-NOTHING = Acl(frozenset())
 
 
 class RestrictedViews:

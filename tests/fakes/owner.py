@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hopsyncd.api.access import Caller
-from hopsyncd.retrieve.hidden_sources import EVERYTHING
+from hopsyncd.retrieve.visible_sources import EVERYTHING
 
 OWNER = Caller("owner", "owner", EVERYTHING)
 

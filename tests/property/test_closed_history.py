@@ -12,7 +12,7 @@ from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_sta
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.removal import remove_source_documents
-from hopsyncd.retrieve.hidden_sources import Acl
+from hopsyncd.retrieve.visible_sources import Acl
 from store.sources import access_rules, put_access_rules
 from tests.property.test_visibility import (
     HIDDEN,

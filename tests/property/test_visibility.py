@@ -22,8 +22,8 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import Acl, Mask
 from hopsyncd.retrieve.results import answer_json, id_text
+from hopsyncd.retrieve.visible_sources import Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.history import diff, log, resolve, visible_entry
 from store.records import PassageId

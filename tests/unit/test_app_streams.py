@@ -19,7 +19,7 @@ from hopsyncd.api.streaming import Listener
 from hopsyncd.api.worker_pools import FairQueue, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
-from hopsyncd.retrieve.hidden_sources import EVERYTHING
+from hopsyncd.retrieve.visible_sources import EVERYTHING
 from tests.fakes.owner import as_owner
 from tests.fakes.service import FakeService, refused, services_of
 

@@ -15,8 +15,8 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import Acl
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import full_text
 from store.contract import Connection

@@ -25,7 +25,7 @@ from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
-from hopsyncd.retrieve.hidden_sources import EVERYTHING
+from hopsyncd.retrieve.visible_sources import EVERYTHING
 from store.access_rules import OPEN, AccessRule
 
 OWNER = Credentials(os.geteuid(), 1, frozenset({0}))

@@ -20,9 +20,9 @@ from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import Acl, Mask
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.visible_sources import Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

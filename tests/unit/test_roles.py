@@ -14,7 +14,7 @@ from hopsyncd.api.roles import Role
 from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.tokens import Tokens, revoke_token, token_file, token_in
 from hopsyncd.config.configuration import Config
-from hopsyncd.retrieve.hidden_sources import EVERYTHING
+from hopsyncd.retrieve.visible_sources import EVERYTHING
 from tests.fakes.service import FakeService, services_of
 
 ROLES: tuple[Role, ...] = get_args(Role)

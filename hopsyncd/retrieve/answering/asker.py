@@ -24,11 +24,11 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judge
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.hidden_sources import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
 from store.content import best_sets, sets_by_id
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
