@@ -29,7 +29,7 @@ QUESTIONS = [
     "Which film came out first, Silver Lake or Copper Sky?",
     "Whom did the director of Iron Bridge meet in Riga?",
 ]
-SHOWN = 6
+SHOWN = 10
 
 
 def draw_document(drawn: random.Random) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
 ) -> None:
     drawn = random.Random(seed)
     files: dict[str, dict[str, str]] = {"open": {}, "closed": {}}
-    for _ in range(12):
+    for _ in range(20):
         path, text = draw_document(drawn)
         files[drawn.choice(["open", "open", "closed"])][path] = text
     index = Sources(tmp_path / "index", files)
