@@ -14,7 +14,6 @@ from hopsyncd.models.llm.transport import bounded_http
 
 USUAL_PORTS = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _ANSWER_S = 1.0
-_MOST_NAMED = 5
 
 
 class _Model(BaseModel):
@@ -29,16 +28,16 @@ class _ModelList(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LocalLlm:
-    """A server that answers, and its first models; embedding models are left out."""
+    """A server that answers, and its first model that is not an embedding model."""
 
     program: str
     base_url: str
-    models: tuple[str, ...]
+    model: str
 
     @property
     def settings(self) -> tuple[str, str]:
-        """The two lines for [llm] that make hopsyncd use its first model."""
-        return f'base_url = "{self.base_url}"', f'model = "{self.models[0]}"'
+        """The two lines for [llm] that make hopsyncd use it."""
+        return f'base_url = "{self.base_url}"', f'model = "{self.model}"'
 
 
 def find_local_llms(ports: dict[str, int] | None = None) -> list[LocalLlm]:
@@ -60,8 +59,8 @@ async def _ask(http: httpx2.AsyncClient, program: str, port: int) -> LocalLlm | 
         listed = _ModelList.model_validate_json(response.content)
     except (httpx2.HTTPError, TimeoutError, ValidationError):
         return None  # the port is free, or another program uses it
-    names = [one.id for one in listed.data if _is_usable(one.id)]
-    return LocalLlm(program, base_url, tuple(names[:_MOST_NAMED])) if names else None
+    model = next((one.id for one in listed.data if _is_usable(one.id)), None)
+    return LocalLlm(program, base_url, model) if model else None
 
 
 def _is_usable(model: str) -> bool:

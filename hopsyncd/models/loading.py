@@ -110,7 +110,10 @@ def load_models(config: Config, in_use: str = "") -> Models:
         try:
             former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
         except ModelUnavailable as error:
-            log.warning("the stored vectors are made again", why=str(error))
+            log.warning(
+                "stored vectors cannot be used without PyTorch, embedding all passages again",
+                why=str(error),
+            )
         else:
             if former.maker.generation.name == in_use:
                 encoder, loaded = former.encoder, replace(former, newer=loaded)

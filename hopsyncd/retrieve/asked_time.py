@@ -11,7 +11,8 @@ from hopsyncd.text.dates import MONTH_PATTERN, MONTHS
 
 _OLDEST_YEARS = 10  # an older year is more often what a question is about
 _RELATIVE = re.compile(
-    r"(?<!\w)(?:(yesterday|gestern|hier|ayer)"
+    # Without the French "hier", which is German for "here".
+    r"(?<!\w)(?:(yesterday|gestern|ayer)"
     r"|(last|letzten?|vergangenen?|past|previous) (week|month|year|woche|monat|jahr)"
     r"|(?:last|past|letzten) ([0-9]{1,3}) (days?|weeks?|tagen?|wochen)"
     rf"|(?:since|seit) ({MONTH_PATTERN})(?: ([0-9]{{4}}))?"
@@ -44,7 +45,9 @@ def find_asked_time(question: str, now: datetime) -> str:
         is_weeks = units.lower().startswith("w")
         return _range(today - timedelta(days=int(count) * (7 if is_weeks else 1)))
     if month:
-        number = MONTHS.get(month.lower(), 1)
+        number = MONTHS.get(month.lower())
+        if number is None:  # a letter whose lower case is not the one matched, such as \u017f
+            return ""
         first = int(month_year) if month_year else today.year - (number > today.month)
         return _range(date(first, number, 1)) if first >= 1000 else ""
     if not today.year - _OLDEST_YEARS <= int(year) <= today.year:

@@ -70,8 +70,11 @@ _ENGLISH_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FoundDate:
-    """A date in a text. order: how its numbers must be read for it to be this day, if that is
-    unclear. tells: the order that it proves."""
+    """A date in a text.
+
+    day: in ISO format. order: the order of its numbers for which it is this day, if the order is
+    unclear. tells: the order of numbers that the date proves.
+    """
 
     day: str
     order: Order | None = None

@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.values import Search
-from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.sources import register_source
-from tests.fakes.memory import MemoryConnector
-from tests.fakes.models import FakeLanguage
-from tests.fakes.stack import Stack
+from tests.fakes.memory_sources import MemorySources
 from tests.unit.test_second_ask import DIMENSIONS, DenseEncoder
 
 PEOPLE = ["Ada Berg", "Mira Lund", "Tove Holm", "Nils Dahl", "Vera Vik"]
@@ -48,40 +41,17 @@ def draw_document(drawn: random.Random) -> tuple[str, str]:
     )
 
 
-class Sources:
-    """Sources in memory under one index, and an engine over it."""
+def open_sources(folder: Path, files: Mapping[str, Mapping[str, str]]) -> MemorySources:
+    return MemorySources(folder, files, DenseEncoder(DIMENSIONS), passage_tokens=200)
 
-    def __init__(self, folder: Path, files: Mapping[str, Mapping[str, str]]) -> None:
-        folder.mkdir()
-        maker = BuiltinMaker(FakeLanguage(), DenseEncoder(DIMENSIONS))
-        self.stack = Stack(folder / "s.db", MemoryConnector(), maker, passage_tokens=200)
-        self.connectors = {name: MemoryConnector() for name in files}
-        self.sources = [
-            Source(register_source(self.stack.connection, name, "memory", ""), name, connector)
-            for name, connector in self.connectors.items()
-        ]
-        self.engine = Engine(folder / "s.db", DenseEncoder(DIMENSIONS), WalkSettings())
-        for name, documents in files.items():
-            for path, text in documents.items():
-                self.connectors[name].put(path, text.encode())
-        self.sync()
 
-    def sync(self) -> str:
-        """Serve what the sources have now; the number of that version."""
-        for source in self.sources:
-            self.stack.path.sync(source, Scope(None, accept_empty=True))
-        newest = self.stack.versions[-1]
-        self.engine.publish(self.stack.writer.snapshot_of(newest))
-        return str(newest.id)
-
-    def answers(
-        self, at: str = "head", hidden: frozenset[str] = frozenset()
-    ) -> list[tuple[Ranked, ...]]:
-        found = [
-            self.engine.query(question, SHOWN, Search(), at, hidden=hidden)
-            for question in QUESTIONS
-        ]
-        return [answer.ranked for answer in found if answer]
+def ask_all(
+    index: MemorySources, at: str = "head", hidden: frozenset[str] = frozenset()
+) -> list[tuple[Ranked, ...]]:
+    found = [
+        index.engine.query(question, SHOWN, Search(), at, hidden=hidden) for question in QUESTIONS
+    ]
+    return [answer.ranked for answer in found if answer]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -93,7 +63,7 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
     for _ in range(20):
         path, text = draw_document(drawn)
         files[drawn.choice(["open", "open", "closed"])][path] = text
-    index = Sources(tmp_path / "index", files)
+    index = open_sources(tmp_path / "index", files)
     past: dict[str, list[tuple[Ranked, ...]]] = {}
     follow_ups = 0
     for step in range(8):
@@ -106,12 +76,12 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
             files[name][path] = text
             index.connectors[name].put(path, text.encode())
         at = index.sync()
-        answers = past[at] = index.answers()
-        fresh = Sources(tmp_path / f"fresh{step}", files)
-        assert answers == fresh.answers()
-        alone = Sources(tmp_path / f"alone{step}", {"open": files["open"]})
-        assert index.answers(hidden=frozenset({"closed"})) == alone.answers()
+        answers = past[at] = ask_all(index)
+        fresh = open_sources(tmp_path / f"fresh{step}", files)
+        assert answers == ask_all(fresh)
+        alone = open_sources(tmp_path / f"alone{step}", {"open": files["open"]})
+        assert ask_all(index, hidden=frozenset({"closed"})) == ask_all(alone)
         hops = [hop for ranked in answers for one in ranked for hop in one.hops]
         follow_ups += sum(hop.asked_by == "follow_up" for hop in hops)
     assert follow_ups > 8  # else this would prove nothing
-    assert {at: index.answers(at) for at in past} == past
+    assert {at: ask_all(index, at) for at in past} == past

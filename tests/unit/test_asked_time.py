@@ -13,6 +13,8 @@ NOON = datetime(2026, 3, 18, 12)
 @pytest.mark.parametrize(
     ("question", "offered"),
     [
+        ("Was steht hier?", ""),
+        ("What changed since \u017feptember?", ""),
         ("What did we decide yesterday?", "since:2026-03-17 before:2026-03-18"),
         ("Was geschah letzte Woche?", "since:2026-03-09 before:2026-03-16"),
         ("news of last month", "since:2026-02-01 before:2026-03-01"),

@@ -53,8 +53,8 @@ def test_servers_that_list_models_are_found_in_order(monkeypatch: pytest.MonkeyP
         studio = stack.enter_context(serve_on_loopback(model_list("gemma-3")))
         found = find_local_llms({"Ollama": ollama, "LM Studio": studio})
     assert found == [
-        LocalLlm("Ollama", f"http://127.0.0.1:{ollama}/v1", ("llama3.2:3b", "qwen3:8b")),
-        LocalLlm("LM Studio", f"http://127.0.0.1:{studio}/v1", ("gemma-3",)),
+        LocalLlm("Ollama", f"http://127.0.0.1:{ollama}/v1", "llama3.2:3b"),
+        LocalLlm("LM Studio", f"http://127.0.0.1:{studio}/v1", "gemma-3"),
     ]
     assert found[0].settings == (
         f'base_url = "http://127.0.0.1:{ollama}/v1"',

@@ -48,7 +48,7 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
-    """Near-duplicates in a line: the number, and the place and id of the first three."""
+    """Near-duplicates in a line: the place and id of the first three, and how many more."""
     shown = [f"{one['document']}, {one['location']} ({one['id']})" for one in similar[:_PLACES]]
     more = len(similar) - len(shown)
     return "; ".join([*shown, *([f"{more} more"] if more else [])])[:_SIMILAR_CHARACTERS]

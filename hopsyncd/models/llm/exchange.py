@@ -91,7 +91,7 @@ class Sender(Protocol):
         body: dict[str, Any],
         timeout_s: float,
         stop: threading.Event,
-        write: Callable[[str], None] = lambda _: None,
+        write: Callable[[str], None],
     ) -> Completion:
         """The completion; `write` gets the text of a streamed one as it comes.
 
@@ -197,8 +197,8 @@ class Exchange:
         )
         used = prompt, limit
         try:
-            write = (request.sink.write,) if request.sink else ()
-            completion = self._sender.complete(body, timeout_s, request.stop, *write)
+            write = request.sink.write if request.sink else lambda _: None
+            completion = self._sender.complete(body, timeout_s, request.stop, write)
             used = completion.tokens() or used
         except RequestFailure as failure:
             if failure.status or not failure.sent:

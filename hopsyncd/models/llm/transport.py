@@ -52,7 +52,7 @@ class HttpClient:
         body: dict[str, Any],
         timeout_s: float,
         stop: threading.Event,
-        write: Callable[[str], None] = lambda _: None,
+        write: Callable[[str], None],
     ) -> Completion:
         """Send one request and read the whole reply. Raises RequestFailure or UnusableReply.
 

@@ -122,7 +122,7 @@ def test_while_a_sync_is_under_way_nothing_is_made_ahead(asked: Asked) -> None:
 
 
 _WAITING = """
-from tests.unit.test_acl_views import HIDDEN, Asked, RestrictedViews
+from tests.unit.test_hidden_sources import HIDDEN, Asked, RestrictedViews
 
 asked = Asked()
 asked.views = RestrictedViews(1.0, lambda: True)
