@@ -20,7 +20,7 @@ from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
 from hopsyncd.ingest.connect import connector_of
-from hopsyncd.models.llm.exchange import endpoint_host
+from hopsyncd.models.llm.attempts import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
 
 _ENDPOINT_S = 5.0

@@ -2,7 +2,7 @@
 
 import threading
 
-from hopsyncd.models.llm.exchange import Timing
+from hopsyncd.models.llm.attempts import Timing
 
 
 class FakeTime:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hopsyncd.errors import LlmNonsense, LlmRefused
-from hopsyncd.models.llm.chat_completion import UnusableReply, read_completion, read_reply
-from hopsyncd.models.llm.retry import RequestFailure, printable_line
+from hopsyncd.models.llm.chat_completion import read_completion, read_reply
+from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, printable_line
 from tests.fakes.desk import RED, Colour, Desk
 from tests.fakes.endpoint import say
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.models.llm.chat_completion import Completion, UnusableReply
-from hopsyncd.models.llm.retry import RequestFailure
+from hopsyncd.models.llm.chat_completion import Completion
+from hopsyncd.models.llm.retry import RequestFailure, UnusableReply
 from tests.fakes.desk import read_streamed
 from tests.fakes.endpoint import event, stream
 

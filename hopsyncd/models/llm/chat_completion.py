@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from hopsyncd.models.llm.call import LlmCall
-from hopsyncd.models.llm.retry import RequestFailure, printable_line
+from hopsyncd.models.llm.retry import RequestFailure, UnusableReply, printable_line
 
 TEMPERATURE = 0
 _SHAPE_WORDS = ("response_format", "schema", "grammar", "structured")
@@ -26,10 +26,6 @@ _NO_COMPLETION = "the response is not a chat completion"
 
 Repair: TypeAlias = tuple[str, str]
 """A reply that could not be used, and why."""
-
-
-class UnusableReply(Exception):
-    """A reply that is not what was asked for; the message tells the model why."""
 
 
 class Dialect:

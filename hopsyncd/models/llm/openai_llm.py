@@ -18,18 +18,12 @@ from pydantic import BaseModel
 from hopsyncd.answers.daemon_state import LlmFailure, LlmSpent, LlmStatus
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
+from hopsyncd.models.llm.attempts import DAY_S, Timing, endpoint_host
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
-from hopsyncd.models.llm.chat_completion import TEMPERATURE, Repair, UnusableReply, read_reply
-from hopsyncd.models.llm.exchange import (
-    DAY_S,
-    Abandoned,
-    CompletionRequest,
-    Exchange,
-    Sender,
-    Timing,
-    endpoint_host,
-)
+from hopsyncd.models.llm.chat_completion import TEMPERATURE, Repair, read_reply
+from hopsyncd.models.llm.exchange import Abandoned, CompletionRequest, Exchange, Sender
+from hopsyncd.models.llm.retry import UnusableReply
 from store.exceptions import StoreError
 from store.ledger import Ledger, Spent
 

@@ -16,12 +16,38 @@ _NO_QUOTA = "insufficient_quota"  # OpenAI's 429 for an account without credit
 _EVERY_CALL = frozenset({401, 402, 404})
 _FAILURES, _REST_S, _LONGEST_REST_S = 3, 30.0, 3600.0  # of the breaker
 _SHOWN_CHARS = 200
-_HINTS = {
-    402: "The account has no credit: add some, or configure another endpoint in [llm]",
-    403: "The key, the account or the content is not allowed: ask the endpoint's operator",
-    404: "Check `base_url` (it usually ends in /v1) and `model` in [llm]",
-    413: "Lower `passages_per_call` in [llm]",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTexts:
+    """How messages name an endpoint and its settings.
+
+    host: as the status shows it. section: of the configuration. smaller: what to do if a request is
+    too large. meanwhile: what happens while the endpoint gives no reply.
+    """
+
+    host: str
+    api_key_env: str
+    title: str = "The LLM endpoint"
+    not_asked: str = "The LLM was not asked"
+    section: str = "[llm]"
+    url: str = "`base_url`"
+    model: str = "`model`"
+    limits: str = "max_calls_per_day or max_tokens_per_day"
+    smaller: str = "Lower `passages_per_call` in [llm]"
+    meanwhile: str = "The work goes on without it; it will be asked again later"
+
+    @property
+    def wrong_address(self) -> str:
+        return f"Check that {self.url} in {self.section} is an OpenAI-compatible API"
+
+    @property
+    def raise_limits(self) -> str:
+        return f"Raise {self.limits} in {self.section}, or wait for tomorrow"
+
+
+class UnusableReply(Exception):
+    """A reply that is not what was asked for; the message tells the model why."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,22 +168,31 @@ class Breaker:
         self._why = why
 
 
-def error_of(failure: RequestFailure, host: str, api_key_env: str) -> LlmError:
-    what = f"The LLM endpoint {host} gave no reply"
+def error_of(failure: RequestFailure, texts: EndpointTexts) -> LlmError:
+    what = f"{texts.title} {texts.host} gave no reply"
     if not failure.readable:
-        return LlmNonsense(what, failure.message, "Check that `base_url` in [llm] is right")
+        hint = f"Check that {texts.url} in {texts.section} is right"
+        return LlmNonsense(what, failure.message, hint)
     why = f"{failure.status}, {failure.message}" if failure.status else failure.message
     if is_transient(failure):
-        hint = "The work goes on without it; it will be asked again later"
-        return LlmUnavailable(what, why, hint)
-    return LlmRefused(what, why, _suggestion(failure, api_key_env))
+        return LlmUnavailable(what, why, texts.meanwhile)
+    return LlmRefused(what, why, _suggestion(failure, texts))
 
 
-def _suggestion(failure: RequestFailure, api_key_env: str) -> str:
-    if failure.status == 401:
-        return f"Set the environment variable {api_key_env} to a valid key and restart"
+def _suggestion(failure: RequestFailure, texts: EndpointTexts) -> str:
+    section = texts.section
+    match failure.status:
+        case 401:
+            return f"Set the environment variable {texts.api_key_env} to a valid key and restart"
+        case 402 | 429:
+            hint = "The account has no credit: add some, or configure another endpoint in"
+            return f"{hint} {section}"
+        case 403:
+            return "The key, the account or the content is not allowed: ask the endpoint's operator"
+        case 404:
+            return f"Check {texts.url} (it usually ends in /v1) and {texts.model} in {section}"
+        case 413:
+            return texts.smaller
     if 300 <= failure.status < 400:
-        return "It redirects, which is not followed: set `base_url` to its final address"
-    if failure.status == 429:
-        return _HINTS[402]
-    return _HINTS.get(failure.status, "Check [llm] in the configuration against its documentation")
+        return f"It redirects, which is not followed: set {texts.url} to its final address"
+    return f"Check {section} in the configuration against its documentation"

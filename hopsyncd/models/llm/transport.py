@@ -1,4 +1,4 @@
-"""Requests to the endpoint through `openai`: a completion, or a RequestFailure.
+"""Requests to an endpoint through `openai`: a reply, or a RequestFailure.
 
 The endpoint is not trusted: a request is bounded in time and its reply in size. Nothing is retried
 here. One thread runs all HTTP on an event loop. The waiting thread keeps the time
@@ -9,9 +9,10 @@ import asyncio
 import functools
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import httpx2
 
@@ -29,6 +30,9 @@ _SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
 _NO_KEY = "none"  # for local servers that want a key but ignore it
 _STARTING = threading.Lock()
 
+Put: TypeAlias = Callable[[str], None]
+Reply = TypeVar("Reply")
+
 
 class ReplyUnreadable(httpx2.TransportError):
     """The response is larger than any reply can be, or compressed without being asked to be."""
@@ -40,9 +44,10 @@ class HttpClient:
     Redirects are not followed; proxies from the environment are used.
     """
 
-    def __init__(self, base_url: str, key: str) -> None:
+    def __init__(self, base_url: str, key: str, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._base_url = base_url
         self._key = key
+        self._max_reply_bytes = max_reply_bytes
 
     def __repr__(self) -> str:
         return f"HttpClient({self._base_url!r})"
@@ -58,11 +63,25 @@ class HttpClient:
 
         Ends soon after `stop` is set. `write` is called on this thread.
         """
+        return self._run(lambda put: self._complete(body, put), timeout_s, stop, write)
+
+    def embed(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        """The whole reply to a request for embeddings. Raises RequestFailure."""
+        return self._run(lambda _: self._embed(body), timeout_s, stop, lambda _: None)
+
+    def _run(
+        self,
+        send: Callable[[Put], Coroutine[Any, Any, Reply]],
+        timeout_s: float,
+        stop: threading.Event,
+        write: Callable[[str], None],
+    ) -> Reply:
+        """The result of `send` on the event loop; what it puts is written on this thread."""
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
-            loop, client = _loop(), self._client
+            loop, _ = _loop(), self._client
         texts: SimpleQueue[str | None] = SimpleQueue()
-        request = asyncio.run_coroutine_threadsafe(self._send(client, body, texts.put), loop)
+        request = asyncio.run_coroutine_threadsafe(send(texts.put), loop)
         request.add_done_callback(lambda _: texts.put(None))
         try:
             while (text := _next(texts, deadline_s, stop)) is not None:
@@ -73,28 +92,39 @@ class HttpClient:
 
     @functools.cached_property
     def _client(self) -> "openai.AsyncOpenAI":
-        import openai  # takes half a second, so only if an LLM is asked
+        import openai  # takes half a second, so only if an endpoint is asked
 
         return openai.AsyncOpenAI(
             base_url=self._base_url,
             api_key=self._key or _NO_KEY,
             max_retries=0,
             timeout=_TIMEOUT,
-            http_client=bounded_http(),
+            http_client=bounded_http(max_reply_bytes=self._max_reply_bytes),
         )
 
-    async def _send(
-        self, client: "openai.AsyncOpenAI", body: dict[str, Any], put: Callable[[str], None]
-    ) -> Completion:
+    async def _complete(self, body: dict[str, Any], put: Put) -> Completion:
         import openai
 
-        completions = client.chat.completions.with_streaming_response
-        try:
+        completions = self._client.chat.completions.with_streaming_response
+        with self._failures():
             async with completions.create(**body) as response:
                 whole = "json" in response.headers.get("content-type", "")
                 if whole or "stream" not in body:
                     return read_completion(await response.read())
                 return await read_stream(await response.parse(to=openai.AsyncStream[object]), put)
+
+    async def _embed(self, body: dict[str, Any]) -> bytes:
+        with self._failures():
+            async with self._client.embeddings.with_streaming_response.create(**body) as response:
+                return await response.read()
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise RequestFailure in place of the errors of `openai`."""
+        import openai
+
+        try:
+            yield
         except openai.APIStatusError as error:
             raise self._refusal_error(error) from None
         except openai.APIConnectionError as error:
@@ -128,12 +158,14 @@ class HttpClient:
         return printable_line(text)
 
 
-def bounded_http(use_proxies: bool = True) -> httpx2.AsyncClient:
+def bounded_http(
+    use_proxies: bool = True, max_reply_bytes: int = MAX_REPLY_BYTES
+) -> httpx2.AsyncClient:
     """A client for an untrusted endpoint: raises ReplyUnreadable if a body is too large."""
     return httpx2.AsyncClient(
         trust_env=use_proxies,
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [_limit_body]},
+        event_hooks={"response": [functools.partial(_limit_body, max_reply_bytes)]},
         limits=httpx2.Limits(keepalive_expiry=30.0),
         timeout=_TIMEOUT,
         follow_redirects=False,
@@ -161,24 +193,25 @@ def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Eve
     raise RequestFailure(0, "no complete reply came in time")
 
 
-async def _limit_body(response: httpx2.Response) -> None:
+async def _limit_body(max_bytes: int, response: httpx2.Response) -> None:
     """Bound the body before anything reads it: `openai` reads all of an error's."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
         raise ReplyUnreadable("it is compressed although that was not requested")
-    response.stream = _LimitedBody(response.stream)
+    response.stream = _LimitedBody(response.stream, max_bytes)
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, max_bytes: int) -> None:
         self._inner = inner
+        self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size_bytes = 0
         async for part in self._inner:
             size_bytes += len(part)
-            if size_bytes > MAX_REPLY_BYTES:
-                raise ReplyUnreadable(f"it is larger than {MAX_REPLY_BYTES} bytes")
+            if size_bytes > self._max_bytes:
+                raise ReplyUnreadable(f"it is larger than {self._max_bytes} bytes")
             yield part
 
     async def aclose(self) -> None:

@@ -1,0 +1,169 @@
+"""Counted requests to one endpoint: budget, ledger, retries and circuit breaker.
+
+Chat completions and embeddings share this; each brings its own requests and error texts.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import structlog
+
+from hopsyncd.errors import BudgetSpent, LlmNonsense, LlmUnavailable
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.retry import (
+    MAX_ATTEMPTS,
+    Breaker,
+    EndpointTexts,
+    RequestFailure,
+    UnusableReply,
+    backoff_s,
+    concerns_every_call,
+    error_of,
+    retry_after_s,
+)
+from store.exceptions import StoreError
+from store.ledger import Ledger, Reservation
+
+log = structlog.get_logger(__name__)
+
+DAY_S = 86_400
+
+
+def endpoint_host(base_url: str) -> str:
+    """The host, with its port if one is written, as the status and errors show it."""
+    return urlsplit(base_url).netloc.rpartition("@")[2]
+
+
+class Counted(Protocol):
+    """A reply that may say what it cost."""
+
+    def tokens(self) -> tuple[int, int] | None:
+        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
+        ...
+
+
+Got = TypeVar("Got", bound=Counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Sources of time and randomness. `wait` sleeps, and returns True early if told to stop."""
+
+    monotonic_s: Callable[[], float] = time.monotonic
+    unix_s: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What a request may cost, and what the ledger counts it under.
+
+    source: the source of the material; empty if it comes from several.
+    """
+
+    purpose: str
+    source: str
+    usage: Usage
+    prompt_tokens: int
+    reply_tokens: int = 0
+
+
+class Attempts:
+    """Sends requests to one endpoint, one attempt at a time, and says how long to wait between."""
+
+    def __init__(self, texts: EndpointTexts, ledger: Ledger, timing: Timing) -> None:
+        self._texts = texts
+        self._ledger = ledger
+        self._timing = timing
+        self.breaker = Breaker(timing.monotonic_s)
+
+    def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
+        """The reply to one request, counted; without the endpoint's count, the estimate counts.
+
+        Raises BudgetSpent, RequestFailure, or LlmNonsense if the request raises UnusableReply.
+        """
+        estimate = used = spending.prompt_tokens, spending.reply_tokens
+        reserved = self._reserve(spending)
+        try:
+            reply = request()
+            used = reply.tokens() or estimate
+        except RequestFailure as failure:
+            if failure.status or not failure.sent:
+                used = 0, 0
+            raise
+        except UnusableReply as error:
+            self.breaker.record_answer()
+            texts = self._texts
+            raise LlmNonsense(
+                f"The reply of {texts.host} cannot be used", str(error), texts.wrong_address
+            ) from error
+        finally:
+            self._settle(spending.usage, reserved, *used)
+        self.breaker.record_answer()
+        return reply
+
+    def pause_s(
+        self,
+        failure: RequestFailure,
+        failed: int,
+        deadline_s: float,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> float:
+        """How long to wait before the next request. Raises LlmError if none is worth trying.
+
+        failed: the number of attempts that failed. deadline_s: when the caller gives up.
+        """
+        error = error_of(failure, self._texts)
+        if not isinstance(error, LlmUnavailable):
+            if concerns_every_call(failure):
+                self.breaker.record_refusal(error)
+            else:
+                self.breaker.record_answer()
+            raise error
+        asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
+        backoff = backoff_s(failed - 1, self._timing.random())
+        pause_s = max(asked_s or 0.0, backoff)
+        late = self._timing.monotonic_s() + pause_s >= deadline_s
+        if late or failed >= max_attempts or not self.breaker.is_retry_worthwhile:
+            self.breaker.record_no_answer(error, asked_s or 0.0)
+            raise error
+        return pause_s
+
+    def _reserve(self, spending: Spending) -> Reservation:
+        """Reserve tokens in the budget and the ledger.
+
+        Raises BudgetSpent, also if the ledger cannot be read.
+        """
+        tokens = spending.prompt_tokens + spending.reply_tokens
+        spending.usage.reserve(tokens)
+        try:
+            day = int(self._timing.unix_s() // DAY_S)
+            reserved = self._ledger.reserve(day, spending.purpose, spending.source, tokens)
+        except StoreError as error:
+            spending.usage.cancel(tokens)
+            why = f"{error.what}: {error.why}"
+            raise BudgetSpent(self._texts.not_asked, why, error.hint) from error
+        if reserved is None:
+            spending.usage.cancel(tokens)
+            raise BudgetSpent(
+                self._texts.not_asked,
+                "today's calls or tokens (UTC) are used up",
+                self._texts.raise_limits,
+            )
+        return reserved
+
+    def _settle(
+        self, usage: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
+    ) -> None:
+        """Count what the request used; if the ledger fails, it keeps counting the reservation."""
+        usage.settle(reserved.tokens, prompt_tokens, completion_tokens)
+        try:
+            self._ledger.settle(reserved, prompt_tokens, completion_tokens)
+        except StoreError as error:
+            log.warning("the ledger of calls was not updated", why=error.why)
