@@ -391,7 +391,7 @@ def topics_count_double(connection: Connection, version: Version) -> Snapshot:
         for start in range(0, len(asked), _BLOCK)
     ]
     best = concatenate_matches(parts)
-    replace_matches(index, best)
+    replace_matches(index, asked, best)
     index.settle(version.id + 1)
     edge_threshold = find_edge_threshold(
         index.outgoing.id[best.source_question], best.similarity, version.edge_budget

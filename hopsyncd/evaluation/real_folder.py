@@ -228,7 +228,7 @@ def index_folder(
                 outcome.problem or "it has no documents",
                 "Name a folder of documents with --folder",
             )
-        return writer.snapshot_of(newest)
+        return writer.snapshot_of(writer.renew() or newest)
     finally:
         extraction.close()
         connection.close()

@@ -183,7 +183,7 @@ def build(
             newest, _ = writer.commit(batch, cost)
         if newest is None:
             raise ValueError("the corpus is empty")
-        return writer.snapshot_of(newest)
+        return writer.snapshot_of(writer.renew() or newest)
     finally:
         connection.close()
 

@@ -61,19 +61,6 @@ def name_key(name: str) -> int:
     return content_id(name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AclViewMatches:
-    """The matches of the questions whose own match is hidden in an ACL view of a version.
-
-    By rising source question.
-    """
-
-    version: int
-    source_question: Integers
-    target_question: Integers
-    similarity: Floats
-
-
 @dataclass(slots=True)
 class _PendingRows:
     """Rows of one table that began or ended since the index was last settled."""
@@ -138,7 +125,6 @@ class LiveIndex:
         self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
         # By hidden sources. A reader replaces the mapping; nobody changes it.
-        self.acl_view_matches: Mapping[frozenset[str], AclViewMatches] = {}
         self.version = 0  # as of which the tables are
         self._pending_intervals = _PendingRows()
         self._pending_documents = _PendingRows()

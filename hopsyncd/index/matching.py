@@ -1,24 +1,21 @@
 """Matching, kept up to date: the edge merging of HopRAG section 3.2, made incremental.
 
-Every outgoing question is matched with its most similar incoming question of another passage under
-Eq. 1; ties go to the lowest id. That order is total, so the best of a union is the better of two
-bests, and after a change it suffices to compare
+Every outgoing question is matched with the most similar of its candidates under Eq. 1; ties go to
+the lowest id. Candidates are incoming questions of other passages that share a keyword with it
+(`hopsyncd.index.comparison`). After a change it suffices to compare
 
-- the outgoing questions that are new, or whose match is gone, with all incoming ones;
-- all others with the new incoming ones.
+- the outgoing questions that are new, or whose match is no candidate any more, with all candidates;
+- the others that have a keyword with new candidates, with these.
 
-`hopsyncd.index.comparison` compares them without looking at each pair.
-
-When a large part of a collection goes, many questions lose their match. Their replacement matches
-can be computed in advance, in parts between which the index advances (`ReplacementMatches`).
-
-Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers c1: a1 keeps b1
-unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
+Worked example. A asks a1, B answers b1, both about Rome: a1 -> b1. Passage C arrives and answers c1
+about Rome: a1 keeps b1 unless c1 is more similar. C leaves again: only the questions matched with
+c1 look for another.
 """
 
 import math
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,15 +33,20 @@ from hopsyncd.index.arrays import (
 )
 from hopsyncd.index.comparison import (
     HALF_COSINE,
-    NO_MATCHES,
-    Comparison,
     MatchColumns,
+    QuestionsByKeyword,
+    compute_half_jaccard,
     concatenate_matches,
+    find_asking,
+    find_best,
+    find_candidates,
+    group_by_keyword,
 )
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
+_FEW_MATCHES = 10_000
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
@@ -102,107 +104,112 @@ class MatchDelta:
     begun: MatchColumns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReplacementMatches:
-    """Matches, by rising source question, for when passages go that the present matches lead to.
+class HeldMatches(Protocol):
+    """The matches before a change."""
 
-    candidates: (e,) the passage rows among which they are the best; a row that was added later is
-    no candidate.
-    """
+    def of_questions(self, questions: Integers) -> MatchColumns:
+        """The matches of those of these outgoing questions that have one, by rising question."""
+
+    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+        """The matches whose incoming question belongs to one of these passages."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _HeadMatches:
+    """The matches of the index with all that is pending."""
 
     index: LiveIndex
-    candidates: Flags
-    matches: MatchColumns
+
+    def of_questions(self, questions: Integers) -> MatchColumns:
+        rows = self.index.outgoing.match_row[questions]
+        return MatchColumns.of_rows(self.index.matches, rows[rows >= 0])
+
+    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+        rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
+        matches = self.index.matches
+        return MatchColumns.of_rows(matches, rows[matches.died[rows] == DEAD])
 
 
-def find_orphans(index: LiveIndex, ended_rows: Integers) -> Integers:
-    """The outgoing questions of other passages whose match leads to one of these, rising."""
-    rows, _ = index.postings.matches_by_target.find_all(ended_rows)
-    rows = rows[index.matches.died[rows] == DEAD]
-    questions = index.matches.source_question[rows]
-    is_ended = mark_rows(len(index.passages), ended_rows)
-    stays = ~take_flags(is_ended, index.outgoing.passage_row[questions])
-    return sort_distinct(questions[stays].astype(np.int64))
+def find_changed_matches(
+    index: LiveIndex, before: Flags, after: Flags, changed_rows: Integers, held: HeldMatches
+) -> tuple[Integers, MatchColumns]:
+    """The outgoing questions whose match may change with the graph's passages, rising, and the
+    matches that they then have, by rising question.
 
-
-def update_matches(
-    index: LiveIndex,
-    ended_rows: Integers,
-    new_rows: Integers,
-    replacements: ReplacementMatches | None = None,
-) -> None:
-    """Bring the matches at the head up to date with passages that ended or came.
-
-    Questions that have a replacement are compared only with the passages that came after it was
-    computed.
+    before, after: (e,) which passages are in the graph. changed_rows: those that differ.
     """
-    match_row = index.outgoing.match_row
-    of_ended = list_outgoing(index, ended_rows)
-    ended = of_ended[match_row[of_ended] >= 0]
-    orphans = find_orphans(index, ended_rows)
-    stays = match_row >= 0
-    stays[ended] = stays[orphans] = False
-    held = MatchColumns.of_rows(index.matches, match_row[stays])
-    unmatched = np.flatnonzero(match_row < 0)
-    is_vertex = index.is_vertex
-    unmatched = unmatched[is_vertex[index.outgoing.passage_row[unmatched]]]
+    incoming, outgoing = index.incoming, index.outgoing
+    names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
+    old, new = find_candidates(index, names, before), find_candidates(index, names, after)
+    gone, came = old.subtract(new), new.subtract(old)
+    gone_questions = sort_distinct(gone.questions)
+    arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
+    arriving = arriving.take(find_sorted(gone_questions, arriving.target_question)[1])
+    entered = changed_rows[take_flags(after, changed_rows)]
+    questions = np.union1d(arriving.source_question, list_outgoing(index, entered))
+    questions = questions[take_flags(after, outgoing.passage_row[questions])]
+    best = find_best_matches(index, questions, after)
+    asking = find_asking(index, names[np.unique(came.groups)], after)
+    asking = asking.take(~find_sorted(questions, asking.questions)[1])
+    others = sort_distinct(asking.questions)
+    came_groups = np.unique(came.groups, return_inverse=True)[1]
+    better = find_best(
+        index, asking, QuestionsByKeyword(came.questions, came_groups), held.of_questions(others)
+    )
+    questions = np.union1d(questions, better.source_question)
+    return questions, merge_matches(best, better)
+
+
+def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) -> MatchColumns:
+    """The best match of each outgoing question among the incoming questions of these passages.
+
+    A question without any is left out.
+    """
+    names, asking = group_by_keyword(index, index.outgoing, questions)
+    return find_best(index, asking, find_candidates(index, names, passages))
+
+
+def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
+    """Bring the matches at the head up to date with passages that ended or came."""
+    after = index.is_vertex
+    before = after.copy()
+    before[ended_rows], before[new_rows] = True, False
+    changed = np.union1d(ended_rows, new_rows)
     with yielding_to_queries(PAUSE_FACTOR):
-        replaced = _apply_replacements(index, replacements, orphans, is_vertex)
-        wanting = np.union1d(orphans, unmatched)
-        wanting = np.setdiff1d(wanting, replaced.source_question, assume_unique=True)
-        found = find_better_matches(index, wanting, is_vertex, held, new_rows)
-        begun = merge_matches(found, replaced)
-    beaten = begun.source_question[match_row[begun.source_question] >= 0]
-    index.end_matches(sort_distinct(np.concatenate([ended, orphans, beaten])))
-    index.begin_matches(begun.source_question, begun.target_question, begun.similarity)
-
-
-def _apply_replacements(
-    index: LiveIndex, replacements: ReplacementMatches | None, orphans: Integers, is_vertex: Flags
-) -> MatchColumns:
-    """The matches of those orphans that have a replacement which is still there: that, or a better
-    one among the passages that came since."""
-    if replacements is None or replacements.index is not index:  # the index was reloaded
-        return NO_MATCHES
-    standing = select_matches(index, replacements.matches, orphans, is_vertex)
-    rows = np.flatnonzero(is_vertex)
-    new_rows = rows[~take_flags(replacements.candidates, rows)]
-    no_questions = NO_MATCHES.source_question
-    better = find_better_matches(index, no_questions, is_vertex, standing, new_rows)
-    return merge_matches(better, standing)
-
-
-def select_matches(
-    index: LiveIndex, matches: MatchColumns, questions: Integers, passages: Flags
-) -> MatchColumns:
-    """The matches of these questions, which rise, that lead to these passages."""
-    targets = index.incoming.passage_row[matches.target_question]
-    is_of_questions = find_sorted(questions, matches.source_question)[1]
-    return matches.take(is_of_questions & take_flags(passages, targets))
+        questions, best = find_changed_matches(index, before, after, changed, _HeadMatches(index))
+    replace_matches(index, np.union1d(questions, list_outgoing(index, ended_rows)), best)
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """The matches of the first, and of the second for other questions; both and the result rise by
-    source question."""
-    is_more = ~find_sorted(first.source_question, second.source_question)[1]
-    merged = concatenate_matches([first, second.take(is_more)])
+    """The matches of two disjoint sets of questions, by rising question."""
+    merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
 
 
-def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
-    """Let these be the matches at the head; those that are already in force stay."""
+def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
+    """Let `best` be the matches of these questions at the head; a question without one has none.
+    Those that are already in force stay."""
     match_row = index.outgoing.match_row
     rows = match_row[best.source_question]
-    held = MatchColumns.of_rows(index.matches, rows)
-    is_same = (
-        (rows >= 0)
-        & (held.target_question == best.target_question)
-        & (held.similarity == best.similarity)
+    is_same = rows >= 0
+    held, new = MatchColumns.of_rows(index.matches, rows[is_same]), best.take(is_same)
+    is_same[is_same] = (held.target_question == new.target_question) & (
+        held.similarity == new.similarity
     )
     stays = mark_rows(len(match_row), best.source_question[is_same])
-    index.end_matches(np.flatnonzero((match_row >= 0) & ~stays))
+    index.end_matches(questions[(match_row[questions] >= 0) & ~stays[questions]])
     new = best.take(~is_same)
     index.begin_matches(new.source_question, new.target_question, new.similarity)
+
+
+def has_matches_without_keyword(index: LiveIndex) -> bool:
+    """Whether the head has matches of questions that share no keyword, as older databases
+    have them. Looks at a few matches only: about half of them are such there."""
+    matches = index.matches
+    rows = np.flatnonzero(matches.died == DEAD)[:_FEW_MATCHES]
+    found = MatchColumns.of_rows(matches, rows)
+    halves = compute_half_jaccard(index, found.source_question, found.target_question)
+    return not halves.all()
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
@@ -223,41 +230,6 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
         Match(QuestionId(source), QuestionId(target), similarity)
         for source, target, similarity in zip(*columns, strict=True)
     ]
-
-
-def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) -> MatchColumns:
-    """The best match of each outgoing question among the incoming questions of these passages.
-
-    A question without any is left out.
-    """
-    return find_better_matches(index, questions, passages, NO_MATCHES, np.empty(0, dtype=np.int64))
-
-
-def find_better_matches(
-    index: LiveIndex,
-    unmatched: Integers,
-    passages: Flags,
-    held: MatchColumns,
-    new_rows: Integers,
-) -> MatchColumns:
-    """The best matches of the unmatched questions among the `passages`; and for those that hold a
-    match, which rise, the best that beats it among the new passage rows.
-
-    Of equal matches, that with the lower id of the target question is better.
-    """
-    # The targets are listed only if a question needs them: an edit may leave every match in place.
-    targets = list_incoming(index, np.flatnonzero(passages & bool(len(unmatched))))
-    new_targets = list_incoming(index, new_rows)
-    best = Comparison(index, unmatched, targets, held, new_targets).find_best()
-    positions, is_held = find_sorted(held.source_question, best.source_question)
-    positions, ids = positions[is_held], index.incoming.id
-    found, held = best.take(is_held), held.take(positions)
-    has_lower_id = ids[found.target_question] < ids[held.target_question]
-    is_better = np.ones(len(best), dtype=np.bool_)
-    is_better[is_held] = (found.similarity > held.similarity) | (
-        (found.similarity == held.similarity) & has_lower_id
-    )
-    return best.take(is_better)
 
 
 def edge_budget(passages: int, factor: float) -> int:

@@ -22,6 +22,7 @@ from hopsyncd.index.arrays import (
     Floats,
     Integers,
     expand_ranges,
+    find_sorted,
     mark_rows,
     sort_distinct,
     take_flags,
@@ -106,8 +107,9 @@ class AclOverlay:
     """The matches and links of an ACL view, which replace those in the whole index.
 
     question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
-    rematched: the visible questions whose own match is not visible, rising. matches: the matches of
-    `rematched`, by rising source question; `match_ends` has the passage rows of both ends.
+    is_rematched: (q,) the visible questions whose match differs from their own, that of the whole
+    index. matches: their matches, by rising source question; `match_ends` has the passage rows of
+    both ends.
 
     relinked: the numbers of the passages whose links may lead elsewhere, rising. links: all links
     of these passages, between passage numbers. link_rows: the row of each link in
@@ -115,7 +117,7 @@ class AclOverlay:
     """
 
     question_similarity: Floats
-    rematched: Integers
+    is_rematched: Flags
     matches: MatchColumns
     match_ends: RowsByEnd
     relinked: Integers
@@ -309,7 +311,11 @@ class Snapshot:
             born, died = born.take(rows), died.take(rows)
         positions = np.flatnonzero((born <= version) & (version < died))
         kept = positions if rows is None else rows[positions]
-        return MatchColumns.of_rows(table, kept), positions
+        matches = MatchColumns.of_rows(table, kept)
+        if self.overlay is None:
+            return matches, positions
+        is_own = ~take_flags(self.overlay.is_rematched, matches.source_question)
+        return matches.take(is_own), positions[is_own]
 
     def _has_visible_ends(self, matches: MatchColumns) -> Flags:
         if not self.hidden and self.filtered is None:
@@ -337,9 +343,25 @@ class Snapshot:
             matches = concatenate_matches([matches, self.overlay.matches])
         return matches.take(self._has_visible_ends(matches))
 
-    def select_visible_matches(self, rows: Integers) -> MatchColumns:
-        """Those among these rows of `matches` that are in force, with two visible ends."""
+    def of_questions(self, questions: Integers) -> MatchColumns:
+        """The matches with two visible ends of those of these outgoing questions that have one; the
+        questions and the matches rise by question."""
+        passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
+        rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
         matches, _ = self._select_in_force(rows)
+        if self.overlay is not None:
+            matches = concatenate_matches([matches, self.overlay.matches])
+        matches = matches.take(find_sorted(questions, matches.source_question)[1])
+        matches = matches.take(self._has_visible_ends(matches))
+        return matches.take(np.argsort(matches.source_question))
+
+    def leading_to(self, passage_rows: Integers) -> MatchColumns:
+        """The matches with two visible ends that lead to these passages."""
+        rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
+        matches, _ = self._select_in_force(rows)
+        if self.overlay is not None:
+            more, _ = self.overlay.match_ends.by_end.find_all(passage_rows)
+            matches = concatenate_matches([matches, self.overlay.matches.take(more)])
         return matches.take(self._has_visible_ends(matches))
 
     def list_edges(self) -> MatchColumns:

@@ -17,7 +17,6 @@ Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Returns an array with that number of rows, which begins with the rows of the old array."""
 
-MAX_LENGTH = 1.01 * GRID  # more than the length of any vector
 _FIRST_ROOM = 256  # rows
 _ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache
 _CODES_AT_ONCE = 1 << 11  # they do too
@@ -48,7 +47,6 @@ class VectorTable:
         self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
         self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._passage_codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
-        self._errors = np.empty(0, dtype=np.float32)
         self._rows = self._passages = 0
 
     def __len__(self) -> int:
@@ -103,16 +101,11 @@ class VectorTable:
         rows: int,
         passage_codes: NDArray[np.generic],
         passages: int,
-        errors: NDArray[np.float32],
     ) -> None:
-        """Have the first `rows` and `passages` of these arrays only, which may have spare room.
-
-        `errors` is what `code_errors` gave for these rows.
-        """
+        """Have the first `rows` and `passages` of these arrays only, which may have spare room."""
         room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
         self._exact, self._codes, self._rows = exact[:room], codes[:room], rows
         self._passage_codes, self._passages = passage_codes, passages
-        self._errors = errors
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
         """(w,) about the cosine of each of these rows with a (d,) grid vector, which depends on the
@@ -163,20 +156,6 @@ class VectorTable:
             right = exact[other_rows[part]].astype(np.float32)
             np.einsum("ij,ij->i", left, right, out=products[part])
         return products
-
-    def code_errors(self) -> NDArray[np.float32]:
-        """(r,) an upper bound of the length of each row's rounding error as a code."""
-        known, rows = self._errors, self._rows
-        if len(known) < rows:
-            exact, codes = np.asarray(self.exact), np.asarray(self.codes)
-            squared = np.empty(rows - len(known), dtype=np.float32)
-            for part in split_slices(len(squared), _ROWS_AT_ONCE):
-                new = slice(len(known) + part.start, len(known) + part.stop)
-                rest = exact[new] - codes[new] * np.float32(self.step)
-                np.einsum("ij,ij->i", rest, rest, out=squared[part])
-            lengths = np.sqrt(squared, out=squared) + np.float32(1)
-            self._errors = known = np.concatenate([known, lengths])
-        return known[:rows]
 
     def _encode(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))

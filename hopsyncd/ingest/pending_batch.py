@@ -130,19 +130,18 @@ class Pace:
         self.passages = max(min(wanted, most), _FIRST_PASSAGES)
 
 
-_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # cost of matching a part: each part reads all vectors once.
+_PART_S = 0.5
 
 
 @dataclass(slots=True)
 class PartSize:
-    """The size of the parts that matching is divided into, of about a second each."""
+    """The size of the parts that matching is divided into, of about half a second each."""
 
     most: int
 
-    def after(self, took_s: float, vectors: int) -> None:
-        """Learn from a finished part; `vectors` is the number of vectors compared with."""
-        wanted_s = _PART_S + _PART_OF_VECTOR_S * vectors
-        self.most = max(1, min(2 * self.most, int(self.most * wanted_s / took_s)))
+    def after(self, took_s: float) -> None:
+        """Learn from a finished part."""
+        self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 
 
 @dataclass(slots=True, eq=False)

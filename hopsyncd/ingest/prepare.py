@@ -1,4 +1,4 @@
-"""Prepares a commit while edits continue: question sets, and replacements of ending matches.
+"""Prepares a commit while edits continue: the question sets.
 
 Every passage gets its question set once, and the set is stored as soon as it is made.
 
@@ -13,16 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hopsyncd.errors import LlmError
-from hopsyncd.index.comparison import MatchColumns, concatenate_matches
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
-    PAUSE_FACTOR,
-    ReplacementMatches,
-    find_best_matches,
-    find_orphans,
-)
-from hopsyncd.index.throttle import yielding_to_queries
-from hopsyncd.ingest.pending_batch import Batch, PartSize, intervals_of
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
@@ -102,7 +92,7 @@ class Cost:
 
 
 class Preparer:
-    """Makes the question sets and replacement matches that a commit needs."""
+    """Makes the question sets that a commit needs."""
 
     def __init__(
         self,
@@ -111,18 +101,13 @@ class Preparer:
         *,
         now_ms: Callable[[], int],
         patience_s: float,
-        part: int = 1,
     ) -> None:
-        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait.
-
-        `part`: the initial number of replacements found in one step.
-        """
+        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait."""
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
         self._patience_s = patience_s
         self._unstored: list[tuple[Passage, QuestionSet]] = []
-        self._part = PartSize(part)
         self.generation = register_generation(connection, maker.generation)
 
     def prepare(
@@ -190,32 +175,6 @@ class Preparer:
             cost.add([made])
             yield_to_edits()
         self._store()
-
-    def successors(
-        self, index: LiveIndex, batch: Batch, yield_to_edits: YieldToEdits
-    ) -> ReplacementMatches | None:
-        """Find, in parts, the matches that replace the matches that the batch ends.
-
-        None if they are few: then the commit finds them.
-        """
-        size = self._part
-        ended = intervals_of(self._connection, batch).ended
-        gone = index.find_vertices(ended)
-        left = find_orphans(index, gone)
-        if len(left) <= size.most:
-            return None
-        among, found = index.is_vertex, list[MatchColumns]()
-        among[gone] = False
-        while len(left):
-            yield_to_edits()
-            began_s = time.perf_counter()
-            part, left = left[: size.most], left[size.most :]
-            with yielding_to_queries(PAUSE_FACTOR):
-                found.append(find_best_matches(index, part, among))
-            if len(left):  # the last part is smaller
-                size.after(time.perf_counter() - began_s, len(index.vectors))
-        yield_to_edits()
-        return ReplacementMatches(index, among, concatenate_matches(found))
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask for the questions of passages that have only a provisional set."""

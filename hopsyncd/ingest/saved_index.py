@@ -25,7 +25,7 @@ import structlog
 from numpy.typing import NDArray
 
 from hopsyncd.index.arrays import Column
-from hopsyncd.index.live_index import AclViewMatches, LiveIndex
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.vectors import grow_in_memory
 from hopsyncd.ingest.follow import follow
 from store.changes import Stamp, stamp
@@ -35,9 +35,8 @@ from store.records import GenerationConfig
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 10
+_FORMAT = 11
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
-_MISSING = "vectors.missing"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
 _MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.
 _FEWEST = 2000
@@ -97,18 +96,16 @@ class SavedIndex:
     def _save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
-        masks = index.acl_view_matches  # which a reader replaces as a whole
-        columns = {**index.columns(), **_columns_of(masks), _MISSING: index.vectors.code_errors()}
+        columns = index.columns()
         layout = self._write(columns)
-        names = [
+        texts = [
             index.name_texts,
             [*index.vocabulary],
             index.sources,
             index.document_paths,
             index.link_texts,
+            index.properties,
         ]
-        hidden = [(one.version, sorted(mask)) for mask, one in masks.items()]
-        texts = [*names, index.properties, hidden]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
         parts: Parts = {
@@ -193,21 +190,14 @@ class SavedIndex:
         if found != digests:
             raise ValueError("its digests do not match its files")
         index = LiveIndex(dimensions, self._grow)
-        *names, properties, hidden = json.loads(text)
+        *names, properties = json.loads(text)
         index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
         index.vocabulary = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
-        missing = columns[_MISSING][: lengths[_MISSING]]
         index.vectors.replace(
-            vectors["exact"], vectors["codes"], rows, vectors["passage_codes"], wholes, missing
+            vectors["exact"], vectors["codes"], rows, vectors["passage_codes"], wholes
         )
         index.replace_columns(columns, lengths)
-        index.acl_view_matches = {
-            frozenset(mask): AclViewMatches(
-                version, *(columns[name][: lengths[name]].copy() for name in _acl_view_names(at))
-            )
-            for at, (version, mask) in enumerate(hidden)
-        }
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
@@ -249,19 +239,6 @@ class SavedIndex:
         grown[: len(old)] = old
         new.replace(self.folder / f"{name}.bin")
         return grown
-
-
-def _columns_of(masks: Mapping[frozenset[str], AclViewMatches]) -> dict[str, Column]:
-    found: dict[str, Column] = {}
-    for at, one in enumerate(masks.values()):
-        parts = one.source_question, one.target_question, one.similarity
-        found |= zip(_acl_view_names(at), parts, strict=True)
-    return found
-
-
-def _acl_view_names(number: int) -> list[str]:
-    parts = ("source_question", "target_question", "similarity")
-    return [f"acl_view{number}.{part}" for part in parts]
 
 
 def _lengths(layout: Layout) -> dict[str, int]:

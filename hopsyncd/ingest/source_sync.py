@@ -15,7 +15,6 @@ import structlog
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
-from hopsyncd.index.matching import ReplacementMatches
 from hopsyncd.index.throttle import throttle, yielding_to_queries
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
@@ -343,16 +342,13 @@ class SourceSync:
             self.yield_to_edits,
             _SMALL_PASSAGES if run.scope.small else None,
         )
-        known = None
-        if not run.scope.small:
-            known = self.writer.successors(batch.whole(), self.yield_to_edits)
         passages = batch.new_passages
-        while not self._commit_once(run, cost, known):
+        while not self._commit_once(run, cost):
             self.yield_to_edits()
             cost = Cost(run.usage)
         run.pace.after(passages, self.monotonic_s() - began_s)
 
-    def _commit_once(self, run: SyncRun, cost: Cost, known: ReplacementMatches | None) -> bool:
+    def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
         """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
 
         A complete re-read is one version, and so is a batch that others wait for.
@@ -360,7 +356,7 @@ class SourceSync:
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
         is_awaited = (lambda: False) if is_one else self.is_awaited
-        version, taken = self.writer.commit(whole, cost, is_awaited, known)
+        version, taken = self.writer.commit(whole, cost, is_awaited)
         run.batch.remove(taken)
         run.progress.end_batch(len(taken.seen))
         run.changed += len(taken.read)

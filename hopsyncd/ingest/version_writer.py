@@ -17,10 +17,10 @@ import numpy as np
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
-    ReplacementMatches,
     edge_budget,
     find_best_matches,
     find_edge_threshold,
+    has_matches_without_keyword,
     list_outgoing,
     list_pending_matches,
     make_match_records,
@@ -87,16 +87,14 @@ class VersionWriter:
         """Ask an LLM for at most `patience_s` at a time; the remaining passages wait.
 
         Without `saved`, the index is only in memory. `part` is the first size of a part of a
-        commit, in passages, and of a part of its preparation, in questions.
+        commit, in passages.
         """
         self._connection = connection
         self._maker = maker
         self.rules = rules  # how its documents were split into passages
         self._budget_factor = budget_factor
         self._now_ms = now_ms
-        self._preparer = Preparer(
-            connection, maker, now_ms=now_ms, patience_s=patience_s, part=part
-        )
+        self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
         self._generation = self._preparer.generation
         self._saved = saved
         self._index: LiveIndex | None = None
@@ -162,29 +160,23 @@ class VersionWriter:
         passages = by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
-    def successors(self, batch: Batch, yield_to_edits: YieldToEdits) -> ReplacementMatches | None:
-        """Find replacements for the matches that the batch ends; None if they are few."""
-        return self._preparer.successors(self.index, batch, yield_to_edits)
-
     def apply(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
         """Prepare and commit the batch, without a limit on LLM usage."""
         cost = Cost(Usage())
         self.prepare(batch.read, cost, yield_to_edits=yield_to_edits)
-        known = self.successors(batch, yield_to_edits)
-        return self.commit(batch, cost, known=known)[0]
+        return self.commit(batch, cost)[0]
 
     def commit(
         self,
         batch: Batch,
         cost: Cost,
         is_awaited: Callable[[], bool] = lambda: False,
-        known: ReplacementMatches | None = None,
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
         Once a caller waits (`is_awaited`), the version contains only the documents whose passages
         are matched by then. Returns the version, or None if it would change no document, and the
-        batch that it contains. `known` replacement matches are not searched again.
+        batch that it contains.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
@@ -192,7 +184,7 @@ class VersionWriter:
         with self._advancing() as index:
             taken = self._match_parts(index, batch, is_awaited)
             changed = intervals_of(self._connection, taken)
-            return self._commit(taken, changed, self.rules, cost, known=known), taken
+            return self._commit(taken, changed, self.rules, cost), taken
 
     def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Insert and match all but the last part of the batch, and return the batch.
@@ -205,7 +197,7 @@ class VersionWriter:
             held = {passage.id for one in batch.read[done:end] for passage in one.passages}
             begun = self._find_sets(held - living(self._connection, held))
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
-            self._part.after(time.perf_counter() - began_s, len(index.vectors))
+            self._part.after(time.perf_counter() - began_s)
             done = end
             if is_awaited():
                 return batch.first(done)
@@ -249,6 +241,8 @@ class VersionWriter:
         budget = edge_budget(newest.passages, self._budget_factor)
         if newest.generation != self._generation:
             return self._switch_generation(newest)
+        if has_matches_without_keyword(self.index):
+            return self.rebuild()
         if newest.edge_budget != budget:
             reason = Batch("the edge budget changed")
             return self._commit(reason, PassageIntervals((), ()), newest.rules, Cost())
@@ -268,7 +262,8 @@ class VersionWriter:
         with self._advancing() as index:
             alive = index.is_vertex
             asked = list_outgoing(index, np.flatnonzero(alive))
-            replace_matches(index, find_best_matches(index, asked, alive))
+            every = np.arange(len(index.outgoing))
+            replace_matches(index, every, find_best_matches(index, asked, alive))
             reason = Batch("rebuilt from the stored content")
             change = self._change(index, reason, (), (), newest.rules, {})
             change = replace(
@@ -357,14 +352,13 @@ class VersionWriter:
         rules: str,
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
-        known: ReplacementMatches | None = None,
     ) -> Version:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             gone = index.find_vertices(changed.ended)
             index.end_passages(index.passages.passage_id[gone].tolist())
-            update_matches(index, gone, self._take_in(index, begun), known)
+            update_matches(index, gone, self._take_in(index, begun))
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from hopsyncd.index.acl_view import build_acl_view
-from hopsyncd.index.live_index import AclViewMatches, LiveIndex
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
 from hopsyncd.retrieve.visible_sources import Mask
@@ -87,8 +87,7 @@ class RestrictedViews:
         """Compute views of this head from now on. Call it before the head is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
-                self._kept = {mask: [] for mask in {**head.index.acl_view_matches, **self._kept}}
-                self._trim()
+                self._kept = {mask: [] for mask in self._kept}
             self._head, self._since_s = head, time.monotonic()
             mask = self._mask_at_once(head)
             if mask:
@@ -141,9 +140,7 @@ class RestrictedViews:
                 views = self._kept.get(hidden, [])
                 before = self._before(head, version.id, hidden)
             began_s = time.monotonic()
-            made = build_acl_view(
-                head.index, version, hidden, self._budget_factor, head.statistics, before
-            )
+            made = build_acl_view(version, hidden, self._budget_factor, before or head)
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s
@@ -156,21 +153,10 @@ class RestrictedViews:
                 self._changed.notify_all()
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
-        index, replaced = made.index, made.overlay
         views.append(made)
         newest = max(views, key=lambda one: one.version.id)
         if len(views) > _VIEWS:
             views.remove(next(one for one in views if one is not newest))
-        if newest is made and replaced is not None:
-            matches = replaced.matches
-            found = AclViewMatches(
-                made.version.id,
-                matches.source_question,
-                matches.target_question,
-                matches.similarity,
-            )
-            known = {**index.acl_view_matches, made.hidden: found}
-            index.acl_view_matches = {mask: known[mask] for mask in self._kept if mask in known}
 
     def _go_on(self) -> None:
         """Start a thread if a view is due. Call it with the lock."""

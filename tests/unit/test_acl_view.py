@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.index import comparison
 from hopsyncd.index.acl_view import build_acl_view
-from hopsyncd.index.live_index import AclViewMatches, LiveIndex
+from hopsyncd.index.comparison import MAX_CANDIDATES
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, states
@@ -16,7 +19,6 @@ from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
 
 HIDDEN = frozenset({"closed"})
-MASKS = [HIDDEN, frozenset({"open"}), frozenset({"open", "closed"})]
 
 
 def without(
@@ -27,7 +29,7 @@ def without(
     hidden: frozenset[str] = HIDDEN,
 ) -> Snapshot:
     whole = snapshot_at(index, version)
-    return build_acl_view(index, whole.version, hidden, factor, whole.statistics, before)
+    return build_acl_view(whole.version, hidden, factor, before or whole)
 
 
 def counted(graph: Snapshot) -> dict[str, Any]:
@@ -37,56 +39,61 @@ def counted(graph: Snapshot) -> dict[str, Any]:
     return {**served_by(graph), "version": counts}
 
 
-@given(history=histories, factor=st.sampled_from([0.0, 0.3, 1.0, 3.0]))
+@given(
+    history=histories,
+    factor=st.sampled_from([0.0, 0.3, 1.0, 3.0]),
+    most=st.sampled_from([1, 2, MAX_CANDIDATES]),
+)
 def test_a_view_equals_the_graph_built_without_the_sources(
-    history: Sequence[Step], factor: float
+    history: Sequence[Step], factor: float, most: int
 ) -> None:
-    found = states(history)
-    both = grown(found)
-    alone = grown([state.without("closed") for state in found])
-    for version in range(1, len(found) + 1):
-        seen, expected = without(both, version, factor), without(alone, version, factor)
-        assert counted(seen) == counted(expected)
-        built = snapshot_at(alone, version)
-        assert served_by(replace(expected, version=built.version)) == served_by(built)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MAX_CANDIDATES", most)
+        found = states(history)
+        both = grown(found)
+        alone = grown([state.without("closed") for state in found])
+        for version in range(1, len(found) + 1):
+            seen, expected = without(both, version, factor), without(alone, version, factor)
+            assert counted(seen) == counted(expected)
+            built = snapshot_at(alone, version)
+            assert served_by(replace(expected, version=built.version)) == served_by(built)
 
 
-@given(history=histories, kept=st.lists(st.booleans(), min_size=6, max_size=6))
+@given(
+    history=histories,
+    kept=st.lists(st.booleans(), min_size=6, max_size=6),
+    most=st.sampled_from([1, 2, MAX_CANDIDATES]),
+)
 def test_a_view_updated_from_an_older_version_is_the_same(
-    history: Sequence[Step], kept: list[bool]
+    history: Sequence[Step], kept: list[bool], most: int
 ) -> None:
-    index = grown(states(history))
-    before: Snapshot | None = None
-    for version, keep in zip(range(1, len(history) + 1), kept, strict=False):
-        afresh = without(index, version)
-        carried = without(index, version, before=before)
-        assert counted(carried) == counted(afresh)
-        before = carried if keep else before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MAX_CANDIDATES", most)
+        index = grown(states(history))
+        before: Snapshot | None = None
+        for version, keep in zip(range(1, len(history) + 1), kept, strict=False):
+            afresh = without(index, version)
+            carried = without(index, version, before=before)
+            assert counted(carried) == counted(afresh)
+            before = carried if keep else before
 
 
 @given(
     history=histories,
     version=st.integers(1, 6),
-    known=st.dictionaries(st.sampled_from(MASKS), st.integers(1, 6), min_size=1),
+    base=st.integers(1, 6),
+    most=st.sampled_from([1, 2, MAX_CANDIDATES]),
 )
-def test_a_view_from_kept_matches_of_any_version_and_sources_is_the_same(
-    history: Sequence[Step], version: int, known: dict[frozenset[str], int]
+def test_a_view_from_the_whole_graph_of_any_version_is_the_same(
+    history: Sequence[Step], version: int, base: int, most: int
 ) -> None:
-    index = grown(states(history))
-    last = len(history)
-    afresh = without(index, min(version, last))
-    views = [without(index, min(one, last), hidden=hidden) for hidden, one in known.items()]
-    index.acl_view_matches = {
-        view.hidden: AclViewMatches(
-            view.version.id,
-            view.overlay.matches.source_question,
-            view.overlay.matches.target_question,
-            view.overlay.matches.similarity,
-        )
-        for view in views
-        if view.overlay
-    }
-    assert counted(without(index, min(version, last))) == counted(afresh)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MAX_CANDIDATES", most)
+        index, last = grown(states(history)), len(history)
+        whole = snapshot_at(index, min(version, last))
+        other = snapshot_at(index, min(base, last))
+        afresh = without(index, min(version, last))
+        assert counted(build_acl_view(whole.version, HIDDEN, 3.0, other)) == counted(afresh)
 
 
 def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:

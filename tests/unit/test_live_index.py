@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.live_index import AclViewMatches, LiveIndex
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
@@ -31,9 +31,9 @@ PARIS = b"# Paris\n\nCaesar called Paris Lutetia.\n"
 def copied(index: LiveIndex) -> LiveIndex:
     """Another index of the same arrays."""
     copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
-    exact, codes, missing = vectors.exact.copy(), vectors.codes.copy(), vectors.code_errors()
+    exact, codes = vectors.exact.copy(), vectors.codes.copy()
     whole = vectors.passage_codes.copy()
-    copy.vectors.replace(exact, codes, len(vectors), whole, len(whole), missing)
+    copy.vectors.replace(exact, codes, len(vectors), whole, len(whole))
     columns = {name: column.copy() for name, column in index.columns().items()}
     copy.replace_columns(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("name_texts", "sources", "document_paths", "link_texts"):
@@ -122,26 +122,6 @@ def test_a_saved_index_is_brought_up_to_date_and_past_versions_stay(kept: Kept) 
     assert {**served_by(snapshot_at(again.index, 1)), "edges": 0} == {**then, "edges": 0}
     again.keep_index()
     assert kept.served(kept.started()) == kept.expected
-
-
-def test_matches_of_acl_views_are_saved(kept: Kept) -> None:
-    writer, places = kept.started(), np.arange(3)
-    masks = {frozenset({"a"}): 3, frozenset({"a", "b"}): 0}
-    writer.index.acl_view_matches = {
-        mask: AclViewMatches(1, places[:count], places[:count] + 1, places[:count] / 4)
-        for mask, count in masks.items()
-    }
-    writer.keep_index()
-    found = kept.started().index.acl_view_matches
-    assert [*found] == [*masks]
-    for mask, count in masks.items():
-        parts = found[mask].source_question, found[mask].target_question, found[mask].similarity
-        assert [part.tolist() for part in parts] == [
-            [0, 1, 2][:count],
-            [1, 2, 3][:count],
-            [0.0, 0.25, 0.5][:count],
-        ]
-        assert found[mask].version == 1
 
 
 def test_an_index_behind_the_head_is_saved_with_its_version(kept: Kept) -> None:

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.index import comparison
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
     find_best_matches,
+    has_matches_without_keyword,
     jaccard,
     list_outgoing,
     list_pending_matches,
@@ -97,7 +99,7 @@ def test_keywords_count_as_much_as_the_cosine() -> None:
 def test_a_question_is_not_matched_within_its_passage() -> None:
     alone = triplets(1, incoming=[("rome", NORTH)], outgoing=[("rome", NORTH)])
     assert matched(index_of(alone)) == {}
-    far = triplets(2, incoming=[("gaul", (-1, 0))])
+    far = triplets(2, incoming=[("rome", (-1, 0))])
     assert matched(index_of(alone, far)) == {asks(alone): answers(far)}
 
 
@@ -112,10 +114,36 @@ def test_ties_go_to_the_lowest_id_in_any_order_of_arrival() -> None:
         assert matched(index) == {asks(asker): lowest}
 
 
-def test_questions_without_keywords_are_matched_by_their_vectors() -> None:
-    asker = triplets(1, outgoing=[("", NORTH)])
-    near, far = triplets(2, incoming=[("", NORTH)]), triplets(3, incoming=[("", EAST)])
-    assert matched(index_of(asker, far, near)) == {asks(asker): answers(near)}
+def test_questions_that_share_no_keyword_are_not_matched() -> None:
+    asker = triplets(1, outgoing=[("", NORTH), ("rome", NORTH)])
+    alike = triplets(2, incoming=[("", NORTH), ("gaul", NORTH)])
+    assert matched(index_of(asker, alike)) == {}
+
+
+def test_matches_without_a_keyword_are_noticed() -> None:
+    asker = triplets(1, outgoing=[("rome", NORTH)])
+    index = index_of(asker, triplets(2, incoming=[("rome", NORTH), ("gaul", NORTH)]))
+    assert not has_matches_without_keyword(index)
+    index.matches.target_question[0] = 1
+    assert has_matches_without_keyword(index)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_of_a_common_keyword_only_the_lowest_ids_are_candidates(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "MAX_CANDIDATES", most)
+    asker = triplets(1, outgoing=[("rome", NORTH)])
+    twins = [triplets(p, incoming=[("rome", NORTHEAST)]) for p in range(2, 7)]
+    twins.sort(key=answers)
+    best = triplets(9, incoming=[("rome", NORTH)])
+    rank = sum(answers(twin) < answers(best) for twin in twins)
+    expected = answers(best) if rank < most else answers(twins[0])
+    assert matched(index_of(asker, best, *twins)) == {asks(asker): expected}
+    index = index_of(asker, best, *twins)
+    for version, twin in enumerate(twins, 2):  # those that leave make room
+        advance(index, version, ended=[twin.passage])
+    assert matched(index) == {asks(asker): answers(best)}
 
 
 def test_passages_without_questions_have_no_matches() -> None:
@@ -174,40 +202,12 @@ def test_replace_matches_keeps_the_rows_of_equal_matches() -> None:
     was = held(index)
     asked = list_outgoing(index, np.flatnonzero(index.is_vertex))
     best = find_best_matches(index, asked, index.is_vertex)
-    replace_matches(index, best)
+    replace_matches(index, asked, best)
     same = list_pending_matches(index)
     assert (len(same.ended), len(same.begun)) == (0, 0)
     index.matches.similarity[0] -= 0.5
-    replace_matches(index, best)
+    replace_matches(index, asked, best)
     delta = list_pending_matches(index)
     assert (len(delta.ended), len(delta.begun)) == (1, 1)
     index.settle(2)
     assert held(index) == was
-
-
-_keywords = st.sampled_from(["", "a", "b", "a b", "b c"])
-_direction = st.lists(st.floats(-1, 1, width=16), min_size=8, max_size=8)
-
-
-@given(
-    contents=st.lists(
-        st.lists(st.tuples(_keywords, _direction), min_size=1, max_size=3), min_size=2, max_size=12
-    )
-)
-def test_bounds_by_codes_never_exclude_the_best_match(
-    contents: list[list[tuple[str, list[float]]]],
-) -> None:
-    """Each passage answers and asks the same, so that many are about as good."""
-    sets = [triplets(at, one, one) for at, one in enumerate(contents)]
-    index = LiveIndex(8)
-    advance(index, 1, sets)
-    known = [(of.passage, q, of.vectors[q.vector_row]) for of in sets for q in of.questions]
-    answered = [one for one in known if one[1].direction == 0]
-    for asker, question, vector in known:
-        if question.direction == 1:
-            rivals = [
-                (-compute_similarity(question.keywords, vector, r.keywords, near), r.id)
-                for by, r, near in answered
-                if by != asker
-            ]
-            assert matched(index)[question.id] == min(rivals)[1]

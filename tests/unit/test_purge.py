@@ -73,8 +73,8 @@ def files_with(folder: Path, word: str) -> list[str]:
 
 def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
-    index = stack.writer.index
-    heads = [build_acl_view(index, one, frozenset({"closed"}), 1.0, None, None) for one in ends]
+    whole = stack.writer.snapshot_of(ends[1])
+    heads = [build_acl_view(one, frozenset({"closed"}), 1.0, whole) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
     told = diff_answer(stack.connection, *ends, found, None)["passages"]

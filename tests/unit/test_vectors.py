@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.code_bounds import CodeBounds, bound_errors, to_code_products
 from hopsyncd.index.vectors import VectorTable
 from store.records import GRID, Vectors, to_grid
 
@@ -75,7 +74,7 @@ def test_a_table_grows_under_a_reader_and_can_be_replaced() -> None:
     assert (len(before), len(table)) == (100, 2000)
     assert (before == vectors[:100]).all() and (table.exact == vectors).all()
     assert (table.codes == table_of(vectors).codes).all()
-    other.replace(table.exact, table.codes, len(table), table.passage_codes, 2, table.code_errors())
+    other.replace(table.exact, table.codes, len(table), table.passage_codes, 2)
     assert other.append(vectors[:1], [0]) == 2000
     assert (other.passage_codes == table.codes[[0, 150, 0]]).all()
     assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
@@ -89,7 +88,7 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
     room = {name: getattr(whole, name)[:100].copy() for name in ("exact", "codes")}
     room[longer] = np.resize(room[longer], (800, 8))
     none = np.empty((0, 8), dtype=np.int8)
-    table.replace(room["exact"], room["codes"], 100, none, 0, whole.code_errors()[:100])
+    table.replace(room["exact"], room["codes"], 100, none, 0)
     table.append(vectors[100:200])
     table.append(vectors[200:])
     assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
@@ -108,40 +107,3 @@ def test_cosines_of_selected_rows_equal_those_of_all_rows() -> None:
     table = table_of(vectors)
     rows = np.random.default_rng(6).integers(0, 5_000, 4_500)
     assert (table.compute_cosines(vectors[7], rows) == cosines(table, vectors[7])[rows]).all()
-
-
-def test_products_of_codes_with_a_few_vectors_are_those_of_many() -> None:
-    vectors = to_grid(np.random.default_rng(4).normal(size=(40_000, 24)))
-    table, columns = table_of(vectors), np.array([3, 20_000, 39_999])
-    few, many = CodeBounds.compute(table, columns), CodeBounds.compute(table, np.arange(1000))
-    assert few.products is not None and many.products is None
-    rows = np.arange(0, 40_000, 97)
-    found = few.multiply_with(columns[1:])(rows)
-    codes = table.codes.astype(np.int32)
-    assert (found == codes[rows] @ codes[columns[1:]].T).all()
-    assert (many.multiply_with(columns[1:])(rows) == found).all()
-    assert (few.multiply_with(rows)(columns[1:]) == found.T).all()
-
-
-@given(rows=_some)
-def test_products_are_within_the_error_bounds(rows: NDArray[np.float64]) -> None:
-    table = table_of(to_grid(rows))
-    exact, codes = table.exact.astype(np.float64), table.codes.astype(np.float64)
-    off = np.abs(exact @ exact.T - codes @ codes.T * table.step**2)
-    assert (off <= bound_errors(table.code_errors()[:, None], table.code_errors())).all()
-
-
-@given(
-    products=arrays(np.float32, 5, elements=st.floats(-2, 2, width=32)),
-    unit=st.floats(2**-20, 2**-7, width=32),
-)
-def test_to_code_products_never_rounds_up(products: NDArray[np.float32], unit: float) -> None:
-    units = to_code_products(products, np.float32(unit))
-    assert (units <= products / np.float32(unit)).all()
-    assert (units >= products / np.float32(unit) - 1).all()
-    assert to_code_products(
-        np.array([np.inf, -np.inf], dtype=np.float32), np.float32(unit)
-    ).tolist() == [
-        2**30,
-        -(2**30),
-    ]
