@@ -305,7 +305,7 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     }
     assert told(back) == told(server) == told(file.connection)
     server.close()
-    again = Stack(on_server, file.connector, budget_factor=0.3)
+    again = Stack(on_server, file.connector, budget_factor=0.1)
     file.connector.put("new.md", b"# New\n\nCaesar met Brutus.\n")  # type: ignore[attr-defined]
     again.sync()
     assert_sound(again.connection)

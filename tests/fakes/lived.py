@@ -21,7 +21,7 @@ def lived(path: Database) -> Stack:
         for at, name in enumerate(NAMES)
     }
     files = MemoryConnector(pages)
-    stack = Stack(path, files, budget_factor=0.3)
+    stack = Stack(path, files, budget_factor=0.1)
     stack.sync()
     files.put("rome.md", page("Rome", "Oslo", "Lima"))
     files.remove("paris.md")

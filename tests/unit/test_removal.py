@@ -1,7 +1,6 @@
 """A source that is removed: what the versions and the files have of it, and what comes after."""
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,42 +110,6 @@ def test_what_is_added_again_is_indexed_again_though_its_cursor_said_all_was(
     two.sync_more()
     assert two.head() == both
     assert two.maker.made == generated
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"new.md": b"# Brutus\n\nBrutus told Nero of it.\n"},
-        {"rome.md": b"# Rome\n\nCaesar met Cato in Rome.\n"},
-        {"told.md": MORE["brutus.md"]},
-    ],
-    ids=[
-        "a better match comes",
-        "the match that was found goes",
-        "the match stays, held elsewhere",
-    ],
-)
-def test_an_edit_is_served_while_the_matches_without_the_source_are_found(
-    two: TwoSources, edit: dict[str, bytes]
-) -> None:
-    files, notes = two.stack.connector, NOTES | {"asks.md": b"# Ada\n\nAda wrote of Brutus.\n"}
-    assert isinstance(files, MemoryConnector)
-    files.put("asks.md", notes["asks.md"])
-    two.stack.sync()
-    waiting = iter(edit.items())
-
-    def serve() -> None:
-        for path, text in waiting:
-            files.put(path, text)
-            two.stack.preempt(path)
-
-    before = two.stack.head.id
-    apply = partial(two.stack.writer.apply, yield_to_edits=serve)
-    done = remove_source_documents(two.stack.connection, apply, "more", purge=False)
-    assert (done["documents"], done["version"]) == (2, before + 2)
-    with closing(Stack(two.folder / "fresh.db", MemoryConnector(notes | edit))) as fresh:
-        fresh.sync()
-        assert two.head() == graph_at(fresh.connection, fresh.head.id)
 
 
 def test_a_removal_that_was_cut_short_is_finished_by_the_next(two: TwoSources) -> None:
