@@ -379,11 +379,16 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
 
 
 def visible_entry(
-    connection: Connection, entry: LogEntry, hidden: Collection[str], budget: Callable[[int], int]
+    connection: Connection,
+    entry: LogEntry,
+    hidden: Collection[str],
+    budget: Callable[[int], int],
+    count_matches: Callable[[int], int],
 ) -> LogEntry:
     """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
 
-    `budget` maps a number of passages to its edge budget. Each outgoing question has one match.
+    `budget` maps a number of passages to its edge budget. `count_matches` maps the number of a
+    version to that of its matches without the sources, which only the index knows.
     """
     arguments = [entry.version.id, names_json(hidden)]
 
@@ -400,10 +405,6 @@ def visible_entry(
     begun, ended = f"{of_seen_sources} AND d.born = ?1", f"{of_seen_sources} AND d.died = ?1"
     before = placed_in(f"{of_seen_sources} AND d.born < ?1 AND ?1 <= d.died")
     now = placed_in(documents)
-    outgoing = (
-        "question AS q JOIN life AS l ON l.question_set = q.question_set"
-        f" WHERE q.direction = 1 AND l.id IN ({intervals})"
-    )
     passages = count(f"({intervals}) AS l")
     visible = replace(
         entry,
@@ -412,7 +413,7 @@ def visible_entry(
             reason=reason if reason.split(": ")[0] in {row[0] for row in seen} else "",
             documents=count(documents),
             passages=passages,
-            matches=count(outgoing) if passages > 1 else 0,
+            matches=count_matches(entry.version.id),
             edge_budget=budget(passages),
             counters={},
         ),

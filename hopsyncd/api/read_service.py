@@ -50,7 +50,8 @@ from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
-from hopsyncd.index.matching import edge_budget
+from hopsyncd.index.matching import count_matches, edge_budget
+from hopsyncd.index.statistics import Visible
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
@@ -280,7 +281,8 @@ class ReadService:
             if hidden:
                 index = self._serving.state.config.index
                 budget = partial(edge_budget, factor=index.edge_budget_factor)
-                entries = [visible_entry(connection, one, hidden, budget) for one in entries]
+                count = partial(self._count_matches, frozenset(hidden))
+                entries = [visible_entry(connection, one, hidden, budget, count) for one in entries]
             return {
                 "version": self._serving.state.version,
                 "degraded": self._freshness.reasons(caller.acl),
@@ -289,6 +291,13 @@ class ReadService:
                     for one in entries
                 ],
             }
+
+    def _count_matches(self, hidden: frozenset[str], version: int) -> int:
+        head = self._serving.state.engine.head
+        if head is None:
+            return 0
+        visible = Visible.compute(head.index, version, hidden)
+        return count_matches(head.index, visible.passages)
 
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:

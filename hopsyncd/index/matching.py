@@ -169,6 +169,21 @@ def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) ->
     return find_best(index, asking, find_candidates(index, names, passages))
 
 
+def count_matches(index: LiveIndex, passages: Flags) -> int:
+    """How many outgoing questions of these passages have a match among them."""
+    asked = list_outgoing(index, np.flatnonzero(passages))
+    names, asking = group_by_keyword(index, index.outgoing, asked)
+    candidates = find_candidates(index, names, passages)
+    rows = index.incoming.passage_row[candidates.questions]
+    first, last = np.full(len(names), len(passages)), np.full(len(names), -1)
+    np.minimum.at(first, candidates.groups, rows)
+    np.maximum.at(last, candidates.groups, rows)
+    own = index.outgoing.passage_row[asking.questions]
+    first, last = first[asking.groups], last[asking.groups]
+    has_other = (last >= 0) & ((first != own) | (last != own))
+    return len(sort_distinct(asking.questions[has_other]))
+
+
 def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
     """Bring the matches at the head up to date with passages that ended or came."""
     after = index.is_vertex

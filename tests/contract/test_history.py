@@ -153,7 +153,7 @@ class TestComparing:
             found = diff(stack.connection, before, stack.head)
             assert entry.documents_changed == len(found.documents_changed) == changed
             assert (entry.documents_added, entry.version.documents) == (0, before.documents)
-            hidden_none = visible_entry(stack.connection, entry, (), lambda passages: passages)
+            hidden_none = visible_entry(stack.connection, entry, (), lambda passages: passages, int)
             assert hidden_none.documents_changed == changed
             about = version_about(stack.connection, entry.version.id, ())
             assert about == ("changed rome.md" if changed else "no document")

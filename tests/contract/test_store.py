@@ -82,7 +82,7 @@ def told(connection: Connection) -> dict[str, object]:
         "versions": kept,
         "log": log,
         "hidden": [
-            history.visible_entry(connection, entry, hidden, lambda n: edge_budget(n, 1.0))
+            history.visible_entry(connection, entry, hidden, lambda n: edge_budget(n, 1.0), int)
             for entry in log
             if entry.collected_ms is None
             for hidden in ((), ("notes",))

@@ -19,7 +19,8 @@ from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
-from hopsyncd.index.matching import edge_budget
+from hopsyncd.index.matching import count_matches, edge_budget
+from hopsyncd.index.statistics import Visible
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
@@ -221,8 +222,13 @@ def check_history(
         counts = alone.stack.versions[int(new_alone) - 1]
         for name in ("documents", "passages", "words", "matches", "edge_budget", "edge_threshold"):
             assert getattr(after.version, name) == getattr(counts, name), name
+
+    def matches(version: int) -> int:
+        index = both.stack.writer.index
+        return count_matches(index, Visible.compute(index, version, frozenset(mask)).passages)
+
     logs = [
-        [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET))
+        [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET, matches))
          for one in log(both.stack.connection, 100)],
         [logged_version(one) for one in log(alone.stack.connection, 100)],
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
+    count_matches,
     find_best_matches,
     has_matches_without_keyword,
     jaccard,
@@ -118,6 +119,26 @@ def test_questions_that_share_no_keyword_are_not_matched() -> None:
     asker = triplets(1, outgoing=[("", NORTH), ("rome", NORTH)])
     alike = triplets(2, incoming=[("", NORTH), ("gaul", NORTH)])
     assert matched(index_of(asker, alike)) == {}
+
+
+@given(
+    contents=st.lists(
+        st.tuples(*[st.lists(st.sampled_from(["", "a", "b", "a b"]), max_size=3)] * 2)
+    ),
+    most=st.sampled_from([1, 2, 128]),
+)
+def test_matches_are_counted_without_matching(
+    contents: list[tuple[list[str], list[str]]], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MAX_CANDIDATES", most)
+        index = index_of(
+            *(
+                triplets(number, [(one, NORTH) for one in told], [(one, NORTH) for one in asked])
+                for number, (told, asked) in enumerate(contents)
+            )
+        )
+        assert count_matches(index, index.is_vertex) == len(matched(index))
 
 
 def test_matches_without_a_keyword_are_noticed() -> None:
