@@ -304,7 +304,8 @@ class PathsAnswer(TypedDict):
 class ProgressEvent(TypedDict):
     """The progress of the work. A sync has `source` to `share`, a check the last three fields.
 
-    An ask has a `stage`: `search`, then `answer` with the number of `passages` used. By logic the
+    An ask has a `stage`: `search`, then `answer` with the number of `passages` found, and `by`
+    which means the answer is made. By logic the
     stages before `answer` are `split`, and for each step `search` and `resolve` with `questions`.
     """
 
@@ -312,6 +313,7 @@ class ProgressEvent(TypedDict):
     stage: NotRequired[Literal["split", "search", "resolve", "answer"]]
     questions: NotRequired[list[str]]
     passages: NotRequired[int]
+    by: NotRequired[Literal["extractive", "llm"]]
     source: NotRequired[str]
     documents_done: NotRequired[int]
     documents_total: NotRequired[int]

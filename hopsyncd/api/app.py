@@ -128,7 +128,7 @@ async def _respond(
         act()
         return JSONResponse({"accepted": True}, 202)
 
-    run = _runner(pools, endpoint, parsed, caller)
+    run = _runner(services, pools, endpoint, parsed, caller)
 
     def work(listener: Listener) -> Work:
         return partial(act, listener) if endpoint.listens else act
@@ -166,11 +166,14 @@ def _read(work: Work) -> Any:
         return work()
 
 
-def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller) -> Run:
+def _runner(
+    services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
+) -> Run:
     """The function that runs the work. Long admin work and health checks bypass the pools."""
     if endpoint.right != "read":
         return run_in_threadpool
-    pool = pools.llm if getattr(parsed, "wants_llm", False) else pools.processor
+    by_llm = getattr(parsed, "wants_llm", False) and services.reading.has_llm
+    pool = pools.llm if by_llm else pools.processor
     return partial(pool.run, caller.credentials)
 
 

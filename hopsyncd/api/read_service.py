@@ -101,6 +101,11 @@ class ReadService:
         self._workers = workers
         self._metrics = metrics
 
+    @property
+    def has_llm(self) -> bool:
+        """Whether an LLM is configured, which then answers questions."""
+        return self._serving.state.models.llm is not None
+
     @endpoint("POST", "/v1/query", "read")
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
         """Find the passages that answer a question, best first."""
@@ -201,6 +206,7 @@ class ReadService:
             match=request.match,
         )
         asker = state.asker
+        by_llm = state.models.llm is not None if request.llm is None else request.llm
 
         def here() -> AskAnswer:
             found, reply = asker.ask(
@@ -208,12 +214,15 @@ class ReadService:
                 request.k,
                 search,
                 request.at,
-                by_llm=request.llm,
+                by_llm=by_llm,
                 hidden=acl,
                 wanted=meant.wanted,
                 usage=usage,
                 on_found=lambda found: listener.tell(
-                    "progress", stage="answer", passages=len(found.ranked)
+                    "progress",
+                    stage="answer",
+                    passages=len(found.ranked),
+                    by="llm" if by_llm else "extractive",
                 ),
                 sink=draft if listener.wants_events else None,
                 tell=lambda stage, questions: listener.tell(
@@ -224,7 +233,7 @@ class ReadService:
             return reply_json(found, reply, [], meant, request.passages)
 
         behind = self._freshness.is_behind
-        if request.llm or listener.wants_events:
+        if by_llm or listener.wants_events:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)

@@ -129,7 +129,8 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """`k`: from how many passages; `llm`: let the LLM write the answer, by the `method`.
+    """`k`: from how many passages; `llm`: whether the LLM writes the answer, by the `method`. If it
+    is left out, the LLM writes it where one is configured.
 
     `passages`: give all that were found, as a query does.
     """
@@ -137,7 +138,7 @@ class AskRequest(_Body):
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
     at: At = "head"
-    llm: bool = False
+    llm: bool | None = None
     method: Method = "direct"
     strategy: Strategy | None = None
     match: Match = "auto"
@@ -146,7 +147,7 @@ class AskRequest(_Body):
 
     @property
     def wants_llm(self) -> bool:
-        return self.llm
+        return self.llm is not False
 
 
 class SyncRequest(_Body):

@@ -1,5 +1,7 @@
 """Progress bars for long work. Imported only at a terminal, because rich takes 0.1 s to load."""
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
@@ -16,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from hopsyncd.answers.found import AskAnswer
+from hopsyncd.answers.found import AskAnswer, Event
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.display import plural
@@ -52,12 +54,12 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
         return client.send(call)
 
 
-def ask_and_show(client: Client, call: Call[AskAnswer]) -> dict[str, Any]:
-    """Send a question for an LLM; show its searches and its draft."""
-    result: dict[str, Any] = {}
+def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
+    """The answer that events lead to. Meanwhile, show the LLM's searches and its draft."""
+    result: Any = None  # the last event has it, or the client raises
     draft = ""
     with Live(console=Console(), transient=True) as shown:
-        for event in client.events(call):
+        for event in chain([first], events):
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "text":
@@ -69,7 +71,8 @@ def ask_and_show(client: Client, call: Call[AskAnswer]) -> dict[str, Any]:
             elif event["event"] == "progress":
                 draft = ""
             shown.update(Text(printable(draft), style="dim"))
-    return result
+    answer: AskAnswer = result
+    return answer
 
 
 def send_and_follow(client: Client, call: Call[Answer]) -> Answer:

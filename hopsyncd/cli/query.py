@@ -249,18 +249,19 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
 @filter_options
 @at_option
 @click.option(
-    "--llm",
+    "--llm/--no-llm",
     "by_llm",
-    is_flag=True,
-    help="Let the configured LLM answer. The passages are sent to it.",
+    default=None,
+    help="Whether the LLM in [llm] writes the answer; the passages are sent to it. Default: yes, if"
+    " one is configured.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default="direct",
     show_default=True,
-    help="With --llm: answer in one step, or by logic: the LLM splits the question and answers each"
-    " part before it searches for the next.",
+    help="With an LLM: answer in one step, or by logic: the LLM splits the question and answers"
+    " each part before it searches for the next.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search.")
 @click.option(
@@ -276,7 +277,7 @@ def ask(
     question: str,
     k: int,
     at: str,
-    by_llm: bool,
+    by_llm: bool | None,
     method: Method,
     strategy: Strategy | None,
     explain: bool,
@@ -287,10 +288,11 @@ def ask(
 ) -> None:
     """Answer a question with citations, or say that the documents do not answer it.
 
-    Without --llm, the answer is quoted from your documents. With --llm, a terminal shows the draft
-    while the LLM writes, and then the checked answer.
+    If [llm] names an LLM, it writes the answer from the passages found, and a terminal shows the
+    draft meanwhile. Without one, with --no-llm, or if it fails, the answer is quoted.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
+    Example: hopsyncd ask --no-llm "When is the bakery closed?"
     """
     call = ask_call(
         question,
@@ -302,7 +304,7 @@ def ask(
         match=chosen_match(exact, semantic),
         filters=take_filters(filters),
     )
-    reply = _ask(context, call, show_draft=by_llm and not as_json)
+    reply = _ask(context, call, show_draft=by_llm is not False and not as_json)
     if print_if_json(reply, as_json):
         return
     warn(reply["degraded"])
@@ -327,10 +329,15 @@ def ask(
 def _ask(context: click.Context, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
     with client_of(context) as client:
         if show_draft and sys.stdout.isatty():
-            # Takes 0.1 s to import.
-            from hopsyncd.cli.progress import ask_and_show
+            events = client.events(call)
+            for event in events:
+                if event["event"] == "answer":
+                    return event["answer"]
+                if event.get("by") == "llm" or event.get("questions"):
+                    # Takes 0.1 s to import.
+                    from hopsyncd.cli.progress import show_draft as follow
 
-            return ask_and_show(client, call)
+                    return follow(event, events)
         return client.send(call)
 
 

@@ -46,8 +46,8 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
         )
     for server in find_local_llms():
         click.echo(
-            f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this one answer"
-            " with `ask --llm`, write its address and a model under [llm]:"
+            f"{server.program} runs on this machine. hopsyncd needs no LLM; to let this one write"
+            " the answers of `ask`, add these two lines under [llm]:"
         )
         for line in server.settings:
             click.echo(f"  {line}")

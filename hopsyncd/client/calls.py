@@ -85,7 +85,7 @@ def ask(
     question: str,
     k: int = 8,
     at: str = "head",
-    llm: bool = False,
+    llm: bool | None = None,
     method: Method = "direct",
     strategy: Strategy | None = None,
     match: Match = "auto",

@@ -152,19 +152,22 @@ class Pages:
     @_run_view
     def search(self, request: Request) -> Response:
         """The search form, with results if a question was entered."""
-        return self.html(request, "search.html", **self._search(request))
+        return self.html(request, "search.html", **self._search(request, by_llm=True))
 
     @_run_view
     def results(self, request: Request) -> Response:
         """The results without the form, for searching while somebody types."""
-        return self.html(request, "results.html", **self._search(request))
+        by_llm = "submitted" in request.query_params
+        return self.html(request, "results.html", **self._search(request, by_llm))
 
-    def _search(self, request: Request) -> Mapping[str, Any]:
+    def _search(self, request: Request, by_llm: bool) -> Mapping[str, Any]:
         asked = question_of(request)
         if not asked["question"]:
             return {"asked": asked, "answer": None}
         search = {name: asked[name] for name in _SEARCH_FIELDS}
-        return {"asked": asked, "answer": self._client.ask(**search, passages=True)}
+        # While somebody types, no LLM is asked for each pause.
+        llm = None if by_llm else False
+        return {"asked": asked, "answer": self._client.ask(**search, llm=llm, passages=True)}
 
     @_run_view
     def how(self, request: Request) -> Response:
@@ -241,7 +244,7 @@ class Pages:
         if asked["question"] and old:
             for at in (old, new):
                 search = {name: asked[name] for name in ("question", "k", "strategy", "match")}
-                answer = self._client.ask(**search, at=at, passages=True)
+                answer = self._client.ask(**search, at=at, llm=False, passages=True)
                 sides.append(answer)
                 ranks.append({one["id"]: rank for rank, one in enumerate(answer["passages"], 1)})
         return self.html(

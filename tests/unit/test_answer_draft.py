@@ -54,7 +54,7 @@ EXTRACTIVE = AskReply(
     "extractive",
     (PassageId(1),),
     (Evidence(PassageId(1), "In Ostrava."), Evidence(PassageId(1), "In 1912.")),
-    degraded=("the answer is not the LLM's: it cites no passage",),
+    degraded=("it cites no passage, so this answer was made without it",),
 )
 
 

@@ -101,8 +101,10 @@ def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
     assert service.queries == []
 
 
-def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
+@pytest.mark.parametrize("named", [{"llm": True}, {}], ids=["named", "by default"])
+def test_what_waits_for_an_llm_holds_no_turn_of_the_others(named: dict[str, bool]) -> None:
     class Asking(FakeService):
+        has_llm = True
         waits, answered = threading.Event(), threading.Event()
 
         def ask(self, request: AskRequest, _: Caller, listener: Listener) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
     async def scenario() -> list[int]:
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://hopsyncd") as http:
-            asked = {"question": "Who?", "llm": True}
+            asked = {"question": "Who?", **named}
             waiting = asyncio.create_task(http.post("/v1/ask", json=asked))
             assert await asyncio.to_thread(service.waits.wait, 60)
             query = await http.post("/v1/query", json={"question": "Who?"})

@@ -15,10 +15,12 @@ from hopsyncd.models.llm.attempts import Attempts, Spending, Timing, endpoint_ho
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
 from hopsyncd.models.llm.call import LlmCall, TokenSink
 from hopsyncd.models.llm.chat_completion import Completion, Dialect, Repair, refuses_form
-from hopsyncd.models.llm.retry import EndpointTexts, RequestFailure
+from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
 from store.ledger import Ledger
 
 _FIRST_SHARE = 0.75  # of the remaining time: a stalled request leaves some for another
+_HASTY_ATTEMPTS = 2  # for purposes that a person waits for
+_HASTY = frozenset({"answers", "reasoning", "decomposition"})
 
 
 class Sender(Protocol):
@@ -79,9 +81,13 @@ class Exchange:
     def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
         """The model's reply, after as many requests as it takes. Raises LlmError.
 
-        Once a streamed request has failed, for whatever reason, the others are not streamed.
+        Once a streamed request has failed, for whatever reason, the others are not streamed. If a
+        person waits for the reply, there is one retry at most, and none after a timeout.
         """
         failed, record_refusal = 0, False
+        hasty = request.call.purpose in _HASTY
+        first_share = 1.0 if hasty else _FIRST_SHARE
+        most = _HASTY_ATTEMPTS if hasty else MAX_ATTEMPTS
         streamed = request.sink is not None and self._dialect.streams
         while True:
             self._check_stop(request)
@@ -89,7 +95,7 @@ class Exchange:
             body = self._dialect.body(request.call, request.shape, repair, streamed)
             left_s = request.deadline_s - self._timing.monotonic_s()
             try:
-                completion = self._request(body, request, left_s * (1 if failed else _FIRST_SHARE))
+                completion = self._request(body, request, left_s * (1 if failed else first_share))
             except RequestFailure as failure:
                 self._check_stop(request)
                 if request.sink:
@@ -101,7 +107,7 @@ class Exchange:
                     record_refusal = True
                     continue
                 failed += 1
-                pause_s = self._attempts.pause_s(failure, failed, request.deadline_s)
+                pause_s = self._attempts.pause_s(failure, failed, request.deadline_s, most)
             else:
                 if record_refusal:
                     self._dialect.streams = False

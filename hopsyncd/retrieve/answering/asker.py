@@ -64,6 +64,11 @@ def chain(
 MAX_LLM_CALLS = 3  # one call, and two repairs of its reply
 
 
+def _no_llm_note(error: LlmError) -> str:
+    """One line that says why an LLM did not write the answer."""
+    return f"{error.what} ({error.why}), so this answer was made without it"
+
+
 class Asker:
     """Answers questions from the passages that an engine finds. Thread-safe.
 
@@ -108,13 +113,13 @@ class Asker:
             raise BadRequest(
                 "The question was refused",
                 "no LLM is configured, and this asks for its answer",
-                "Ask without --llm, or write a section [llm]",
+                "Ask without --llm, or set `base_url` and `model` in [llm]",
             )
         if search.method == "logic" and not by_llm:
             raise BadRequest(
                 "The question was refused",
-                "the method logic needs an LLM, and this does not ask for one",
-                "Ask with --llm, or by the method direct",
+                "the method logic needs an LLM, and this question is answered without one",
+                "Set `base_url` and `model` in [llm], or ask by the method direct",
             )
         found = self._engine.query(question, k, search, at, usage, hidden, tell, wanted)
         if found is None:
@@ -154,7 +159,7 @@ class Asker:
                     texts = [found.passages[one] for one in offered]
                     text, indices = answer_from_passages(question, texts, self._llm, usage, sink)
             except LlmError as error:
-                degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
+                degraded = (_no_llm_note(error),)
             else:
                 chosen = tuple(offered[index] for index in indices)
                 joined = chain(chosen, found.ranked, names)

@@ -9,13 +9,15 @@ function searchAsTyped(form) {
   let waiting = 0;
   let running = null;
 
-  async function ask() {
+  async function ask(submitted) {
     if (running) running.abort();
     running = new AbortController();
     const fields = new URLSearchParams(new FormData(form));
     results.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(`${form.dataset.results}?${fields}`, {
+      // An LLM, if one is configured, is asked only for a question that somebody has finished.
+      const url = `${form.dataset.results}?${fields}${submitted ? "&submitted=1" : ""}`;
+      const response = await fetch(url, {
         signal: running.signal,
         headers: { Accept: "text/html" },
       });
@@ -35,12 +37,12 @@ function searchAsTyped(form) {
 
   form.addEventListener("input", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(ask, TYPED_MS);
+    waiting = setTimeout(() => ask(false), TYPED_MS);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(waiting);
-    ask();
+    ask(true);
   });
 }
 
