@@ -50,14 +50,13 @@ from hopsyncd.ingest.connect import close_sources, is_slow, open_source, tessera
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
-from hopsyncd.ingest.source_scheduler import Task
+from hopsyncd.ingest.source_scheduler import GC, Chore, Task, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions
-from hopsyncd.ingest.source_watchers import SourceWatchers
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
-from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.upkeep import generation_in_use, switch_encoder
 from hopsyncd.ingest.version_writer import VersionWriter
+from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.contract import Connection
-from store.counters import rewrites, version_digest
 from store.reads import read_links, read_names, read_properties
 from store.records import ALIVE, Link, PassageId
+from store.transactions import rewrites, version_digest
 from store.versions import version
 
 Integers = NDArray[np.int64]

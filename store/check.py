@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from store.check_content import CONTENT_CHECKS, passage_vectors
-from store.check_graph import GRAPH_CHECKS
-from store.contract import Connection, Engine
-from store.engines.postgres import structure as postgres
+from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, passage_vectors
+from store.contract import Connection, Engine, server_of
 from store.engines.sqlite import structure as sqlite
-from store.engines.sqlite.acknowledged import state_of
+from store.engines.sqlite.acknowledged import database_gone_error, state_of
 from store.engines.sqlite.database import (
     SqliteError,
     disk_failure,
     open_file,
 )
-from store.engines.sqlite.presence import database_gone_error
 from store.engines.sqlite.structure import VECTORS
 from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
@@ -257,7 +254,14 @@ _STRUCTURE: tuple[Check, ...] = (
     _one_live_row,
     _head_counts,
 )
-_SERVER_CHECKS: tuple[Check, ...] = (postgres.server_structure,)
+
+
+def _server_structure(connection: Connection) -> Iterator[Finding]:
+    for detail in server_of(connection).findings():
+        yield Finding("the database's structure is sound", "database", detail, RESTORE)
+
+
+_SERVER_CHECKS: tuple[Check, ...] = (_server_structure,)
 _STRUCTURE_OF: Mapping[Engine, _Structure] = {
     "sqlite": _Structure(
         (sqlite.schema, sqlite.quick_integrity, sqlite.references),

@@ -13,7 +13,6 @@ from itertools import count, groupby
 import numpy as np
 
 from store.contract import Connection
-from store.counters import INTERNAL_COUNTERS
 from store.digests import QUESTION_COLUMNS, set_digest
 from store.exceptions import ContentConflict
 from store.records import (
@@ -25,10 +24,10 @@ from store.records import (
     QuestionId,
     QuestionSet,
     SetId,
+    count_words,
 )
 from store.search import create_vectors
-from store.transactions import transaction
-from store.word_count import count_words
+from store.transactions import INTERNAL_COUNTERS, transaction
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
 _DIRECTIONS = tuple(Direction)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from store.contract import Connection
-from store.counters import count_rewrite
 from store.exceptions import PurgeRefused
 from store.gc import (
     Between,
@@ -33,7 +32,7 @@ from store.losses import Losses, Span, ThresholdSearch
 from store.records import ALIVE, EdgeThreshold, PassageId, QuestionId
 from store.search import delete_vectors, put_vectors
 from store.space import erase
-from store.transactions import transaction
+from store.transactions import count_rewrite, transaction
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # removed per transaction
 

@@ -1,12 +1,10 @@
 """The space that the record takes, and copies of it, on either engine."""
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
-from store.contract import Connection, Engine
-from store.engines.postgres import space as server_space
-from store.engines.sqlite import erasure
+from store.contract import Connection
 from store.engines.sqlite import space as file_space
 from store.engines.sqlite.space import backup
 
@@ -27,7 +25,10 @@ def release_heap() -> None:
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Give back the space of deleted rows, in steps; `between` runs after each."""
-    _SHRINK[connection.engine](connection, between)
+    if connection.server:
+        connection.server.reclaim_space(whole=False)
+    else:
+        file_space.shrink(connection, between)
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
@@ -35,14 +36,7 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
     False if a reader kept the log from being emptied.
     """
-    return _ERASE[connection.engine](connection, between)
-
-
-_SHRINK: Mapping[Engine, Callable[[Connection, Callable[[], None]], None]] = {
-    "sqlite": file_space.shrink,
-    "postgres": server_space.shrink,
-}
-_ERASE: Mapping[Engine, Callable[[Connection, Callable[[], None]], bool]] = {
-    "sqlite": erasure.erase,
-    "postgres": server_space.erase,
-}
+    if connection.server:
+        connection.server.reclaim_space(whole=True)
+        return True
+    return file_space.erase(connection, between)

@@ -1,10 +1,62 @@
-"""Transactions on the record."""
+"""Transactions on the record, and how many there were."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 
 from store.contract import Connection
-from store.counters import count_write
+
+_COUNT_ONE = (
+    "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
+)
+# Internal rows of `counter`: all transactions, transactions that rewrote history, and the highest
+# lost version.
+INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
+
+
+def count_write(connection: Connection) -> None:
+    """Count the current transaction, if it is the writer's."""
+    if connection.opened:
+        connection.execute(_COUNT_ONE, ["writes"])
+
+
+def count_rewrite(connection: Connection) -> None:
+    """Count the current transaction as one that changes past versions."""
+    connection.execute(_COUNT_ONE, ["rewrites"])
+
+
+def rewrites(connection: Connection) -> int:
+    """The number of transactions that changed past versions: purges and rebuilds."""
+    return count_of(connection, "rewrites")
+
+
+def reserve_lost(connection: Connection, number: int) -> None:
+    """Never use the numbers up to this version again. Called inside a transaction."""
+    connection.execute(
+        "INSERT INTO counter VALUES ('lost_version', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+        [number],
+    )
+
+
+def lost_version(connection: Connection) -> int:
+    """The highest version that was acknowledged and then lost; 0 if none was."""
+    return count_of(connection, "lost_version")
+
+
+def count_of(connection: Connection, name: str) -> int:
+    """The value of a counter; 0 if it has none."""
+    row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def version_digest(connection: Connection, number: int) -> str:
+    """The digest of the constant columns of a version's row; "" if there is no row."""
+    row = connection.execute(
+        "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
+    ).fetchone()
+    return blake2b(json.dumps(row).encode(), digest_size=16).hexdigest() if row else ""
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from typing import Any
 
 from store.content import full_text
 from store.contract import Connection
-from store.counters import count_rewrite, lost_version
 from store.digests import PLACE_COLUMNS, document_digest
 from store.exceptions import NoSuchVersion
 from store.reads import links_text, properties_text
@@ -26,11 +25,11 @@ from store.records import (
     QuestionId,
     Seen,
     Version,
+    count_words,
 )
 from store.search import end_vectors, put_vectors, rebuild_vectors
 from store.sources import begin_rules
-from store.transactions import transaction
-from store.word_count import count_words
+from store.transactions import count_rewrite, lost_version, transaction
 
 _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "

@@ -53,9 +53,9 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, finish_purges, remove_source_documents
+from hopsyncd.ingest.source_scheduler import GC
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.sync_worker import SyncWorker
-from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
     add_tag,
     check_database,

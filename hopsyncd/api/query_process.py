@@ -33,11 +33,10 @@ from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.visible_sources import Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
-from store.counters import rewrites
 from store.exceptions import NoSuchVersion
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
-from store.transactions import snapshot
+from store.transactions import rewrites, snapshot
 from store.versions import head, version
 
 

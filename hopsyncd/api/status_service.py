@@ -35,8 +35,8 @@ from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
-from hopsyncd.ingest.source_watchers import SourceWatchers
 from hopsyncd.ingest.sync_worker import UPGRADE, SyncWorker
+from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.content import counters

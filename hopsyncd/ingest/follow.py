@@ -21,8 +21,7 @@ from hopsyncd.text.words import spellings, term_counts
 from store.changes import Changes, DocumentBegun, changes, document_changes
 from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
-from store.records import ALIVE, GenerationConfig, QuestionSet, SetId, Version
-from store.word_count import count_words
+from store.records import ALIVE, GenerationConfig, QuestionSet, SetId, Version, count_words
 
 _AT_ONCE = 1000  # question sets
 

@@ -23,6 +23,7 @@ from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp
 from store.content import get_generation
 from store.contract import Connection, server_of
+from store.copying import SHOWN_NAME, LocalCopy
 from store.exceptions import (
     Deposed,
     DiskFailure,
@@ -31,10 +32,9 @@ from store.exceptions import (
     ServerLost,
     Unreadable,
 )
-from store.local_copy import SHOWN_NAME, LocalCopy
 from store.open_database import open_reader, open_serving
+from store.operational import SyncReply, pending_syncs, replies, reply, request_sync
 from store.records import GenerationConfig
-from store.requested_syncs import SyncReply, pending_syncs, replies, reply, request_sync
 from store.transactions import snapshot
 from store.versions import head
 

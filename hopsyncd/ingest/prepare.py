@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hopsyncd.errors import LlmError
+from hopsyncd.ingest.plan import TooMuch
 from hopsyncd.ingest.read import ReadDocument
-from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import MakeResult, QuestionMaker

@@ -12,16 +12,19 @@ from hopsyncd.errors import REPORTABLE, SyncFailed
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.pending_batch import Progress
 from hopsyncd.ingest.source_scheduler import (
+    Chore,
+    Clocks,
+    Planned,
     Request,
     SourceScheduler,
     Task,
+    Timetable,
     full_scan_job,
     promise,
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Interruptions, Stopping
-from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.check import as_store_error, refuse_overwritten
 from store.exceptions import DatabaseGone, DiskFailure
 

@@ -32,9 +32,9 @@ from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation, known_passages
 from store.contract import Connection
+from store.copying import LocalCopy
 from store.exceptions import NoSuchVersion
 from store.history import resolve
-from store.local_copy import LocalCopy
 from store.open_database import Database, open_reader
 from store.records import PassageId, Vectors, Version
 from store.sources import source_names

@@ -24,8 +24,7 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.text.words import index_terms, plain, terms_of_each
-from store.records import Passage, PassageId, Vectors
-from store.word_count import split_unspaced
+from store.records import Passage, PassageId, Vectors, split_unspaced
 
 # The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
 K1 = 1.2

@@ -12,7 +12,7 @@ from typing import Literal
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.dates import WRITTEN_DATE
-from store.word_count import UNSPACED
+from store.records import UNSPACED
 
 Kind = Literal["phrase", "code", "word"]
 

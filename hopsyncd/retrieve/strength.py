@@ -21,8 +21,7 @@ from hopsyncd.retrieve.query_context import having
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.text.words import index_terms
-from store.records import PassageId, Vectors
-from store.word_count import WORD
+from store.records import WORD, PassageId, Vectors
 
 Strength = Literal["strong", "fair", "weak"]
 

@@ -8,8 +8,8 @@ from functools import partial
 
 from store.contract import Connection
 from store.open_database import memory_database
+from store.records import UNSPACED, WORD, split_unspaced
 from store.transactions import snapshot
-from store.word_count import UNSPACED, WORD, split_unspaced
 
 _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 

@@ -21,8 +21,8 @@ import pytest
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check, opening_check
 from store.contract import Connection
+from store.engines.sqlite.acknowledged import refuse_lost_wal
 from store.engines.sqlite.database import SqliteError, open_file, open_reader, open_writer
-from store.engines.sqlite.wal import refuse_lost_wal
 from store.exceptions import StoreError, VersionsLost
 from tests.fakes.lived import lived
 

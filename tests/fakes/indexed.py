@@ -31,8 +31,8 @@ from store.records import (
     QuestionSet,
     SetId,
     Version,
+    count_words,
 )
-from store.word_count import count_words
 
 ANSWER = 100_000  # plus the number of an edge: the id of the incoming question it leads to
 _MENTION = 200_000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store.contract import Connection
 from store.engines.sqlite.database import open_reader, open_writer
-from store.engines.sqlite.erasure import erase, scrub
+from store.engines.sqlite.space import erase, scrub
 from store.search import create_vectors
 from store.transactions import transaction
 from tests.fakes.unused_bytes import fill_gaps, left_in_unused

@@ -55,7 +55,7 @@ from hopsyncd.text.dates import date_terms, find_days_in_name
 from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.pages import question_of, with_code
-from store.word_count import split_unspaced
+from store.records import split_unspaced
 
 SMALL, LARGE = 16 << 10, 64 << 10
 GROWTH = 6.0  # four where it is linear, sixteen where it is quadratic

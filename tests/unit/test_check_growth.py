@@ -9,7 +9,7 @@ import numpy as np
 
 from hopsyncd.ingest.upkeep import check_database
 from store.check import run_checks
-from store.check_graph import GRAPH_CHECKS
+from store.check_rows import GRAPH_CHECKS
 from store.contract import Connection
 from store.engines.sqlite.database import fresh_database
 from tests.fakes.lived import lived

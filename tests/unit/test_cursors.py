@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
-from hopsyncd.ingest.plan import Action, Scope, Source, decide
-from hopsyncd.ingest.scan import Listing, scan
+from hopsyncd.ingest.plan import Action, Listing, Scope, Source, decide, scan
 from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import run_to_end
 from hopsyncd.ingest.upkeep import pause_source, resume_source

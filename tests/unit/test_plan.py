@@ -5,8 +5,7 @@ import time
 import pytest
 
 from connectors.protocol import Item, Problem, SourceUnavailable
-from hopsyncd.ingest.plan import Action, Step, decide
-from hopsyncd.ingest.scan import Listing, scan
+from hopsyncd.ingest.plan import Action, Listing, Step, decide, scan
 from hopsyncd.ingest.source_thread import run_to_end
 from store.records import Seen
 from tests.fakes.memory import MemoryConnector

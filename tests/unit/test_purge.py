@@ -130,7 +130,7 @@ class TestTheFiles:
     def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
         self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("store.engines.sqlite.erasure._TRIES", 1)
+        monkeypatch.setattr("store.engines.sqlite.space._TRIES", 1)
         reader = open_reader(tmp_path / "s.db")
         with snapshot(reader):
             graph_at(reader, 1)

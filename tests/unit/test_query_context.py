@@ -17,8 +17,7 @@ from hopsyncd.retrieve.query_context import (
     words_of,
 )
 from hopsyncd.text.words import index_terms, plain, term_counts
-from store.records import Passage, PassageId, to_grid
-from store.word_count import count_words, split_unspaced
+from store.records import Passage, PassageId, count_words, split_unspaced, to_grid
 from tests.fakes.indexed import GivenLikeness, advance, document, indexed, passage, snapshot_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

@@ -10,10 +10,9 @@ import pytest
 from connectors.protocol import Found
 from hopsyncd.config.schedule import every
 from hopsyncd.ingest.plan import Source
-from hopsyncd.ingest.source_scheduler import Request, SourceScheduler, Task
+from hopsyncd.ingest.source_scheduler import Clocks, Request, SourceScheduler, Task, Timetable
 from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import SourceThread
-from hopsyncd.ingest.timetable import Clocks, Timetable
 from store.reads import live_documents
 from store.records import content_hash
 from store.sources import register_source

@@ -14,11 +14,10 @@ from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.ingest.follower import Follower, NotWriter
 from hopsyncd.ingest.saved_index import SavedIndex
-from hopsyncd.ingest.source_scheduler import Task
+from hopsyncd.ingest.source_scheduler import Chore, Clocks, Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
-from hopsyncd.ingest.timetable import Chore, Clocks
 from store.contract import Connection
 from store.operational import all_jobs
 from store.reads import live_documents

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.upgrades import Upgrades
+from hopsyncd.ingest.source_sync import Upgrades
 from hopsyncd.models.llm.budget import Usage
 from store.operational import waiting_by_reason
 from tests.fakes.llm import FakeLlm, asked_maker, down, library, up

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache
 from importlib import resources
 from typing import Any, cast
 
@@ -24,7 +25,6 @@ from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
 from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters
-from store.engines.postgres.dialect import PostgresDialect, with_parameters
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
     Deposed,
@@ -77,6 +77,34 @@ _END_SILENT_WRITER = (
     f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
 _SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
+
+
+class PostgresDialect:
+    """See `store.contract.Dialect`. The server's planner needs no advice on indexes and joins."""
+
+    first_join = "JOIN"
+    unindexed = ""
+    has_vector_tables = False
+
+    @staticmethod
+    def ids(parameter: str = "?") -> str:
+        return f"(SELECT json_array_elements_text({parameter}::json)::bigint)"
+
+    @staticmethod
+    def names(parameter: str = "?") -> str:
+        return f"(SELECT json_array_elements_text({parameter}::json))"
+
+    @staticmethod
+    def list_rows(parameter: str, alias: str) -> str:
+        return f"json_array_elements_text({parameter}::json) AS {alias} (value)"
+
+    @staticmethod
+    def indexed_by(index: str) -> str:
+        return ""
+
+    @staticmethod
+    def wrong_types(*columns: str) -> str:
+        return "false"  # the server refuses such values
 
 
 class _Whole(Loader):
@@ -396,3 +424,20 @@ def _migrate(session: Session, url: str) -> None:
                 "Use a database in which this user may create a schema",
             ) from error
         raise
+
+
+@lru_cache(512)
+def with_parameters(sql: str) -> str:
+    """The statement with psycopg's parameters; numbered ones are called p1, p2 ...
+
+    The record's statements have parameters of one digit, and no other question mark.
+
+    >>> with_parameters("SELECT 1 FROM life WHERE born <= ?1 AND ?1 < died")
+    'SELECT 1 FROM life WHERE born <= %(p1)s AND %(p1)s < died'
+    >>> with_parameters("SELECT id FROM tag WHERE name = ?")
+    'SELECT id FROM tag WHERE name = %s'
+    """
+    first, *parts = sql.replace("%", "%%").split("?")
+    return first + "".join(
+        f"%(p{part[0]})s{part[1:]}" if part[:1].isdigit() else f"%s{part}" for part in parts
+    )

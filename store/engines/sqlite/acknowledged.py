@@ -1,8 +1,8 @@
-"""A durable note, next to the database, of the last acknowledged change.
+"""Refuses a database that lacks what was acknowledged, by three checks.
 
-If the log (-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues
-without the log's content. The note records how far the database had come at the last
-acknowledgement. A database that is behind the note is refused.
+**A note** next to the database says how far it had come at the last acknowledgement. If the log
+(-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the
+log's content. A database that is behind the note is refused.
 
 Each transaction counts itself in the database. After its COMMIT and before the acknowledgement, the
 count and the newest version are written to the note and synced. So the database is never behind the
@@ -11,18 +11,33 @@ note, and after a crash between the two it is one transaction ahead.
 The note has two slots that are overwritten in turn, so a torn write leaves the other slot. Its size
 is fixed, so a full disk does not stop it. Its name does not begin with the database's name, so a
 program that deletes or moves `NAME.db-*` leaves it alone.
+
+**The files** that the writer has open must still be at their paths (`refuse_gone`). SQLite goes on
+with deleted or replaced files: every commit succeeds, and all is lost at the next start.
+
+**The log** is compared with its index (-shm), which a killed process leaves behind and which counts
+the committed frames (`refuse_lost_wal`). If the index is missing too, or belongs to another log,
+the note decides. There are no false alarms: when the last user leaves, SQLite deletes the index
+before the log. And the index counts a frame only after it was synced to the log of the same salt,
+so after a power cut it may count too few, never too many.
 """
 
 import json
 import os
+import struct
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO, Literal
 
-from store.contract import Connection
-from store.counters import count_of, version_digest
-from store.exceptions import DiskFailure, NotAcknowledged, VersionsLost
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from store.contract import Connection, Opened
+from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
+from store.transactions import count_of, version_digest
 
 _SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
 
@@ -158,3 +173,192 @@ def _replace(note: Path, state: Acknowledged) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def opened_now(database: Path) -> Opened:
+    """The files that are now at the paths."""
+    file, log = database.stat(), _log_of(database).stat()
+    return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
+
+
+def note_size(connection: Connection) -> None:
+    """Remember the size of the writer's database. A checkpoint may cut it to its pages in use."""
+    if connection.opened:
+        pages, page_bytes = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "page_size")
+        )
+        stored_bytes = connection.opened.database.stat().st_size
+        connection.opened.least_bytes = min(stored_bytes, pages * page_bytes)
+
+
+def expect_shrinking(connection: Connection) -> None:
+    """Until its size is noted again, the writer's database may become smaller by itself."""
+    if connection.opened:
+        connection.opened.least_bytes = 0
+
+
+def refuse_gone(connection: Connection) -> None:
+    """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
+    if connection.opened and (why := _what_is_wrong(connection.opened)):
+        raise database_gone_error(connection.opened.database, why)
+
+
+def database_gone_error(database: Path, why: str) -> DatabaseGone:
+    """The error that refuses to continue on files that are no longer the database's."""
+    return DatabaseGone(
+        f"Cannot use the database {database}",
+        why,
+        "Nothing is stored from now on: stop the daemon, put the file back (or a backup, which"
+        " `hopsyncd recover` then accepts), and start the daemon again",
+    )
+
+
+def _what_is_wrong(opened: Opened) -> str | None:
+    if opened.overwritten:
+        return opened.overwritten
+    try:
+        file = opened.database.stat()
+        if (file.st_dev, file.st_ino) != opened.file:
+            return "another file has replaced it"
+        if file.st_size < opened.least_bytes:
+            return f"it was cut short, to {file.st_size} bytes"
+        log = _log_of(opened.database).stat()
+        if (log.st_dev, log.st_ino) != opened.log:
+            return "another file has replaced its log (-wal)"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} was deleted or moved away"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
+
+
+def _log_of(database: Path) -> Path:
+    return database.with_name(database.name + "-wal")
+
+
+# SQLite's file format: https://sqlite.org/fileformat.html#walformat and walformat.html.
+_WAL_HEADER, _FRAME_HEADER = 32, 24
+_INDEX_HEADER = 48
+_MAGIC_LITTLE, _MAGIC_BIG = 0x377F0682, 0x377F0683
+_FRAMES_AT_ONCE = 1024
+
+ByteOrder = Literal["<", ">"]
+
+_NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The log's index: the salt of the log, and the number of committed frames."""
+
+    salt: bytes
+    committed: int
+
+
+def refuse_lost_wal(path: Path) -> None:
+    """Raise VersionsLost if the log of the database at `path` lacks committed frames.
+
+    Raises DiskFailure if the log cannot be read.
+    """
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if not path.exists() or not index.exists():
+        return
+    if not log.exists():
+        raise versions_lost_error(path, f"{log.name} is missing although {index.name} exists")
+    try:
+        why = _describe_missing_frames(log, index)
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot read {log} and {index.name}",
+            (error.strerror or str(error)).lower(),
+            "Check that you may read them, and look for a failing disk",
+        ) from error
+    if why:
+        raise versions_lost_error(path, f"{log.name} {why}")
+
+
+def _describe_missing_frames(log: Path, index: Path) -> str | None:
+    """The committed frames that the log lacks, in words; None if the index is of another log.
+
+    A writer may restart the log meanwhile. It first puts a new salt into the index, so what was
+    read is consistent if the index still has the same salt.
+    """
+    while True:
+        counted = _index(index)
+        why = _damage(log, counted) if counted else None
+        after = _index(index)
+        if why is None or (after and counted and after.salt == counted.salt):
+            return why
+
+
+def _index(index: Path) -> _Index | None:
+    """None while it is being written, or if it is damaged: SQLite does not trust it then either."""
+    with index.open("rb") as opened:
+        first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
+    if len(second) < _INDEX_HEADER or first != second:
+        return None
+    words = np.frombuffer(first, dtype=f"{_NATIVE}u4")
+    if _sums(words[:10], (0, 0)) != [tuple(words[10:].tolist())]:
+        return None
+    return _Index(first[32:40], struct.unpack_from(f"{_NATIVE}I", first, 16)[0])
+
+
+def _damage(log: Path, index: _Index) -> str | None:
+    with log.open("rb") as opened:
+        header = opened.read(_WAL_HEADER)
+        if len(header) < _WAL_HEADER or header[16:24] != index.salt:
+            return None
+        magic, _, page_bytes = struct.unpack_from(">III", header)
+        order: ByteOrder = ">" if magic == _MAGIC_BIG else "<"
+        checksum = struct.unpack_from(">II", header, 24)
+        words = np.frombuffer(header[:24], dtype=f"{order}u4")
+        if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or _sums(words, (0, 0)) != [checksum]:
+            return "has a damaged header"
+        for at in range(0, index.committed, _FRAMES_AT_ONCE):
+            wanted = min(_FRAMES_AT_ONCE, index.committed - at)
+            frames = _frames(opened, wanted, _FRAME_HEADER + page_bytes)
+            sound, checksum = _sound_frames(frames, index.salt, checksum, order)
+            if sound < len(frames):
+                return f"is damaged at frame {at + sound + 1} of {index.committed} committed ones"
+            if sound < wanted:
+                return f"has {at + sound} of {index.committed} committed frames"
+    return None
+
+
+def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
+    """The next frames, one per row; fewer at the end of the log."""
+    data = log.read(count * frame_bytes)
+    whole = len(data) // frame_bytes
+    return np.frombuffer(data, dtype=np.uint8, count=whole * frame_bytes).reshape(
+        whole, frame_bytes
+    )
+
+
+def _sound_frames(
+    frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
+) -> tuple[int, tuple[int, int]]:
+    """How many of the first frames are intact, and the checksum of the last frame.
+
+    Each checksum continues the checksum of the frame before.
+    """
+    if not len(frames):
+        return 0, before
+    stored = np.ascontiguousarray(frames[:, 16:24]).view(">u4").astype(np.uint32)
+    seeds = np.vstack([np.array([before], dtype=np.uint32), stored[:-1]])
+    content = np.ascontiguousarray(np.hstack([frames[:, :8], frames[:, _FRAME_HEADER:]]))
+    found = np.array(_sums(content.view(f"{order}u4"), seeds), dtype=np.uint32)
+    salts = (frames[:, 8:16] == np.frombuffer(salt, dtype=np.uint8)).all(axis=1)
+    wrong = np.flatnonzero(~(salts & (found == stored).all(axis=1)))
+    last = int(stored[-1, 0]), int(stored[-1, 1])
+    return (int(wrong[0]) if len(wrong) else len(frames)), last
+
+
+def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
+    """SQLite's checksum of each row of words, continued from the two sums given for it."""
+    columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)
+    first, second = np.atleast_2d(np.asarray(seeds, dtype=np.uint32)).T
+    for even, odd in zip(columns[::2], columns[1::2], strict=True):
+        first = first + even + second
+        second = second + odd + first
+    return list(zip(first.tolist(), second.tolist(), strict=True))

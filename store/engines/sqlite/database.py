@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, BinaryIO
 import sqlite_vec
 
 from store.contract import Connection, Dialect, Engine, Opened, Server
-from store.counters import reserve_lost
 from store.engines.sqlite.acknowledged import (
     acknowledge,
     note_path,
+    note_size,
+    opened_now,
     read_acknowledged,
+    refuse_gone,
+    refuse_lost_wal,
     refuse_older,
     versions_lost_error,
 )
-from store.engines.sqlite.dialect import SqliteDialect
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
-from store.engines.sqlite.presence import note_size, opened_now, refuse_gone
-from store.engines.sqlite.wal import refuse_lost_wal
 from store.exceptions import (
     DiskFailure,
     NewerSchema,
@@ -35,7 +35,7 @@ from store.exceptions import (
     VersionsLost,
     WriterBusy,
 )
-from store.transactions import transaction
+from store.transactions import reserve_lost, transaction
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite
@@ -72,6 +72,35 @@ def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
             f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
         )
     return None
+
+
+class SqliteDialect:
+    """See `store.contract.Dialect`."""
+
+    first_join = "CROSS JOIN"
+    unindexed = "NOT INDEXED"
+    has_vector_tables = True
+
+    @staticmethod
+    def ids(parameter: str = "?") -> str:
+        return f"(SELECT value FROM json_each({parameter}))"
+
+    @staticmethod
+    def names(parameter: str = "?") -> str:
+        return f"(SELECT value FROM json_each({parameter}))"
+
+    @staticmethod
+    def list_rows(parameter: str, alias: str) -> str:
+        return f"json_each({parameter}) AS {alias}"
+
+    @staticmethod
+    def indexed_by(index: str) -> str:
+        return f"INDEXED BY {index}"
+
+    @staticmethod
+    def wrong_types(*columns: str) -> str:
+        types = " || ".join(f"typeof({column})" for column in columns)
+        return f"{types} <> '{'integer' * len(columns)}'"
 
 
 class FileConnection(sqlite.Connection):
