@@ -11,11 +11,11 @@ from typing import Literal
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from connectors.ignore import DEFAULT_INCLUDE, TABLES, Rules
+from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.media_type import is_table_name
 from connectors.regular_file import too_large
 
 DEFAULT_MAX_BYTES = 10 * 1024 * 1024
-DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024
 DEFAULT_MAX_PAGE_BYTES = 5 * 1024 * 1024
 DEFAULT_FOLDERS = ("*", "!*[Tt]rash*", "!*[Jj]unk*", "!*[Ss]pam*", "!*[Dd]raft*")
 

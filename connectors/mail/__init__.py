@@ -1,1 +1,3 @@
 """Mail as a source: a Maildir, an mbox file or an IMAP account; one message is one document."""
+
+DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024

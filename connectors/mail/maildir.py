@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.mail.message import is_wanted, make_fetched, too_large
 from connectors.open_folders import OpenFolders
 from connectors.protocol import (
@@ -25,7 +26,7 @@ from connectors.protocol import (
     vanished_error,
 )
 from connectors.regular_file import GONE, open_beneath
-from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
+from connectors.settings import DEFAULT_FOLDERS
 
 ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself
 _PARTS = ("new", "cur")  # in this order, a message that moves meanwhile is not missed

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.mail.message import MAX_HEAD_BYTES, head_of, make_fetched, message_id, too_large
 from connectors.protocol import (
     Fetched,
@@ -27,7 +28,6 @@ from connectors.protocol import (
     vanished_error,
 )
 from connectors.regular_file import revision_of
-from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it

@@ -19,10 +19,10 @@ from pydantic import (
 
 from connectors.git_mirror import branch_name, protocol_of
 from connectors.ignore import DEFAULT_INCLUDE, SCRIPTS
+from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
 from connectors.remote_driver import checked_url
 from connectors.settings import DEFAULT_FOLDERS as MAIL_FOLDERS
 from connectors.settings import DEFAULT_MAX_BYTES, Tls, address
-from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
 from connectors.settings import DEFAULT_MAX_PAGE_BYTES as WEB_MAX_BYTES
 from hopsyncd.config.values import (
     CRON_HINT,

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator
 from posixpath import dirname, join, normpath
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 from zipfile import ZipFile
 
 from hopsyncd.errors import DocumentUnreadable
@@ -72,7 +71,7 @@ class Children:
     def _find(self, key: str) -> ElementTree.Element | None:
         if self._root is None or not key:
             return None
-        value = escape(key).encode()
+        value = key.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
         for said in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
             at = -1
             while (at := self._data.find(said, at + 1)) >= 0:

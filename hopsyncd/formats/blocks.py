@@ -70,7 +70,7 @@ class Block:
     """One piece of a document's structure, in reading order.
 
     Lines are 1-based and inclusive, in the file as it is on disk; in documents without lines they
-    number pages, slides and so on (see formats/units.py). `text` keeps the line breaks of
+    number pages, slides and so on (see formats/media_types.py). `text` keeps the line breaks of
     the file, so that every part of it has a line. `level` is 1..6 for a heading and 0 for others.
     A heading with empty text closes the sections of its level without opening one.
 

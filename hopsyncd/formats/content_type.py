@@ -6,7 +6,19 @@ A `.doc` may be RTF, and a `.xls` that a web site exports is often an HTML page.
 import re
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.units import DOCX, EPUB, ODP, ODS, ODT, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
+from hopsyncd.formats.media_types import (
+    DOCX,
+    EPUB,
+    ODP,
+    ODS,
+    ODT,
+    OUTLOOK,
+    PDF,
+    PPTX,
+    RTF,
+    XLS,
+    XLSX,
+)
 
 DOC, PPT = "application/msword", "application/vnd.ms-powerpoint"
 OFFICE_TYPES = frozenset((DOC, PPT, DOCX, PPTX, XLSX, XLS, ODT, ODS, ODP, RTF, EPUB, PDF, OUTLOOK))

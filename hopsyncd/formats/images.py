@@ -17,6 +17,13 @@ _NO_FRAME = {0xC4, 0xC8, 0xCC}  # among the markers of frames: tables
 _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
 
 
+def without_text(hint: str) -> DocumentUnreadable:
+    """The error for a PDF without any text."""
+    return DocumentUnreadable(
+        "the document", "its pages have no text: they may be pictures of text", hint
+    )
+
+
 def is_worth_reading(data: bytes) -> bool:
     """Whether a picture is larger than an icon. Only its head is read.
 

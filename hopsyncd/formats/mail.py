@@ -32,11 +32,9 @@ from hopsyncd.formats.mail_text import (
     own_html,
     written_in,
 )
+from hopsyncd.formats.media_types import CALENDAR, MAIL
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
-
-MAIL = "message/rfc822"
-CALENDAR = "text/calendar"
 
 _MAX_FIELD_CHARACTERS = 500
 _UNTOLD = ("application/octet-stream", "application/x-unknown", "application/binary")

@@ -16,7 +16,8 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.mail import MAIL, Extract, message_blocks, too_deep, type_of_name
+from hopsyncd.formats.mail import Extract, message_blocks, too_deep, type_of_name
+from hopsyncd.formats.media_types import MAIL
 from hopsyncd.formats.rtf import rtf_blocks
 
 _MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

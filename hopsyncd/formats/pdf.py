@@ -11,7 +11,7 @@ from typing import Any
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block, skipped_block
-from hopsyncd.formats.images import gray_png
+from hopsyncd.formats.images import gray_png, without_text
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
 from hopsyncd.formats.pdf_layout import arrange
@@ -63,13 +63,6 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     if any(skipped.values()):
         blocks.append(skipped_block(skipped))
     return tuple(blocks)
-
-
-def without_text(hint: str) -> DocumentUnreadable:
-    """The error for a PDF without any text."""
-    return DocumentUnreadable(
-        "the document", "its pages have no text: they may be pictures of text", hint
-    )
 
 
 def page_picture(data: bytes, number: int) -> Block:

@@ -3,33 +3,20 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.asciidoc import asciidoc_blocks
 from hopsyncd.formats.blocks import Block, tidy
-from hopsyncd.formats.calendars import calendar_blocks
 from hopsyncd.formats.content_type import DOC, OFFICE_TYPES, PPT, refuse_old_office, type_of_content
-from hopsyncd.formats.data_rows import canvas_blocks, csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
-from hopsyncd.formats.docx import docx_blocks
-from hopsyncd.formats.epub import epub_blocks
-from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
-from hopsyncd.formats.mail import CALENDAR, MAIL, mail_blocks, mbox_blocks
-from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.odt import odp_blocks, odt_blocks
-from hopsyncd.formats.outlook import outlook_blocks
-from hopsyncd.formats.pdf import page_picture, pdf_blocks
-from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.pptx import pptx_blocks
-from hopsyncd.formats.rtf import rtf_blocks
-from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
-from hopsyncd.formats.spreadsheet import ods_blocks, xls_blocks, xlsx_blocks
-from hopsyncd.formats.units import (
+from hopsyncd.formats.media_types import (
+    CALENDAR,
     CANVAS,
     DOCX,
     EPUB,
     IPYNB,
+    MAIL,
     MBOX,
     ODP,
     ODS,
@@ -49,60 +36,60 @@ Extract = Callable[[bytes, str], tuple[Block, ...]]
 
 _TAG = re.compile(rb"<[a-zA-Z/!?]")
 
-_TEXT: dict[str, Callable[[str], tuple[Block, ...]]] = {
-    "text/markdown": markdown_blocks,
-    "text/plain": plain_blocks,
-    "text/html": html_blocks,
-    "text/x-python": python_blocks,
-    "text/x-source": source_blocks,
+# The readers by media type: a module of this package, and a function in it. A module is loaded
+# when a document needs it, so that a worker starts fast and the daemon loads few of them.
+_TEXT = {
+    "text/markdown": "markdown:markdown_blocks",
+    "text/plain": "plain:plain_blocks",
+    "text/html": "html:html_blocks",
+    "text/x-python": "source_code:python_blocks",
+    "text/x-source": "source_code:source_blocks",
 }
-
-
-def _rst_blocks(text: str) -> tuple[Block, ...]:
-    # Only the process that reads needs docutils.
-    from hopsyncd.formats.rst import rst_blocks
-
-    return rst_blocks(text)
-
-
-_DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
-    "text/x-rst": _rst_blocks,
-    "text/asciidoc": asciidoc_blocks,
-    "text/csv": csv_blocks,
-    CALENDAR: calendar_blocks,
-    "application/json": json_blocks,
-    IPYNB: notebook_blocks,
-    CANVAS: canvas_blocks,
+_DATA = {
+    "text/x-rst": "rst:rst_blocks",
+    "text/asciidoc": "asciidoc:asciidoc_blocks",
+    "text/csv": "data_rows:csv_blocks",
+    CALENDAR: "calendars:calendar_blocks",
+    "application/json": "data_rows:json_blocks",
+    IPYNB: "source_code:notebook_blocks",
+    CANVAS: "data_rows:canvas_blocks",
 }
-
-
-def _mail_blocks(data: bytes) -> tuple[Block, ...]:
-    return mail_blocks(data, extract)
-
-
-def _mbox_blocks(data: bytes) -> tuple[Block, ...]:
-    return mbox_blocks(data, extract)
-
-
-def _outlook_blocks(data: bytes) -> tuple[Block, ...]:
-    return outlook_blocks(data, extract)
-
-
-_BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
-    PDF: pdf_blocks,
-    DOCX: docx_blocks,
-    ODP: odp_blocks,
-    ODT: odt_blocks,
-    RTF: rtf_blocks,
-    PPTX: pptx_blocks,
-    XLSX: xlsx_blocks,
-    XLS: xls_blocks,
-    ODS: ods_blocks,
-    EPUB: epub_blocks,
-    MAIL: _mail_blocks,
-    MBOX: _mbox_blocks,
-    OUTLOOK: _outlook_blocks,
+_BINARY = {
+    PDF: "pdf:pdf_blocks",
+    DOCX: "docx:docx_blocks",
+    ODP: "odt:odp_blocks",
+    ODT: "odt:odt_blocks",
+    RTF: "rtf:rtf_blocks",
+    PPTX: "pptx:pptx_blocks",
+    XLSX: "spreadsheet:xlsx_blocks",
+    XLS: "spreadsheet:xls_blocks",
+    ODS: "spreadsheet:ods_blocks",
+    EPUB: "epub:epub_blocks",
 }
+_WITH_PARTS = {
+    MAIL: "mail:mail_blocks",
+    MBOX: "mail:mbox_blocks",
+    OUTLOOK: "outlook:outlook_blocks",
+}
+"""Documents that contain others: their readers also get `extract`."""
+
+MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
+
+
+def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
+    """The function that reads a media type, None if there is none.
+
+    It gets text or bytes; readers of mail also get a function that reads attachments.
+    """
+    otherwise = _TEXT["text/plain"] if kind.startswith("text/") else ""
+    named = (_TEXT | _DATA | _BINARY | _WITH_PARTS).get(kind, otherwise)
+    if not named:
+        return None
+    module, _, function = named.partition(":")
+    found: Callable[..., tuple[Block, ...]] = getattr(
+        import_module(f"hopsyncd.formats.{module}"), function
+    )
+    return found
 
 
 def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
@@ -127,11 +114,15 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
     """
     kind, _, number = media_type.partition(PICTURE_OF_PAGE)
     if number:
+        from hopsyncd.formats.pdf import page_picture
+
         return _sound(lambda: (page_picture(data, int(number)),))
     if not kind.endswith(PICTURES):
         return extract(data, media_type)
     if kind_of(kind) in IMAGES:
         return _sound(lambda: (Block("picture", "1", 1, 1),) if is_worth_reading(data) else ())
+    from hopsyncd.formats.pdf import pdf_blocks
+
     return _sound(lambda: pdf_blocks(data, with_pictures=True) if data else ())
 
 
@@ -156,8 +147,6 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind = type_of_content(data, kind)
     if kind in (DOC, PPT) and data:
         refuse_old_office(data)
-    if kind in _BINARY:
-        return _BINARY[kind](data) if data else ()
     if kind in IMAGES:
         raise DocumentUnreadable(
             "the document",
@@ -165,15 +154,18 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
             'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or leave it out by'
             " an ignore pattern",
         )
-    readers = _TEXT | _DATA
-    extractor = readers.get(kind, plain_blocks if kind.startswith("text/") else None)
-    if extractor is None:
+    read = reader_of(kind)
+    if read is None:
         raise DocumentUnreadable(
             "the document",
             f"no extractor reads {kind or 'a document without a media type'}",
-            f"Readable types: {', '.join((*readers, *_BINARY))}",
+            f"Readable types: {', '.join(MEDIA_TYPES)}",
         )
-    return extractor(decode(data, charset, kind))
+    if kind in _BINARY:
+        return read(data) if data else ()
+    if kind in _WITH_PARTS:
+        return read(data, extract) if data else ()
+    return read(decode(data, charset, kind))
 
 
 def is_light(media_type: str, data: bytes = b"") -> bool:
@@ -185,6 +177,7 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
     if (
         kind in ("text/html", "text/x-rst")
         or kind in _BINARY
+        or kind in _WITH_PARTS
         or kind in OFFICE_TYPES
         or kind in _DATA
         or kind in IMAGES

@@ -1,6 +1,6 @@
 """Workbooks of Excel and OpenDocument: a heading for each sheet, a block for each row.
 
-Lines are numbers of cells (see units.py). Numbers stand as the sheet shows them.
+Lines are numbers of cells (see media_types.py). Numbers stand as the sheet shows them.
 """
 
 import io
@@ -19,10 +19,10 @@ from hopsyncd.formats import library
 from hopsyncd.formats.archive import attribute, local_name, open_archive, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.media_types import cell_number
 from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
 from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
-from hopsyncd.formats.units import cell_number
 
 _MAX_REPEATED = 1000  # of what an OpenDocument sheet repeats, such as a styled empty row
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")

@@ -2,11 +2,10 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hopsyncd.formats.blocks import Block, WrittenLink
-from hopsyncd.formats.images import IMAGES
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
 _ENDS = ".!?…؟\u06d4।"
@@ -175,75 +174,3 @@ def unwrap_lines(text: str) -> str:
         # Where it also joins words within a line it is no sign of hyphenation.
         text = _HYPHENATED.sub("\u2010" if _OWN_HYPHEN.search(text) else "", text)
     return " ".join(text.split())
-
-
-ODT = "application/vnd.oasis.opendocument.text"
-_OFFICE = "application/vnd.openxmlformats-officedocument."
-DOCX = f"{_OFFICE}wordprocessingml.document"
-PPTX = f"{_OFFICE}presentationml.presentation"
-XLSX = f"{_OFFICE}spreadsheetml.sheet"
-XLS = "application/vnd.ms-excel"
-ODS = "application/vnd.oasis.opendocument.spreadsheet"
-ODP = "application/vnd.oasis.opendocument.presentation"
-EPUB = "application/epub+zip"
-IPYNB = "application/x-ipynb+json"
-CANVAS = "application/x-canvas+json"
-MBOX = "application/mbox"
-OUTLOOK = "application/vnd.ms-outlook"
-PDF = "application/pdf"
-RTF = "application/rtf"
-
-_UNITS = {
-    **dict.fromkeys((DOCX, ODT, RTF), "paragraph"),
-    **dict.fromkeys((PPTX, ODP), "slide"),
-    **dict.fromkeys((XLSX, XLS, ODS), "range"),
-    EPUB: "chapter",
-    MBOX: "message",
-    IPYNB: "cell",
-    CANVAS: "card",
-    **dict.fromkeys((PDF, *IMAGES), "page"),
-}
-_COLUMNS = 16_384  # of the widest sheet that the format allows
-
-
-def unit_of(media_type: str) -> str:
-    """The unit (line, page ...) that the line numbers of an occurrence count in this type."""
-    return _UNITS.get(media_type.partition(";")[0].strip().lower(), "line")
-
-
-def cell_number(row: int, column: int) -> int:
-    """The number of a sheet's cell; row and column are 1-based.
-
-    >>> cell_number(1, 1), cell_number(2, 3)
-    (1, 16387)
-    """
-    return (row - 1) * _COLUMNS + column
-
-
-def cell_name(number: int) -> str:
-    """The name that spreadsheet programs show for a cell.
-
-    >>> cell_name(cell_number(2, 3)), cell_name(cell_number(10, 28))
-    ('C2', 'AB10')
-    """
-    row, column = divmod(number - 1, _COLUMNS)
-    letters = ""
-    column += 1
-    while column:
-        column, digit = divmod(column - 1, 26)
-        letters = chr(ord("A") + digit) + letters
-    return f"{letters}{row + 1}"
-
-
-def location_text(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
-    """A location for people; the `heading` of a sheet's passage begins with the sheet's name.
-
-    >>> location_text("page", 3, 4, ()), location_text("line", 7, 7, ())
-    ('pages 3-4', 'line 7')
-    >>> location_text("range", 1, cell_number(2, 3), ("Staff",))
-    'Staff!A1:C2'
-    """
-    if unit == "range":
-        cells = cell_name(first) if first == last else f"{cell_name(first)}:{cell_name(last)}"
-        return f"{heading[0]}!{cells}" if heading else cells
-    return f"{unit} {first}" if first == last else f"{unit}s {first}-{last}"

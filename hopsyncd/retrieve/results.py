@@ -23,7 +23,7 @@ from hopsyncd.answers.found import (
 )
 from hopsyncd.config.values import Search
 from hopsyncd.display import mail_name
-from hopsyncd.formats.units import cell_name, location_text, unit_of
+from hopsyncd.formats.media_types import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.questions import ask_about_name
 from hopsyncd.retrieve.logic import Resolution

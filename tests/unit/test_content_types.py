@@ -9,8 +9,8 @@ import pytest
 from connectors.media_type import is_document_name, media_type
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.content_type import DOC, PPT, type_of_content
+from hopsyncd.formats.media_types import DOCX, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
 from hopsyncd.formats.readers import extract, is_light
-from hopsyncd.formats.units import DOCX, OUTLOOK, PDF, PPTX, RTF, XLS, XLSX
 
 OLD = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4000)
 

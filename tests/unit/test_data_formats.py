@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hopsyncd.formats.blocks import skipped_of
+from hopsyncd.formats.media_types import IPYNB
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import IPYNB
 
 
 def texts(text: str, kind: str) -> list[str]:

@@ -9,8 +9,8 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import DOCX
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import DOCX
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006"

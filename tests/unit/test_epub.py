@@ -7,8 +7,8 @@ import pytest
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import EPUB
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import EPUB
 
 MARK = b"This text gets damaged"
 METADATA = (

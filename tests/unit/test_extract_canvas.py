@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.media_types import CANVAS
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import CANVAS
 
 CARDS = {
     "nodes": [

@@ -6,8 +6,8 @@ import pytest
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import MBOX, unit_of
 from hopsyncd.formats.readers import extract, is_light
-from hopsyncd.formats.units import MBOX, unit_of
 
 MAIL = "message/rfc822"
 HEAD = "From Ann Lee <ann@example.org> to bob@example.org, date Mon, 02 Nov 2026 10:00:00 +0000"

@@ -10,8 +10,8 @@ from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.media_types import DOCX, ODT, PDF, RTF
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import DOCX, ODT, PDF, RTF
 
 Told = list[tuple[str, int, str]]
 

@@ -10,11 +10,11 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.pdf_layout import arrange
 from hopsyncd.formats.pdf_tables import PlacedTable
 from hopsyncd.formats.pdf_text import PageText, Span
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import PDF
 
 BODY = "The harbour was calm that morning, and nobody had seen the boats come in."
 

@@ -16,10 +16,10 @@ from connectors.settings import FileSettings
 from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.media_types import DOCX, PDF, XLSX
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.formats.units import DOCX, PDF, XLSX
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.walk_settings import WalkSettings

@@ -14,8 +14,8 @@ from hopsyncd.cli.output import place_text
 from hopsyncd.formats import mail_text
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.mail_text import is_stub
+from hopsyncd.formats.media_types import MBOX
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import MBOX
 
 MAIL = "message/rfc822"
 INVITATION = """BEGIN:VCALENDAR

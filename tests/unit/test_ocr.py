@@ -22,11 +22,11 @@ from hopsyncd.config.values import FormatsConfig
 from hopsyncd.doctor.machine import text_recognition
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.images import is_worth_reading
+from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.sandbox import confine
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
-from hopsyncd.formats.units import PDF
 from hopsyncd.ingest.connect import with_pictures
 
 needs_tesseract = pytest.mark.skipif(

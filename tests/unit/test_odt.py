@@ -4,8 +4,8 @@ import io
 import zipfile
 
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import ODP, ODT
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import ODP, ODT
 
 _NAMES = (
     "office",

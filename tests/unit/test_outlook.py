@@ -10,10 +10,10 @@ import pytest
 from connectors.media_type import is_document_name, media_type
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import OUTLOOK
 from hopsyncd.formats.outlook import decompress_rtf
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.formats.units import OUTLOOK
 from tests.fakes.outlook_message import compound_file, embedded, message, reverse_sectors
 
 SUBJECT, HEADERS, BODY, HTML, RTF = 0x0037, 0x007D, 0x1000, 0x1013, 0x1009

@@ -11,8 +11,8 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.media_types import PPTX
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import PPTX
 
 SPACES = 'xmlns:p="p" xmlns:a="a" xmlns:r="r" xmlns:mc="mc" xmlns:dgm="dgm" xmlns:m="m"'
 CHART_DATA: Any = CategoryChartData

@@ -12,11 +12,10 @@ import pytest
 from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.mail import MAIL
+from hopsyncd.formats.media_types import MAIL, PDF, XLSX
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.formats.units import PDF, XLSX
 from hopsyncd.ingest.read import READER
 from store.operational import end_quarantine, find_quarantined, put_quarantined
 from store.records import Seen, content_hash

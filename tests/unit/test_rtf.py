@@ -5,8 +5,8 @@ import time
 import pytest
 
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.media_types import RTF
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import RTF
 
 
 def blocks_of(body: bytes, head: bytes = rb"\ansi") -> tuple[Block, ...]:

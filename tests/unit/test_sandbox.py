@@ -16,6 +16,7 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.sandbox.messages import Limits, reply_of, result_of
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.formats.sandbox.reader_worker import store_bytecode
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
 LIMITS = Limits(
@@ -119,12 +120,42 @@ def test_a_worker_knows_no_secrets(
     assert "OPENAI_API_KEY" not in text_of(process, b"environment")
 
 
-def test_a_worker_loads_neither_models_nor_the_store() -> None:
+def test_the_readers_load_neither_models_nor_the_store() -> None:
     heavy = "torch", "spacy", "numpy", "pysqlite3", "sentence_transformers"
-    module = "hopsyncd.formats.sandbox.reader_worker"
-    script = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
+    script = f"""if True:
+        import sys
+        import hopsyncd.formats.sandbox.reader_worker
+        from hopsyncd.formats.readers import MEDIA_TYPES, reader_of
+        print(len([reader_of(kind) for kind in MEDIA_TYPES]) > 20)
+        print([m for m in {heavy} if m in sys.modules])"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True", "[]"]
+
+
+def test_a_worker_loads_a_reader_for_its_first_document() -> None:
+    """Loading them all takes longer than reading a page."""
+    slow = "hopsyncd.formats.docx", "hopsyncd.formats.pdf", "email", "http", "pathspec", "lxml"
+    script = f"""if True:
+        import sys
+        import hopsyncd.formats.sandbox.reader_worker
+        print([m for m in {slow} if m in sys.modules])"""
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_bytecode_is_stored_while_files_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    (tmp_path / "quick.py").write_text("NUMBER = 1\n")
+    (tmp_path / "broken.py").write_text("def\n")
+    store_bytecode(tmp_path)
+    (stored,) = (tmp_path / "__pycache__").iterdir()
+    assert stored.name.startswith("quick.")
+    stored.write_bytes(b"kept")
+    store_bytecode(tmp_path)
+    assert stored.read_bytes() == b"kept"
 
 
 def test_a_stop_abandons_the_document_at_once() -> None:

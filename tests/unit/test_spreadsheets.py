@@ -14,8 +14,8 @@ from openpyxl.comments import Comment
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.media_types import ODS, XLS, XLSX
 from hopsyncd.formats.readers import extract
-from hopsyncd.formats.units import ODS, XLS, XLSX
 
 _OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
 _TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"

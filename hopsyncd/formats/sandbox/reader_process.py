@@ -15,13 +15,12 @@ import hopsyncd
 from hopsyncd.child_process import ChildProcess, Process, Restarts, StartRefused, start_child
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.images import IMAGES
-from hopsyncd.formats.pdf import without_text
+from hopsyncd.formats.images import IMAGES, without_text
+from hopsyncd.formats.media_types import PDF
 from hopsyncd.formats.readers import PICTURE_OF_PAGE, PICTURES, extract, is_light, kind_of
 from hopsyncd.formats.sandbox.messages import Died, Limits, ReaderExchange, request_of, result_of
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.sandbox.tesseract import Tesseract
-from hopsyncd.formats.units import PDF
 from store.records import content_hash
 
 log = structlog.get_logger(__name__)

@@ -10,10 +10,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
 from typing import BinaryIO
 
+from hopsyncd import formats
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
@@ -36,10 +38,24 @@ def main(read: Extract = extract_or_picture) -> None:
     for name in _NOT_WANTED:
         sys.modules[name] = None  # type: ignore[assignment]
     os.environ["OPENPYXL_LXML"] = "False"  # sheets are read by the standard library's expat
-    with suppress(ReaderUnavailable):  # then only documents that need it are not read
-        library("lxml.etree")
+    store_bytecode(Path(formats.__path__[0]))
     confine(memory_bytes)
     serve(sys.stdin.buffer, replies, read, memory_bytes)
+
+
+def store_bytecode(folder: Path) -> None:
+    """Compile the modules in a folder that no process has loaded yet.
+
+    A reader is loaded for its first document, when nothing can be written any more: without this,
+    each worker of a new installation would compile it again.
+    """
+    modules = [] if sys.dont_write_bytecode else sorted(folder.glob("*.py"))
+    modules = [one for one in modules if not Path(cache_from_source(str(one))).exists()]
+    if modules:
+        import py_compile  # seldom needed, and it takes time to load
+    for module in modules:
+        with suppress(OSError):  # the installation cannot be written
+            py_compile.compile(str(module), quiet=2)
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: int) -> None:

@@ -5,12 +5,12 @@ import zipfile
 from collections.abc import Callable
 from types import MappingProxyType
 
-from hopsyncd.formats.mail import MAIL
-from hopsyncd.formats.units import (
+from hopsyncd.formats.media_types import (
     CANVAS,
     DOCX,
     EPUB,
     IPYNB,
+    MAIL,
     MBOX,
     ODP,
     ODS,
