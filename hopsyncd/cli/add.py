@@ -195,7 +195,7 @@ def _print_removal(done: Mapping[str, Any]) -> None:
 @json_option
 @click.pass_context
 def sources(context: click.Context, name: str | None, as_json: bool) -> None:
-    """List the sources and their state, or show the source NAME in detail.
+    """List the sources and their state, or show one source in detail.
 
     Example: hopsyncd sources notes
     """

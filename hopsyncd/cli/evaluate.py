@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, print_if_json
+from hopsyncd.cli.output import WholeNumber, json_option, print_if_json
+from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
@@ -136,10 +137,10 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Measure search and answers on a corpus, a folder of documents, or your own index.
+    """Measure search and answers on your documents or a corpus.
 
-    A corpus or folder needs a file of questions. With --self, questions are generated from your
-    index.
+    A corpus or a folder of documents needs a file of questions. With --self, questions are
+    generated from your index.
 
     --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method may be
     repeated. Every combination that gives a different search is measured.

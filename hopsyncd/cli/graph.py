@@ -11,7 +11,6 @@ from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
     client_of,
-    echo_drawn,
     heading_text,
     json_option,
     place_text,
@@ -19,6 +18,7 @@ from hopsyncd.cli.output import (
     warn,
 )
 from hopsyncd.cli.show import find_document
+from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
 from hopsyncd.display import ARROWS, title_of
 from hopsyncd.printable import printable

@@ -43,6 +43,7 @@ _sources_option = click.option(
 @click.command()
 @click.option(
     "-n",
+    "--limit",
     "limit",
     type=WholeNumber(min=1),
     default=20,
@@ -52,7 +53,7 @@ _sources_option = click.option(
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, as_json: bool) -> None:
-    """List the versions, the newest first: when each was made, why and its changes.
+    """List the versions, the newest first, and what changed in each.
 
     --json has the exact times.
 
@@ -189,7 +190,14 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
 @click.option(
-    "-k", type=WholeNumber(1, 1000), default=10, show_default=True, help="How many passages."
+    "-k",
+    "-n",
+    "--limit",
+    "k",
+    type=WholeNumber(1, 1000),
+    default=10,
+    show_default=True,
+    help="How many passages.",
 )
 @json_option
 @click.pass_context
@@ -372,7 +380,9 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
-    """End the pins that `restore` set, and sync: every document follows its file again.
+    """End the pins that `restore` set, and sync.
+
+    Every document follows its file again.
 
     Example: hopsyncd release
     """

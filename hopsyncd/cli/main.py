@@ -1,8 +1,10 @@
-"""`hopsyncd`: the command group, and how a command reports errors."""
+"""`hopsyncd`: all commands, in the groups that `--help` shows."""
 
 import io
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 # One thread for numpy: a pool would spin on cores that the encoder and other programs need.
@@ -16,6 +18,7 @@ from hopsyncd.cli.access_token import token
 from hopsyncd.cli.add import add, pause, remove, resume, sources
 from hopsyncd.cli.completion import completion
 from hopsyncd.cli.evaluate import evaluate
+from hopsyncd.cli.failures import run_command
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
 from hopsyncd.cli.log import diff, log, release, restore, tag, why
@@ -27,12 +30,20 @@ from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.cli.watches import unwatch, watch, watches
 from hopsyncd.cli.web import web
-from hopsyncd.errors import REPORTABLE
-from hopsyncd.printable import printable
 
 # Names of commands in other tools. click suggests only similar spellings.
 _SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
           "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
+
+
+_GROUPS: Mapping[str, Sequence[click.Command]] = {
+    "Ask": (ask, query, show, open_, web, graph, watch, watches, unwatch),
+    "Sources": (add, sources, sync, pause, resume, remove),
+    "History": (log, diff, why, tag, restore, release),
+    "Run": (init, serve, status, top, reload, schedule, service, mcp, token, completion, evaluate),
+    "Repair": (doctor, check, backup, copy, rebuild, gc, purge, recover),
+}
+"""The commands as `--help` lists them."""
 
 
 class _Commands(click.Group):
@@ -43,6 +54,18 @@ class _Commands(click.Group):
         if name in _SYNONYMS and name not in self.commands:
             context.fail(f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?")
         return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(str(command.name)) for command in self.commands.values())
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (f"{command.name:<{width}}", command.get_short_help_str(limit=1000))
+                        for command in commands
+                        if not command.hidden
+                    ]
+                )
 
 
 @click.group(
@@ -64,27 +87,14 @@ def cli(context: click.Context, config_file: Path | None) -> None:
     context.obj = config_file
 
 
-_COMMANDS = (
-    *(init, serve, sync, query, ask, show, open_, graph, status, sources, schedule, top, web),
-    *(watch, watches, unwatch),
-    *(add, remove, pause, resume),
-    *(log, diff, why, tag, restore, release),
-    *(check, rebuild, backup, copy, recover, gc, purge),
-    *(doctor, service, reload, token, completion, mcp, evaluate),
-)
-for command in _COMMANDS:
+for command in chain.from_iterable(_GROUPS.values()):
     cli.add_command(command)
 
 
 def main() -> None:
-    """Run a command. A reportable error is printed on standard error and gives exit status 1."""
+    """Run the command of the command line, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    try:
-        cli(prog_name="hopsyncd")
-    except REPORTABLE as error:
-        message = "\n".join(printable(line) for line in str(error).split("\n"))
-        click.echo(f"hopsyncd: {message}", err=True)
-        sys.exit(1)
+    sys.exit(run_command(cli, sys.argv[1:]))

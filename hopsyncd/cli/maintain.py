@@ -64,7 +64,9 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
 @json_option
 @click.pass_context
 def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool) -> None:
-    """Rebuild the graph from the stored passages and questions, as one version.
+    """Rebuild the graph from the stored passages and questions.
+
+    The result is one new version.
 
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.
@@ -111,7 +113,9 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 @click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a URL.")
 @click.pass_context
 def copy(context: click.Context, to: str) -> None:
-    """Copy the whole database to PLACE: a new SQLite file, or the URL of a PostgreSQL database.
+    """Copy the database to a new SQLite file or to PostgreSQL.
+
+    PLACE is a file that does not exist, or the URL of a PostgreSQL database.
 
     Stop the daemon first. Afterwards set [store] url or daemon.data_dir to the copy. If a copy is
     interrupted, run the command again to continue it.

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from hopsyncd.cli.completion import complete_version
+from hopsyncd.cli.terminal import echo_line, shows_links
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.starting import is_starting
@@ -25,18 +25,27 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from hopsyncd.answers.found import ProgressEvent
 
 
 _REPORT_EVERY_S = 5.0
 _SIGN_OF_LIFE_S = 0.5
 _WHOLE_NUMBER = re.compile("-?[0-9]+")
-_PIPED_COLUMNS = 92  # width of running text in a pipe
-_LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
-_UNWRAPPED_COLUMNS = 100_000
 _CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json escapes lower ones
+
+
+class _Words(click.Argument):
+    """Text that may be typed as several words, without quotes."""
+
+    def process_value(self, context: click.Context, value: Any) -> str:
+        words = super().process_value(context, value)
+        return " ".join(words) if words else ""
+
+
+def question_argument(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument QUESTION, which may be typed without quotes."""
+    return click.argument("question", cls=_Words, nargs=-1, required=True)(command)
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 at_option = click.option(
@@ -168,25 +177,6 @@ def heading_text(passage: Mapping[str, Any]) -> str:
     return printable(title_of(passage))
 
 
-def text_columns() -> int:
-    """The width of running text: the terminal's width within limits, or a fixed one in a pipe."""
-    if not sys.stdout.isatty():
-        return _PIPED_COLUMNS
-    return min(max(shutil.get_terminal_size().columns, _LEAST_COLUMNS), _MOST_COLUMNS)
-
-
-def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
-    """Print a table or tree: coloured and wrapped at a terminal, plain and unwrapped in a pipe."""
-    from rich.console import Console
-
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
-    console = Console(width=columns - len(indent), highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(drawing)
-    for line in captured.get().splitlines():
-        click.echo(f"{indent}{line}".rstrip())
-
-
 def place_text(passage: Mapping[str, Any]) -> str:
     """The place of a passage: source, document, lines or pages, and its author if known.
 
@@ -234,34 +224,9 @@ def target_of(
     )
 
 
-# How to recognize terminals that show hyperlinks: by variables they set, or by their names.
-_LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
-_LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "mintty", "zed"}
-_LINKING_VTE = 5000
-_LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghostty"}
-
-
-def _shows_links(variables: Mapping[str, str]) -> bool:
-    """Whether a terminal with these variables shows hyperlinks. FORCE_HYPERLINK overrides it.
-
-    >>> _shows_links({"TERM": "foot"}), _shows_links({"TERM": "foot", "FORCE_HYPERLINK": "0"})
-    (True, False)
-    """
-    forced = variables.get("FORCE_HYPERLINK")
-    if forced is not None:
-        return forced != "0"
-    version = variables.get("VTE_VERSION", "")
-    return (
-        any(name in variables for name in _LINKING)
-        or variables.get("TERM_PROGRAM") in _LINKING_PROGRAMS
-        or variables.get("TERM") in _LINKING_TERMS
-        or (version.isdecimal() and int(version) >= _LINKING_VTE)
-    )
-
-
 def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
     """`place_text`, with a hyperlink to the file or page if the terminal shows hyperlinks."""
-    if not sys.stdout.isatty() or not _shows_links(os.environ):
+    if not sys.stdout.isatty() or not shows_links(os.environ):
         return place_text
     sources = {source["name"]: source for source in client.sources()["sources"]}
 
@@ -305,7 +270,7 @@ def print_if_json(value: Mapping[str, Any], as_json: bool) -> bool:
 def warn(reasons: list[str]) -> None:
     """Print notes on standard error, such as why an answer may be out of date."""
     for reason in reasons:
-        click.secho(f"note: {printable(reason)}", fg="yellow", err=True)
+        echo_line(f"note: {printable(reason)}", fg="yellow", err=True)
 
 
 _EXACT = click.option("--exact", is_flag=True, help="Find only passages with all words as typed.")
@@ -331,22 +296,22 @@ def print_understood(answer: Mapping[str, Any]) -> None:
         return
     if query["absent"]:
         absent = " or ".join(f"'{printable(word)}'" for word in query["absent"])
-        click.secho(f"No passage contains {absent}.", fg="yellow", err=True)
+        echo_line(f"No passage contains {absent}.", fg="yellow", err=True)
     for word in query["words"]:
         text = f"searched for {printable(word['meant'])!r} instead of {printable(word['typed'])!r}"
-        click.secho(text, fg="cyan", err=True)
+        echo_line(text, fg="cyan", err=True)
     for word in query["offered"]:
         text = f"Did you mean {printable(word['meant'])!r} by {printable(word['typed'])!r}?"
-        click.secho(text, fg="cyan", err=True)
+        echo_line(text, fg="cyan", err=True)
     if query["offered_filter"]:
         options = " ".join(
             f"--{part.replace(':', ' ')}" for part in query["offered_filter"].split()
         )
-        click.secho(f"Only documents changed then? Add {options}", fg="cyan", err=True)
+        echo_line(f"Only documents changed then? Add {options}", fg="cyan", err=True)
     if not query["filter"]:
         return
     scope = f"{plural(query['documents'], 'document')}, {plural(query['passages'], 'passage')}"
     what = f"{printable(query['question'])!r} in {printable(query['filter'])}"
-    click.secho(f"searched for {what}: {scope}", fg="cyan", err=True)
+    echo_line(f"searched for {what}: {scope}", fg="cyan", err=True)
     if query["hint"]:
         warn([query["hint"]])

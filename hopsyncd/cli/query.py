@@ -2,7 +2,6 @@
 
 import math
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from hopsyncd.cli.output import (
     at_option,
     chosen_match,
     client_of,
-    echo_drawn,
     filter_options,
     heading_text,
     json_option,
@@ -22,10 +20,11 @@ from hopsyncd.cli.output import (
     place_text,
     print_if_json,
     print_understood,
+    question_argument,
     take_filters,
-    text_columns,
     warn,
 )
+from hopsyncd.cli.terminal import echo_drawn, text_columns, wrap
 from hopsyncd.client.calls import ask as ask_call
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
@@ -55,9 +54,12 @@ _SIMILAR_LINES = 5
 
 
 @click.command()
-@click.argument("question")
+@question_argument
 @click.option(
     "-k",
+    "-n",
+    "--limit",
+    "k",
     type=WholeNumber(1, 1000),
     help="How many passages. Default: query.k in the configuration.",
 )
@@ -188,8 +190,7 @@ def _print_passage(
         click.secho("   matched directly", fg="cyan")
     text = statements[-1]["text"] if unit == "statement" and statements else passage["text"]
     for line in _first_lines(text):
-        filled = textwrap.fill(printable(line), text_columns() - 3)
-        click.echo(textwrap.indent(filled, "   "))
+        click.echo(wrap(printable(line), text_columns(), "   "))
     if similar := passage.get("similar"):
         click.secho(f"   and {len(similar)} similar", fg="cyan")
         for near in similar[:_SIMILAR_LINES]:
@@ -237,9 +238,12 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
 
 
 @click.command()
-@click.argument("question")
+@question_argument
 @click.option(
     "-k",
+    "-n",
+    "--limit",
+    "k",
     type=WholeNumber(1, 50),
     default=8,
     show_default=True,
@@ -286,10 +290,11 @@ def ask(
     semantic: bool,
     **filters: Sequence[str],
 ) -> None:
-    """Answer a question with citations, or say that the documents do not answer it.
+    """Answer a question from your documents, with citations.
 
-    If [llm] names an LLM, it writes the answer from the passages found, and a terminal shows the
-    draft meanwhile. Without one, with --no-llm, or if it fails, the answer is quoted.
+    If they do not answer it, `ask` says so. If [llm] names an LLM, it writes the answer from the
+    passages found, and a terminal shows the draft meanwhile. Without one, with --no-llm, or if it
+    fails, the answer is quoted.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     Example: hopsyncd ask --no-llm "When is the bakery closed?"
@@ -375,8 +380,7 @@ def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
 def _print_wrapped(text: str, indent: str = "") -> None:
     """Print a text wrapped to the terminal. Existing line breaks, as in tables, are kept."""
     for line in text.splitlines():
-        filled = textwrap.fill(printable(line), text_columns() - len(indent))
-        click.echo(textwrap.indent(filled, indent))
+        click.echo(wrap(printable(line), text_columns(), indent))
 
 
 def _print_sentences(reply: Mapping[str, Any]) -> None:

@@ -168,7 +168,9 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
 )
 @click.pass_context
 def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
-    """Serve MCP to an agent, on standard input and output or over HTTP.
+    """Serve your documents to an agent through MCP.
+
+    It speaks on standard input and output, or over HTTP.
 
     The agent's client starts this command. It needs a running daemon.
 

@@ -6,8 +6,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -49,8 +49,9 @@ def find_document(
 ) -> tuple[str, Mapping[str, Any]]:
     """Find a document by its path, as answers print it, with or without its source before it.
 
-    Returns the name of its source and the daemon's answer. Without `source`, all sources are
-    searched. Raises RequestFailed, NotFound, click.UsageError (several sources have it).
+    A name without folders or without its suffix is enough if only one document has it. Returns the
+    name of its source and the daemon's answer. Without `source`, all sources are searched. Raises
+    RequestFailed, NotFound, click.UsageError (several sources have it).
     """
     names = [source] if source else [known["name"] for known in client.sources()["sources"]]
     candidates = {(name, document) for name in names}
@@ -66,7 +67,10 @@ def find_document(
         except RequestFailed as error:
             if error.status != 404 or source:
                 raise
-            near |= dict.fromkeys(re.findall(r"near it: (.+)\Z", error.hint or ""))
+            near |= dict.fromkeys(_read_suggestions(error.hint or ""))
+    if not answers and (only := _only_named(document, near)):
+        warn([f"There is no document {document}. This is {': '.join(only)}"])
+        return only[0], client.document(*only, at=at)
     if not answers:
         for problem in client.status()["problems"]:
             if (problem["source"], problem["document"]) in candidates:
@@ -83,6 +87,32 @@ def find_document(
             f"Several sources have {document}. Name one before it: {', '.join(answers)}."
         )
     return next(iter(answers.items()))
+
+
+def _read_suggestions(hint: str) -> list[str]:
+    """The documents that a hint of the daemon suggests, each as `source: path`."""
+    _, found, names = hint.partition("; near it: ")
+    return names.split(", ") if found else []
+
+
+def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
+    """The source and path of the only suggested document that has the wanted name.
+
+    The case of letters does not matter. A document that is only spelled like it is not opened.
+
+    >>> _only_named("ada", ["notes: people/ada.md", "notes: people/adam.md"])
+    ('notes', 'people/ada.md')
+    >>> _only_named("ada", ["notes: people/ada.md", "notes: ada.txt"]) is None
+    True
+    """
+    name = wanted.casefold().strip("/")
+    found = []
+    for place in near:
+        source, _, path = place.partition(": ")
+        whole = PurePosixPath("/", path.casefold())
+        if name and any(str(one).endswith(f"/{name}") for one in (whole, whole.with_suffix(""))):
+            found.append((source, path))
+    return found[0] if len(found) == 1 else None
 
 
 def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
@@ -187,10 +217,10 @@ def _highlight(line: str, question: str) -> str:
 @at_option
 @click.pass_context
 def open_(context: click.Context, named: str, only_print: bool, at: str) -> None:
-    """Open a passage or document: text at its line in the editor, all else in its own program.
+    """Open a passage or document in your editor or its own program.
 
-    The editor is `open.editor` of the configuration, else $VISUAL or $EDITOR, else the program that
-    the system opens such files with.
+    Text is opened in the editor, at its line. The editor is `open.editor` of the configuration,
+    else $VISUAL or $EDITOR, else the program that the system opens such files with.
 
     Example: hopsyncd open 68e8242676714bee
     """

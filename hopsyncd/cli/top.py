@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from connectors.protocol import HIDDEN_FOLDERS, SECRET
-from hopsyncd.cli.output import client_of, echo_drawn, json_option, print_if_json, warn
+from hopsyncd.cli.output import client_of, json_option, print_if_json, warn
+from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
 from hopsyncd.display import plural, relative_time
 from hopsyncd.printable import printable
@@ -37,7 +38,7 @@ _LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Show the served version, the state of each source, and the usage of the LLM.
+    """Show what is indexed, the state of each source and LLM usage.
 
     Example: hopsyncd status
     """

@@ -13,6 +13,7 @@ from hopsyncd.cli.output import (
     heading_text,
     json_option,
     print_if_json,
+    question_argument,
 )
 from hopsyncd.client import Client
 from hopsyncd.display import document_name, plural, relative_time
@@ -21,7 +22,7 @@ from hopsyncd.printable import printable
 
 
 @click.command()
-@click.argument("question")
+@question_argument
 @click.option(
     "--exec",
     "program",
@@ -43,7 +44,7 @@ def watch(
     mcp: bool,
     as_json: bool,
 ) -> None:
-    """Watch a question, and get a notification when its answer changes.
+    """Watch a question, and report when its answer changes.
 
     The daemon asks the question again when a document that the answer depends on changes. A change
     is another answer, or other passages among the first five. `watches` shows the changes.
@@ -72,7 +73,7 @@ def watch(
 def watches(
     context: click.Context, number: int | None, allow: bool, yes: bool, as_json: bool
 ) -> None:
-    """List the watched questions, or show the changes of question NUMBER.
+    """List the watched questions, or show the changes of one.
 
     A program or webhook that came with a copied, restored or older database is off. --allow shows
     it, asks, and turns it on.

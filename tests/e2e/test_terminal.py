@@ -209,3 +209,37 @@ def test_places_are_hyperlinks_where_the_terminal_shows_them(
         assert "\x1b]8" not in place.run(*command).stdout
         monkeypatch.setenv("FORCE_HYPERLINK", "0")
         assert "\x1b]8" not in at_terminal(place.home, *command, columns=200)[1]
+
+
+def test_a_question_needs_no_quotes(place: Place) -> None:
+    quoted = place.printed("query", "Who was born in Ostrava?", "-k", "2")
+    assert place.printed("query", "Who", "was", "born", "-n", "2", "in", "Ostrava?") == quoted
+    asked = place.printed("ask", "Who", "was", "born", "in", "Ostrava?")
+    assert asked == place.printed("ask", "Who was born in Ostrava?")
+    assert place.printed("watch", "Who", "runs", "it")["watch"]["question"] == "Who runs it"
+
+
+def test_show_opens_the_only_document_of_a_name(place: Place) -> None:
+    ran = place.run("show", "Mira")
+    assert ran.returncode == 0, ran.stderr
+    assert "Kaltenbrunn was born in Ostrava." in ran.stdout
+    assert ran.stderr == "note: There is no document Mira. This is notes: mira.md\n"
+    place.write("more/mira.txt", "Another Mira.\n")
+    place.sync()
+    several = place.run("show", "mira")
+    assert (several.returncode, several.stdout) == (1, "")
+    assert "notes: mira.md" in several.stderr and "notes: more/mira.txt" in several.stderr
+    (place.notes / "more/mira.txt").unlink()
+    place.sync()
+    near = place.run("show", "mirra.md")
+    assert (near.returncode, near.stdout) == (1, "")
+    assert "Did you mean notes: mira.md?" in near.stderr
+
+
+def test_a_failure_at_a_terminal_is_red_and_breaks_between_words(place: Place) -> None:
+    status, shown = at_terminal(place.home, "show", "nothing-of-this-name.md", columns=40)
+    assert status == 1
+    assert shown.startswith("\x1b[31m\x1b[1mhopsyncd:\x1b[0m There is no document")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[-1].endswith("of the source")

@@ -1,0 +1,113 @@
+"""How a command that failed says so: in words or as JSON on standard error, and its exit status."""
+
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from hopsyncd.cli.terminal import color_choice, echo_line, line_columns, wrap
+from hopsyncd.client import RequestFailed
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.printable import printable
+
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether the arguments ask for JSON, so that errors are JSON too. Words after `--` do not.
+
+    >>> wants_json(["query", "who", "--json"]), wants_json(["query", "--", "--json"])
+    (True, False)
+    """
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def run_command(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command and return its exit status. Errors are printed on standard error."""
+    as_json = wants_json(arguments)
+    try:
+        status = command.main(
+            [*arguments],
+            prog_name="hopsyncd",
+            standalone_mode=False,
+            color=color_choice(os.environ),
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return WRONG_USAGE
+    except click.ClickException as error:
+        _print_usage_error(error, as_json)
+        return error.exit_code
+    except click.Abort:
+        _print(as_json, "interrupted", "Interrupted", "")
+        return INTERRUPTED
+    except REPORTABLE as error:
+        _print(as_json, _code_of(error), *_message_of(error))
+        return FAILED
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _print(as_json, "unwritable", f"Cannot write the output: {error.strerror}", "")
+        return FAILED
+    return status if isinstance(status, int) else 0
+
+
+def _message_of(error: Exception) -> tuple[str, str]:
+    """The message of one of REPORTABLE without its hint, and the hint."""
+    hint = str(getattr(error, "hint", ""))
+    text = str(error).strip()
+    message = text.removesuffix(hint).rstrip()
+    return (message.removesuffix("."), hint) if hint and message != text else (text, "")
+
+
+def _code_of(error: Exception) -> str:
+    """The kind of an error: the daemon's code, or the name of the class.
+
+    >>> from hopsyncd.errors import DaemonUnavailable
+    >>> _code_of(DaemonUnavailable("No daemon answers", "it is off", "Start it"))
+    'daemon_unavailable'
+    """
+    if isinstance(error, RequestFailed):
+        return error.code
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def _print(as_json: bool, code: str, message: str, hint: str) -> None:
+    """Print an error. At a terminal it is coloured, and its hint stands on a line of its own."""
+    if as_json:
+        failed = {"error": {"code": code, "message": message, "hint": hint}}
+        click.echo(json.dumps(failed), err=True)
+        return
+    if hint and not sys.stderr.isatty():
+        message, hint = f"{message}. {hint}", ""
+    first, *others = [*message.split("\n"), *([hint] if hint else [])]
+    _print_named("hopsyncd:", printable(first))
+    for line in others:
+        echo_line(printable(line), err=True)
+
+
+def _print_named(name: str, text: str) -> None:
+    """Print a text after a name in red."""
+    wrapped = wrap(f"{name} {text}", line_columns(err=True))
+    color = color_choice(os.environ)
+    styled = click.style(name, fg="red", bold=True)
+    click.echo(styled + wrapped.removeprefix(name), err=True, color=color)
+
+
+def _print_usage_error(error: click.ClickException, as_json: bool) -> None:
+    """Print a mistake in the command line, with the usage of the command."""
+    message = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    help_command = f"{context.command_path} --help" if context else "hopsyncd --help"
+    if as_json:
+        _print(as_json, "usage", message, f"See `{help_command}`")
+        return
+    if context:
+        click.echo(f"{context.get_usage()}\nTry '{help_command}' for help.\n", err=True)
+    _print_named("Error:", message)

@@ -1,0 +1,139 @@
+"""The terminal: its width, whether it shows colours and links, and text that breaks at words."""
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PIPED_COLUMNS = 92  # width of running text in a pipe
+_LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
+_UNWRAPPED_COLUMNS = 100_000
+_GAP = "   "  # between two facts in a line
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;.*?\x1b\\")
+_SHORT_ID, _WHOLE_ID = 8, 16
+
+# How to recognize terminals that show hyperlinks: by variables they set, or by their names.
+_LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
+_LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "mintty", "zed"}
+_LINKING_VTE = 5000
+_LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghostty"}
+
+
+def color_choice(variables: Mapping[str, str]) -> bool | None:
+    """Whether to print colours: no, yes, or None for "at a terminal".
+
+    NO_COLOR and a dumb terminal switch colours off; FORCE_COLOR switches them on.
+
+    >>> color_choice({"TERM": "dumb"}), color_choice({"NO_COLOR": "1"}), color_choice({})
+    (False, False, None)
+    """
+    if variables.get("NO_COLOR"):
+        return False
+    if variables.get("FORCE_COLOR", "0") != "0":
+        return True
+    return False if variables.get("TERM") == "dumb" else None
+
+
+def shows_links(variables: Mapping[str, str]) -> bool:
+    """Whether a terminal with these variables shows hyperlinks. FORCE_HYPERLINK overrides it.
+
+    >>> shows_links({"TERM": "foot"}), shows_links({"TERM": "foot", "FORCE_HYPERLINK": "0"})
+    (True, False)
+    """
+    forced = variables.get("FORCE_HYPERLINK")
+    if forced is not None:
+        return forced != "0"
+    version = variables.get("VTE_VERSION", "")
+    return (
+        any(name in variables for name in _LINKING)
+        or variables.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or variables.get("TERM") in _LINKING_TERMS
+        or (version.isdecimal() and int(version) >= _LINKING_VTE)
+    )
+
+
+def text_columns() -> int:
+    """The width of running text: the terminal's width within limits, or a fixed one in a pipe."""
+    if not sys.stdout.isatty():
+        return _PIPED_COLUMNS
+    return min(line_columns(), _MOST_COLUMNS)
+
+
+def line_columns(*, err: bool = False) -> int:
+    """The width of a line of standard output or error: the terminal's, or unlimited in a pipe."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return _UNWRAPPED_COLUMNS
+    return max(shutil.get_terminal_size().columns, _LEAST_COLUMNS)
+
+
+def wrap(text: str, columns: int, indent: str = "", hanging: str | None = None) -> str:
+    """Break a text between words. A word that is wider than the line stays whole.
+
+    `hanging` is the indentation of all lines but the first; by default it is `indent`.
+    """
+    return textwrap.fill(
+        text,
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def echo_line(
+    text: str, *, indent: str = "", hanging: str = "", err: bool = False, **style: Any
+) -> None:
+    """Print a line, broken between words at a terminal."""
+    wrapped = wrap(text, line_columns(err=err), indent, hanging) or indent
+    click.secho(wrapped, err=err, **style)
+
+
+def echo_facts(facts: Iterable[str], indent: str = "") -> None:
+    """Print facts side by side. At a terminal, those that do not fit continue on the next line."""
+    columns = line_columns()
+    line = ""
+    for fact in facts:
+        if line and len(indent) + visible_length(line + _GAP + fact) > columns:
+            click.echo(indent + line)
+            line = fact
+        else:
+            line = f"{line}{_GAP}{fact}" if line else fact
+    click.echo(indent + line)
+
+
+def visible_length(text: str) -> int:
+    """The number of characters that a terminal shows, without escape sequences for colour or links.
+
+    >>> visible_length(click.style("red", fg="red"))
+    3
+    """
+    return len(_ESCAPES.sub("", text))
+
+
+def id_text(id_: str) -> str:
+    """The id of a passage: its beginning, which every command accepts, or whole in a pipe."""
+    shown = id_[: _SHORT_ID if sys.stdout.isatty() else _WHOLE_ID]
+    return click.style(f"id {printable(shown)}", dim=True)
+
+
+def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
+    """Print a table or tree: coloured and wrapped at a terminal, plain and unwrapped in a pipe."""
+    from rich.console import Console
+
+    console = Console(
+        width=line_columns() - len(indent), highlight=False, markup=False, emoji=False
+    )
+    with console.capture() as captured:
+        console.print(drawing)
+    for line in captured.get().splitlines():
+        click.echo(f"{indent}{line}".rstrip())

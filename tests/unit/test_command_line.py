@@ -1,0 +1,155 @@
+"""The command line itself: help that fits, errors in words and in JSON, exit statuses, colours."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import click
+import pytest
+
+from hopsyncd.cli.failures import run_command
+from hopsyncd.cli.main import _GROUPS, cli
+from hopsyncd.cli.terminal import wrap
+from hopsyncd.client import RequestFailed
+from hopsyncd.errors import DaemonUnavailable
+
+
+def test_help_names_every_command_in_a_group_on_a_line_of_its_own() -> None:
+    text = click.Context(cli, info_name="hopsyncd", terminal_width=80).get_help()
+    assert max(map(len, text.splitlines())) <= 80
+    for title, commands in _GROUPS.items():
+        _, _, section = text.partition(f"\n{title}:\n")
+        lines = section.partition("\n\n")[0].splitlines()
+        summaries = [command.get_short_help_str(limit=1000) for command in commands]
+        names = [line.split()[0] for line in lines]
+        assert names == [command.name for command in commands]
+        assert [line.split(maxsplit=1)[1] for line in lines] == summaries
+    assert {*chain.from_iterable(_GROUPS.values())} == {*cli.commands.values()}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+@click.argument("kind")
+def failing(kind: str, as_json: bool) -> None:
+    if kind == "interrupted":
+        raise KeyboardInterrupt
+    if kind == "away":
+        raise DaemonUnavailable("No daemon answers at /run/s", "nothing listens", "Start one")
+    raise RequestFailed(404, "not_found", "There is no passage\x1b[31m", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "error"),
+    [
+        (
+            "away",
+            1,
+            {
+                "code": "daemon_unavailable",
+                "message": "No daemon answers at /run/s: nothing listens",
+                "hint": "Start one",
+            },
+        ),
+        ("gone", 1, {"code": "not_found", "message": "There is no passage\x1b[31m", "hint": ""}),
+        ("interrupted", 130, {"code": "interrupted", "message": "Interrupted", "hint": ""}),
+    ],
+)
+def test_a_failure_is_json_on_standard_error_if_json_was_asked_for(
+    kind: str, status: int, error: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(failing, [kind, "--json"]) == status
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert json.loads(printed.err) == {"error": error}
+    assert "\x1b" not in printed.err
+
+
+def test_a_failure_in_words_is_one_line_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(failing, ["away"]) == 1
+    told = "hopsyncd: No daemon answers at /run/s: nothing listens. Start one\n"
+    assert capsys.readouterr().err == told
+    assert run_command(failing, ["gone"]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_wrong_command_line_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(cli, ["query", "--json"]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert (error["code"], error["hint"]) == ("usage", "See `hopsyncd query --help`")
+    assert "QUESTION" in error["message"]
+    assert run_command(cli, ["query"]) == 2
+    assert capsys.readouterr().err.startswith("Usage: hopsyncd query [OPTIONS] QUESTION...")
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"),
+    [
+        ({"NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({}, False),
+    ],
+)
+def test_colours_follow_the_environment(variables: dict[str, str], is_coloured: bool) -> None:
+    names = ("NO_COLOR", "FORCE_COLOR", "TERM")
+    others = {name: value for name, value in os.environ.items() if name not in names}
+    ran = subprocess.run(
+        [sys.executable, "-m", "hopsyncd", "show", "x", "--config", "/none"],
+        env={**others, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ("\x1b" in ran.stderr) == is_coloured
+
+
+def test_a_full_disk_under_standard_output_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "hopsyncd", "completion", "bash"],
+            env={**os.environ, "HOPSYNCD_HOME": str(tmp_path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "hopsyncd: Cannot write the output: No space left on device\n",
+    )
+
+
+def test_text_breaks_between_words_only() -> None:
+    text = "See https://example.org/a-long-address/that-is-wider-than-a-line for well-known facts."
+    for columns in (20, 40, 80):
+        lines = wrap(text, columns, "  ").splitlines()
+        assert " ".join(line.strip() for line in lines) == text
+        assert all(len(line) <= columns or " " not in line.strip() for line in lines)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_completes_commands(shell: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "HOPSYNCD_HOME": str(tmp_path),
+        "_HOPSYNCD_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "hopsyncd wat",
+        "COMP_CWORD": "1" if shell != "fish" else "wat",
+    }
+    script = subprocess.run(
+        [sys.executable, "-m", "hopsyncd", "completion", shell],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"_HOPSYNCD_COMPLETE={shell}_complete" in script
+    code = "from hopsyncd.cli.main import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    ).stdout
+    assert {"watch", "watches"} <= {*told.replace(",", " ").split()}
+    assert "unwatch" not in told.split()
