@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -55,14 +56,15 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
     head, end = _read_head(lines)
     try:
         document = _parse("\n".join([*[""] * end, *lines[end:]]))
-        blocks = tuple(_Reader(document).read(document, (), 0))
+        every = list(document.findall(nodes.Element))
+        blocks = tuple(_Reader(document, every).read(document, (), 0))
     except RecursionError:  # lists in lists, some hundred deep
         return plain_blocks(text)
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
-    names = (*head.names, *_targets(document))
+    names = (*head.names, *_targets(every))
     if blocks and names:
         blocks = (replace(blocks[0], names=names), *blocks[1:])
-    comments = len(list(document.findall(nodes.comment)))
+    comments = sum(isinstance(node, nodes.comment) for node in every)
     return (*blocks, skipped_block({"comments": comments})) if blocks and comments else blocks
 
 
@@ -77,42 +79,48 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
     return (head_of(start + 1, run), end) if are_fields(run) else (Head(), 0)
 
 
+@cache
+def _default_settings() -> Any:
+    """They take longer to collect than a short document to parse."""
+    return get_default_settings(Parser)
+
+
 def _parse(text: str) -> nodes.document:
-    settings = get_default_settings(Parser)
+    settings = _default_settings().copy()
     settings.report_level = settings.halt_level = _NEVER
     settings.file_insertion_enabled = False
     settings.syntax_highlight = "none"
     settings.line_length_limit = len(text) + 1
     document: nodes.document = utils.new_document("", settings)
-    Parser().parse(text, document)
+    Parser(inliner=rst_dialect.make_inliner()).parse(text, document)
     return document
 
 
-def _targets(document: nodes.document) -> tuple[str, ...]:
+def _targets(every: Sequence[nodes.Element]) -> tuple[str, ...]:
     """The names of places in the document, which other documents refer to."""
     found = (
-        _TARGET.match(target.rawsource)
-        for target in document.findall(nodes.target)
-        if not target.get("refuri")
+        _TARGET.match(node.rawsource)
+        for node in every
+        if isinstance(node, nodes.target) and not node.get("refuri")
     )
     return tuple(name[1] for name in found if name)[:_MAX_TARGETS]
 
 
 class _Reader:
-    """Walks the document once."""
+    """Walks the document once. `every` has all elements of it."""
 
-    def __init__(self, document: nodes.document) -> None:
+    def __init__(self, document: nodes.document, every: Sequence[nodes.Element]) -> None:
         self._substitutions = document.substitution_defs
         self._addresses = {
             name: target["refuri"]
-            for target in document.findall(nodes.target)
-            if target.get("refuri")
+            for target in every
+            if isinstance(target, nodes.target) and target.get("refuri")
             for name in target["names"]
         }
-        self._notes = {name: note for note in document.findall(_is_note) for name in note["names"]}
-        self._waiting_notes = iter(
-            [note for note in document.findall(_is_note) if not note["names"]]
-        )
+        notes = [node for node in every if isinstance(node, nodes.footnote | nodes.citation)]
+        self._notes = {name: note for note in notes for name in note["names"]}
+        self._waiting_notes = iter([note for note in notes if not note["names"]])
+        self._has_notes = bool(notes)
         self._shown_notes: set[int] = set()
         self._readers: tuple[tuple[Any, Callable[..., Iterator[Block]]], ...] = (
             (nodes.title, self._read_heading),
@@ -280,7 +288,7 @@ class _Reader:
     def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
         """The block, and the footnotes that it refers to."""
         yield block
-        for reference in node.findall(_is_note_reference):
+        for reference in node.findall(nodes.footnote_reference) if self._has_notes else ():
             name = reference.get("refname")
             note = self._notes.get(name) if name else next(self._waiting_notes, None)
             if note is not None and not isinstance(note, nodes.citation):
@@ -342,14 +350,6 @@ class _Reader:
                 yield child, None
             elif not isinstance(child, nodes.raw):
                 yield from self._inline(child, depth)
-
-
-def _is_note(node: nodes.Node) -> bool:
-    return isinstance(node, (nodes.footnote, nodes.citation))
-
-
-def _is_note_reference(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.footnote_reference)
 
 
 def _read_code(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:

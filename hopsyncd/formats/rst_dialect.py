@@ -6,11 +6,13 @@ tool that is not installed here, and nothing that a document says changes how th
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from docutils import nodes
-from docutils.parsers.rst import Directive, directives, roles
+from docutils.parsers.rst import Directive, directives, roles, states
+from docutils.utils import punctuation_chars
 
 from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 
@@ -65,6 +67,7 @@ _ROLES = {
     "literal": "literal",
 }
 _TITLED = re.compile(r"(.*?)\s*<([^<>]+)>\Z", re.DOTALL)
+_ADDRESS_SIGN = re.compile(r"\w:\S|@")
 _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
 
 
@@ -203,6 +206,46 @@ def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
     return (text if untitled is None else untitled), text
 
 
+class _States(dict[str, states.RSTState]):
+    """The states of a machine, each made when the machine first enters it.
+
+    docutils makes fifteen for each nested list or cell, of which it enters two or three; that took
+    a third of the time of a document.
+    """
+
+    def __init__(self, machine: states.NestedStateMachine, classes: Iterable[type]) -> None:
+        super().__init__()
+        self._machine = machine
+        self._classes = {one.__name__: one for one in classes}
+
+    def __missing__(self, name: str) -> states.RSTState:
+        state = self[name] = self._classes[name](self._machine, self._machine.debug)
+        if hasattr(self._machine, "memo"):  # it runs
+            state.runtime_init()
+        return state
+
+
+def make_inliner() -> states.Inliner:
+    """What reads the text of a line. It looks for addresses, which takes long, only where one can
+    be. (docutils reads the attributes of its class, so a subclass cannot do this.)"""
+    inliner = states.Inliner()
+    find_addresses = inliner.implicit_inline
+
+    def implicit_inline(text: str, lineno: int) -> list[nodes.Node]:
+        if text and not _ADDRESS_SIGN.search(text):
+            return [nodes.Text(text)]
+        found: list[nodes.Node] = find_addresses(text, lineno)
+        return found
+
+    inliner.implicit_inline = implicit_inline
+    return inliner
+
+
+class _Machine(states.NestedStateMachine):
+    def add_states(self, state_classes: Iterable[type]) -> None:
+        self.states = _States(self, state_classes)
+
+
 _docutils_directive = directives.directive
 
 
@@ -213,3 +256,5 @@ def install() -> None:
     """
     directives.directive = _find_directive
     roles.role = _find_role
+    states.RSTState.nested_sm = _Machine
+    punctuation_chars.match_chars = lru_cache(1000)(punctuation_chars.match_chars)
