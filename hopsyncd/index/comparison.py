@@ -18,11 +18,13 @@ from hopsyncd.index.arrays import (
     Integers,
     expand_ranges,
     find_sorted,
+    mark_rows,
     select_first_of_groups,
     sort_distinct,
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.postings import rank_ranges
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
 from hopsyncd.index.vectors import split_slices
@@ -126,18 +128,34 @@ def group_by_keyword(
 
 def find_candidates(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
     """The incoming questions of these passages that may be matched by each of the keywords."""
-    rows, groups = index.postings.incoming_by_keyword.find_all(names)
-    incoming = index.incoming
-    kept = take_flags(passages, incoming.passage_row[rows])
-    found = QuestionsByKeyword(rows[kept], groups[kept])
-    is_many = np.bincount(found.groups, minlength=len(names))[found.groups] > MAX_CANDIDATES
+    lows, ends = rank_ranges(names)
+    counts = index.postings.incoming_by_keyword.count_between(lows, ends)
+    # Ids are spread evenly. So the first ranks have enough questions, if most are in the graph.
+    highs = lows + (ends - lows) // np.maximum(counts // (2 * MAX_CANDIDATES), 1)
+    found = _list_incoming(index, lows, highs, passages)
+    numbers = np.bincount(found.groups, minlength=len(names))
+    is_short = (numbers < MAX_CANDIDATES) & (highs < ends)
+    if is_short.any():
+        found = _list_incoming(index, lows, np.where(is_short, ends, highs), passages)
+        numbers = np.bincount(found.groups, minlength=len(names))
+    is_many = numbers[found.groups] > MAX_CANDIDATES
     if not is_many.any():
         return found
     many = found.take(is_many)
-    first = select_first_of_groups(many.groups, incoming.id[many.questions], count=MAX_CANDIDATES)
+    ids = index.incoming.id[many.questions]
     is_kept = ~is_many
-    is_kept[np.flatnonzero(is_many)[first]] = True
+    is_kept[is_many] = mark_rows(
+        len(ids), select_first_of_groups(many.groups, ids, count=MAX_CANDIDATES)
+    )
     return found.take(is_kept)
+
+
+def _list_incoming(
+    index: LiveIndex, lows: Integers, highs: Integers, passages: Flags
+) -> QuestionsByKeyword:
+    rows, groups = index.postings.incoming_by_keyword.find_between(lows, highs)
+    kept = take_flags(passages, index.incoming.passage_row[rows])
+    return QuestionsByKeyword(rows[kept], groups[kept])
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:

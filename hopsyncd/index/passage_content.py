@@ -8,7 +8,7 @@ import numpy as np
 
 from hopsyncd.index.arrays import Integers
 from hopsyncd.index.live_index import LiveIndex, name_key
-from hopsyncd.index.postings import Postings
+from hopsyncd.index.postings import Postings, rank_keys
 from hopsyncd.index.tables import (
     HeadingTable,
     MentionTable,
@@ -191,7 +191,8 @@ def _add_incoming(index: LiveIndex, columns: _QuestionColumns) -> None:
     index.incoming = index.incoming.extend(rows)
     _find_by(index.postings.incoming_by_id, rows.id, start)
     row_of_keyword = np.repeat(np.arange(start, start + len(rows)), rows.keyword_count)
-    index.postings.incoming_by_keyword.add(names, row_of_keyword)
+    keys = rank_keys(names, np.repeat(rows.id, rows.keyword_count))
+    index.postings.incoming_by_keyword.add(keys, row_of_keyword)
 
 
 def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:

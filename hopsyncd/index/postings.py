@@ -6,6 +6,8 @@ import numpy as np
 
 from hopsyncd.index.arrays import AnyIntegers, Int32s, Integers, expand_ranges
 
+RANK_BITS = 32
+
 _SMALL = 4096  # rows of the one segment that is sorted again at each addition
 _MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
 
@@ -104,11 +106,26 @@ class Postings:
             key_parts.append(key_positions)
         if not row_parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        if len(row_parts) == 1:
-            return row_parts[0].astype(np.int64), key_parts[0]
-        rows, key_positions = np.concatenate(row_parts), np.concatenate(key_parts)
-        order = np.argsort(key_positions, kind="stable")
-        return rows[order].astype(np.int64), key_positions[order]
+        return _join(row_parts, key_parts)
+
+    def find_between(self, lows: AnyIntegers, highs: AnyIntegers) -> tuple[Integers, Integers]:
+        """The rows of all keys from each low one up to its high one, and for each row the position
+        of its range, rising."""
+        row_parts: list[Int32s] = []
+        range_parts: list[Integers] = []
+        for segment in self._segments:
+            starts, ends = segment.keys.searchsorted(lows), segment.keys.searchsorted(highs)
+            positions, ranges = expand_ranges(starts, ends)
+            row_parts.append(segment.rows[positions])
+            range_parts.append(ranges)
+        return _join(row_parts, range_parts)
+
+    def count_between(self, lows: AnyIntegers, highs: AnyIntegers) -> Integers:
+        """The number of rows of all keys from each low one up to its high one."""
+        counts = np.zeros(len(lows), dtype=np.int64)
+        for segment in self._segments:
+            counts += segment.keys.searchsorted(highs) - segment.keys.searchsorted(lows)
+        return counts
 
     def merge(self) -> Segment:
         """All rows as one segment."""
@@ -120,6 +137,26 @@ class Postings:
     def replace(self, segment: Segment) -> None:
         """Have the rows of this segment only."""
         self._segments = (segment, _EMPTY)
+
+
+def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
+    """Keys below 2 ** 31 that sort by key and then by id, of which they have the first 32 bits. So
+    the lowest ids of a key are found without looking at the others."""
+    return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + (1 << RANK_BITS - 1)
+
+
+def rank_ranges(keys: AnyIntegers) -> tuple[Integers, Integers]:
+    """Of each key, the lowest of `rank_keys` and the end of them."""
+    lows = keys.astype(np.int64) << RANK_BITS
+    return lows, lows + (1 << RANK_BITS)
+
+
+def _join(row_parts: list[Int32s], position_parts: list[Integers]) -> tuple[Integers, Integers]:
+    if len(row_parts) == 1:
+        return row_parts[0].astype(np.int64), position_parts[0]
+    rows, positions = np.concatenate(row_parts), np.concatenate(position_parts)
+    order = np.argsort(positions, kind="stable")
+    return rows[order].astype(np.int64), positions[order]
 
 
 def _merge(first: Segment, second: Segment) -> Segment:

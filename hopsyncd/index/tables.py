@@ -287,7 +287,8 @@ class IndexPostings:
     """Finds the rows of a table by a key: `mentions_by_name` has rows of `mentions` by name.
 
     matches_by_source, matches_by_target: by the passage rows of the two questions. Only these
-    differ: documents_by_key and documents_by_property have rows of `documents`.
+    differ: documents_by_key and documents_by_property have rows of `documents`. The keys of
+    incoming_by_keyword are of `rank_keys`, from names and ids of questions.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)
