@@ -18,7 +18,6 @@ from hopsyncd.index.matching import (
     list_outgoing,
     replace_matches,
 )
-from hopsyncd.index.postings import rank_ranges
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
@@ -414,7 +413,7 @@ def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColum
     for line, one in zip(scores, asked.tolist(), strict=True):
         first, count = int(outgoing.keyword_start[one]), int(outgoing.keyword_count[one])
         names = index.question_keywords.name[first : first + count].astype(np.int64)
-        having, _ = index.postings.incoming_by_keyword.find_between(*rank_ranges(names))
+        having = index.postings.incoming_by_keyword.find_lowest(names, 1 << 40).rows
         at, there = find_sorted(answers, having)
         sharing, shared = np.unique(at[there], return_counts=True)
         every = count + incoming.keyword_count[answers[sharing]] - shared

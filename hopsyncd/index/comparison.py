@@ -1,8 +1,8 @@
 """Compares outgoing with incoming questions that share a keyword, under Eq. 1 of HopRAG.
 
 Which incoming questions are candidates depends on the content alone: of each keyword the
-MAX_CANDIDATES with the lowest ids. Ids are hashes, so that is a fair sample. It bounds the work for
-a question, whatever the size of the collection.
+MAX_CANDIDATES with the lowest ranks, which are the first 32 bits of the ids. Ids are hashes, so
+that is a fair sample. It bounds the work for a question, whatever the size of the collection.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,12 @@ from hopsyncd.index.arrays import (
     Integers,
     expand_ranges,
     find_sorted,
-    mark_rows,
     select_first_of_groups,
     sort_distinct,
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.postings import rank_ranges
+from hopsyncd.index.postings import RankedRows
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
 from hopsyncd.index.vectors import split_slices
@@ -35,6 +34,7 @@ HALF_COSINE = 0.5 / (GRID * GRID)
 
 MAX_CANDIDATES = 128  # of a keyword; recall with 64 or with all is the same
 
+_SPARE, _NEVER_CUT = 2, 1 << 40  # candidates looked at, as a multiple of MAX_CANDIDATES
 _FEW_PAIRS = 256  # of a keyword: comparing them one by one is faster than as a product
 _SOURCES_AT_ONCE = 1 << 11  # in one product: with the candidates it fits into a cache
 _PAIRS_AT_ONCE = 1 << 15  # that are compared exactly
@@ -126,36 +126,34 @@ def group_by_keyword(
     return distinct, QuestionsByKeyword(questions[positions[order]], groups[order])
 
 
-def find_candidates(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
-    """The incoming questions of these passages that may be matched by each of the keywords."""
-    lows, ends = rank_ranges(names)
-    counts = index.postings.incoming_by_keyword.count_between(lows, ends)
-    # Ids are spread evenly. So the first ranks have enough questions, if most are in the graph.
-    highs = lows + (ends - lows) // np.maximum(counts // (2 * MAX_CANDIDATES), 1)
-    found = _list_incoming(index, lows, highs, passages)
-    numbers = np.bincount(found.groups, minlength=len(names))
-    is_short = (numbers < MAX_CANDIDATES) & (highs < ends)
-    if is_short.any():
-        found = _list_incoming(index, lows, np.where(is_short, ends, highs), passages)
-        numbers = np.bincount(found.groups, minlength=len(names))
-    is_many = numbers[found.groups] > MAX_CANDIDATES
-    if not is_many.any():
-        return found
-    many = found.take(is_many)
-    ids = index.incoming.id[many.questions]
-    is_kept = ~is_many
-    is_kept[is_many] = mark_rows(
-        len(ids), select_first_of_groups(many.groups, ids, count=MAX_CANDIDATES)
-    )
-    return found.take(is_kept)
+def find_candidates(
+    index: LiveIndex, names: Integers, graphs: Sequence[Flags]
+) -> list[QuestionsByKeyword]:
+    """The incoming questions that may be matched by each of the keywords, which rise, in each of
+    several graphs, which are given by their passages."""
+    postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
+    found = postings.find_lowest(names, _SPARE * most)
+    passage_rows = index.incoming.passage_row[found.rows]
+    are_in = [take_flags(passages, passage_rows) for passages in graphs]
+    if found.is_cut.any():
+        counts = (np.bincount(found.positions[kept], minlength=len(names)) for kept in are_in)
+        if any((found.is_cut & (count < most)).any() for count in counts):
+            found = postings.find_lowest(names, _NEVER_CUT)
+            passage_rows = index.incoming.passage_row[found.rows]
+            are_in = [take_flags(passages, passage_rows) for passages in graphs]
+    return [_select_lowest(found, kept, len(names)) for kept in are_in]
 
 
-def _list_incoming(
-    index: LiveIndex, lows: Integers, highs: Integers, passages: Flags
-) -> QuestionsByKeyword:
-    rows, groups = index.postings.incoming_by_keyword.find_between(lows, highs)
-    kept = take_flags(passages, index.incoming.passage_row[rows])
-    return QuestionsByKeyword(rows[kept], groups[kept])
+def _select_lowest(found: RankedRows, kept: Flags, keywords: int) -> QuestionsByKeyword:
+    """Those of the kept questions that have one of the MAX_CANDIDATES lowest ranks of their
+    keyword, including ties with the last."""
+    rows, ranks, groups = found.rows[kept], found.ranks[kept], found.positions[kept]
+    rising, counts = np.sort(ranks), np.bincount(groups, minlength=keywords)
+    last = counts.cumsum() - counts + np.minimum(counts, MAX_CANDIDATES) - 1
+    is_lowest = ranks <= rising[np.maximum(last, 0)[groups]]
+    rows, groups = rows[is_lowest], groups[is_lowest]
+    order = np.argsort(groups, kind="stable")
+    return QuestionsByKeyword(rows[order], groups[order])
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
@@ -198,8 +196,12 @@ def find_best(
 
 def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumns:
     every = concatenate_matches(found)
+    rising = sort_distinct(every.source_question)
+    positions, best = np.searchsorted(rising, every.source_question), np.full(len(rising), -np.inf)
+    np.maximum.at(best, positions, every.similarity)
+    every = every.take(every.similarity == best[positions])
     ids = index.incoming.id[every.target_question]
-    return every.take(select_first_of_groups(every.source_question, -every.similarity, ids))
+    return every.take(select_first_of_groups(every.source_question, ids))
 
 
 def _find_likely(

@@ -140,7 +140,7 @@ def find_changed_matches(
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
-    old, new = find_candidates(index, names, before), find_candidates(index, names, after)
+    old, new = find_candidates(index, names, (before, after))
     gone, came = old.subtract(new), new.subtract(old)
     gone_questions = sort_distinct(gone.questions)
     arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
@@ -166,14 +166,15 @@ def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) ->
     A question without any is left out.
     """
     names, asking = group_by_keyword(index, index.outgoing, questions)
-    return find_best(index, asking, find_candidates(index, names, passages))
+    (candidates,) = find_candidates(index, names, [passages])
+    return find_best(index, asking, candidates)
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
     """How many outgoing questions of these passages have a match among them."""
     asked = list_outgoing(index, np.flatnonzero(passages))
     names, asking = group_by_keyword(index, index.outgoing, asked)
-    candidates = find_candidates(index, names, passages)
+    (candidates,) = find_candidates(index, names, [passages])
     rows = index.incoming.passage_row[candidates.questions]
     first, last = np.full(len(names), len(passages)), np.full(len(names), -1)
     np.minimum.at(first, candidates.groups, rows)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hopsyncd.index.arrays import AnyIntegers, Int32s, Integers, expand_ranges
+from hopsyncd.index.arrays import AnyIntegers, Flags, Int32s, Integers, expand_ranges
 
 RANK_BITS = 32
 
@@ -35,6 +35,16 @@ class Segment(NamedTuple):
             return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
         positions = keys.clip(-1, len(self.offsets) - 3) + 1
         return self.offsets[positions], self.offsets[positions + 1]
+
+
+class RankedRows(NamedTuple):
+    """Rows of several keys, in no order. ranks: their keys of `rank_keys`. positions: the position
+    of their key. is_cut: of each key, whether it has more rows."""
+
+    rows: Integers
+    ranks: Integers
+    positions: Integers
+    is_cut: Flags
 
 
 _EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
@@ -106,26 +116,34 @@ class Postings:
             key_parts.append(key_positions)
         if not row_parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return _join(row_parts, key_parts)
+        if len(row_parts) == 1:
+            return row_parts[0].astype(np.int64), key_parts[0]
+        rows, key_positions = np.concatenate(row_parts), np.concatenate(key_parts)
+        order = np.argsort(key_positions, kind="stable")
+        return rows[order].astype(np.int64), key_positions[order]
 
-    def find_between(self, lows: AnyIntegers, highs: AnyIntegers) -> tuple[Integers, Integers]:
-        """The rows of all keys from each low one up to its high one, and for each row the position
-        of its range, rising."""
-        row_parts: list[Int32s] = []
-        range_parts: list[Integers] = []
-        for segment in self._segments:
-            starts, ends = segment.keys.searchsorted(lows), segment.keys.searchsorted(highs)
-            positions, ranges = expand_ranges(starts, ends)
-            row_parts.append(segment.rows[positions])
-            range_parts.append(ranges)
-        return _join(row_parts, range_parts)
-
-    def count_between(self, lows: AnyIntegers, highs: AnyIntegers) -> Integers:
-        """The number of rows of all keys from each low one up to its high one."""
-        counts = np.zeros(len(lows), dtype=np.int64)
-        for segment in self._segments:
-            counts += segment.keys.searchsorted(highs) - segment.keys.searchsorted(lows)
-        return counts
+    def find_lowest(self, keys: Integers, about: int) -> "RankedRows":
+        """The rows of each key, where the keys are of `rank_keys`; of a key with many more than
+        `about` rows only the lowest, which are about so many."""
+        lows = keys << RANK_BITS
+        highs = lows + (1 << RANK_BITS)
+        starts = [segment.keys.searchsorted(lows) for segment in self._segments]
+        ends = [segment.keys.searchsorted(highs) for segment in self._segments]
+        counts = np.sum(ends, axis=0) - np.sum(starts, axis=0)
+        # Ids are spread evenly. So the first half of the ranks has half of the rows.
+        (cut,) = np.nonzero(counts >= 2 * about)
+        highs[cut] = lows[cut] + (1 << RANK_BITS) // (counts[cut] // about)
+        rows, ranks, positions = [], [], []
+        for segment, start, end in zip(self._segments, starts, ends, strict=True):
+            end[cut] = segment.keys.searchsorted(highs[cut])
+            found, of_key = expand_ranges(start, end)
+            rows.append(segment.rows[found])
+            ranks.append(segment.keys[found])
+            positions.append(of_key)
+        is_cut = np.zeros(len(keys), dtype=np.bool_)
+        is_cut[cut] = True
+        joined = np.concatenate(rows).astype(np.int64)
+        return RankedRows(joined, np.concatenate(ranks), np.concatenate(positions), is_cut)
 
     def merge(self) -> Segment:
         """All rows as one segment."""
@@ -143,20 +161,6 @@ def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
     """Keys below 2 ** 31 that sort by key and then by id, of which they have the first 32 bits. So
     the lowest ids of a key are found without looking at the others."""
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + (1 << RANK_BITS - 1)
-
-
-def rank_ranges(keys: AnyIntegers) -> tuple[Integers, Integers]:
-    """Of each key, the lowest of `rank_keys` and the end of them."""
-    lows = keys.astype(np.int64) << RANK_BITS
-    return lows, lows + (1 << RANK_BITS)
-
-
-def _join(row_parts: list[Int32s], position_parts: list[Integers]) -> tuple[Integers, Integers]:
-    if len(row_parts) == 1:
-        return row_parts[0].astype(np.int64), position_parts[0]
-    rows, positions = np.concatenate(row_parts), np.concatenate(position_parts)
-    order = np.argsort(positions, kind="stable")
-    return rows[order].astype(np.int64), positions[order]
 
 
 def _merge(first: Segment, second: Segment) -> Segment:

@@ -38,7 +38,6 @@ import numpy as np
 
 from hopsyncd.config.values import Search
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
-from hopsyncd.index.postings import rank_ranges
 from hopsyncd.retrieve.query_context import QueryContext, sum_weighted
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
 from hopsyncd.retrieve.strategy import SearchRequest, StrategyDefinition, register_strategy
@@ -104,7 +103,7 @@ class StatementGraph:
     def having(self, name: int) -> Integers:
         """The statements with a name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
-        return self.among(np.sort(postings.find_between(*rank_ranges(np.array([name])))[0]))
+        return self.among(np.sort(postings.find_lowest(np.array([name]), 1 << 40).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
         """Those most like the question, best first."""
