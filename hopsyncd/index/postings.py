@@ -125,16 +125,17 @@ class Postings:
     def find_lowest(self, keys: Integers, about: int) -> "RankedRows":
         """The rows of each key, where the keys are of `rank_keys`; of a key with many more than
         `about` rows only the lowest, which are about so many."""
+        segments = self._segments  # taken once, as a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)
-        starts = [segment.keys.searchsorted(lows) for segment in self._segments]
-        ends = [segment.keys.searchsorted(highs) for segment in self._segments]
+        starts = [segment.keys.searchsorted(lows) for segment in segments]
+        ends = [segment.keys.searchsorted(highs) for segment in segments]
         counts = np.sum(ends, axis=0) - np.sum(starts, axis=0)
         # Ids are spread evenly. So the first half of the ranks has half of the rows.
         (cut,) = np.nonzero(counts >= 2 * about)
         highs[cut] = lows[cut] + (1 << RANK_BITS) // (counts[cut] // about)
         rows, ranks, positions = [], [], []
-        for segment, start, end in zip(self._segments, starts, ends, strict=True):
+        for segment, start, end in zip(segments, starts, ends, strict=True):
             end[cut] = segment.keys.searchsorted(highs[cut])
             found, of_key = expand_ranges(start, end)
             rows.append(segment.rows[found])
