@@ -47,6 +47,7 @@ from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.ingest.connect import close_sources, is_slow, open_source, tesseract_of
+from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
@@ -96,13 +97,18 @@ class Daemon:
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
         self._follower = Follower(config.store.url, self._saved) if config.store.url else None
         self.load, metrics = Load(), Metrics()
-        self._worker = SyncWorker(self._follower, metrics.note_sync)
+        self._worker = SyncWorker(
+            self._follower,
+            metrics.note_sync,
+            require_encoder=self._require_encoder,
+        )
         self._watchers = SourceWatchers(self._worker.add_change)
         self._removed: set[str] = set()  # removed, though the configuration still has them
         self._unavailable: dict[str, ReaderUnavailable] = {}  # by media type
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
         rules = AccessRules.of(config, access_rules(connection))
+        recall_probe(connection, models.encoder)
         engine = self._engine_of(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
         self.access = Access(lambda: self._serving.state.access)
@@ -169,6 +175,9 @@ class Daemon:
         engine.expect(rules.masks())
         return engine
 
+    def _require_encoder(self) -> None:
+        self._serving.state.models.require_encoder()
+
     def start(self) -> None:
         """Watch, then scan, so that no change between the two is missed."""
         config = self._serving.state.config
@@ -187,8 +196,7 @@ class Daemon:
         self._watched.stop()
         self._workers.close()
         self._watchers.stop()
-        if endpoint := self._serving.state.models.endpoint:
-            endpoint.close()
+        self._serving.state.models.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last committed version is kept")
         else:
@@ -355,7 +363,7 @@ class Daemon:
     def _writer_of(self, models: Models) -> VersionWriter:
         config = self._serving.state.config
         index = config.index
-        return VersionWriter(
+        writer = VersionWriter(
             self._connection,
             models.maker,
             rules=rules_of(index.passage_tokens, tesseract_of(config)),
@@ -364,6 +372,8 @@ class Daemon:
             patience_s=_LLM_PATIENCE_S,
             saved=self._saved,
         )
+        store_probe(self._connection, models.maker.generation, models.encoder)
+        return writer
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
         """Update the head to the newer encoder on the writer's thread, and answer by it."""

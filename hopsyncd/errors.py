@@ -10,6 +10,7 @@ HopsyncdError
 ├── DocumentUnreadable   bytes that no reader can turn into text
 ├── ReaderUnavailable    this machine cannot read documents, or one type of them, for now
 ├── ModelUnavailable     a model is missing, damaged or not the one named
+│   └── EncoderUnavailable   the embedding endpoint gives no vectors for now
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── DaemonUntrusted      another user could be answering on the socket
 ├── AlreadyRunning       another daemon serves this socket
@@ -78,6 +79,10 @@ class ReaderUnavailable(HopsyncdError):
 
 class ModelUnavailable(HopsyncdError):
     """A model cannot be loaded."""
+
+
+class EncoderUnavailable(ModelUnavailable):
+    """The embedding endpoint gives no vectors for now. Indexing waits for it."""
 
 
 class DaemonUnavailable(HopsyncdError):

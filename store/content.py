@@ -24,6 +24,7 @@ from store.records import (
     QuestionId,
     QuestionSet,
     SetId,
+    Vectors,
     count_words,
 )
 from store.search import create_vectors
@@ -55,6 +56,23 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
         ).fetchone()
         create_vectors(connection, row[0], generation.dimensions)
     return int(row[0])
+
+
+def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
+    """Store the vector, (d,), of the probe text by the encoder of these settings, once."""
+    blob = probe.astype("<i2").tobytes()
+    with transaction(connection):
+        connection.execute(
+            "UPDATE recipe SET probe = ? WHERE id = ? AND probe IS NULL", [blob, row_id]
+        )
+
+
+def find_probe(connection: Connection, encoder: str) -> Vectors | None:
+    """(d,) the stored vector of the probe text by that encoder; None if there is none."""
+    row = connection.execute(
+        "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
+    ).fetchone()
+    return np.frombuffer(row[0], dtype="<i2").astype(np.int16) if row else None
 
 
 def find_generation_row(connection: Connection, name: str) -> int | None:

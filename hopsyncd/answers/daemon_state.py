@@ -122,10 +122,24 @@ class LlmStatus(TypedDict):
     last_failure: LlmFailure | None
 
 
+class EncoderStatus(TypedDict):
+    """The embedding endpoint and its usage today; `failure` while it gives no vectors."""
+
+    endpoint: str
+    model: str
+    calls_today: int
+    tokens_today: int
+    max_tokens_per_day: int
+    ledger_problem: str | None
+    failure: str | None
+    failing_since: str | None
+
+
 class StatusModels(TypedDict):
     """The models in use."""
 
     recipe: str
+    encoder_endpoint: EncoderStatus | None
     encoder_due: str | None
     preparing: str | None
     cluster: str | None

@@ -44,7 +44,9 @@ class Freshness:
             reasons.append(f"the database server is away, so results may be out of date{why}")
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"
-            reasons.append(f"the last sync failed{why}")
+            waits = self._worker.waits_for_encoder
+            what = "indexing waits for the encoder" if waits else "the last sync failed"
+            reasons.append(f"{what}{why}")
         elif (was_behind or self.is_behind) and state.engine.head is not None:
             reasons.append("changes are being indexed")
         reasons += [

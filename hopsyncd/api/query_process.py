@@ -23,6 +23,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.index.throttle import shorten_switch_interval
 from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.models.encoder import PromptedEncoder
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
@@ -75,7 +76,7 @@ class AskMessage:
 class Wanted:
     """A worker's request to the daemon's models during a query: a result for each text."""
 
-    what: Literal["vectors", "entities"]
+    what: Literal["questions", "vectors", "entities"]
     texts: tuple[str, ...]
 
 
@@ -87,20 +88,32 @@ class _Unaided(Exception):
     """The daemon's models failed or were replaced."""
 
 
-class _DaemonModels:
+class _DaemonModels(PromptedEncoder):
     """The daemon's models, as a query worker uses them: the vectors that the daemon sent."""
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
-        self.name = generation.encoder
-        self.dimensions = generation.dimensions
+        self._generation = generation
         self.told: Mapping[str, NDArray[np.float32]] = {}
         self._wants = wants
 
+    @property
+    def name(self) -> str:
+        return self._generation.encoder
+
+    @property
+    def dimensions(self) -> int:
+        return self._generation.dimensions
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As in the protocol. Raises _Unaided."""
+        vectors = self._wants(Wanted("vectors", tuple(texts))) if texts else ()
+        return np.array(vectors).reshape(len(texts), self.dimensions)
+
+    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As in the protocol. Raises _Unaided."""
         missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
         if missing:
-            vectors = self._wants(Wanted("vectors", missing))
+            vectors = self._wants(Wanted("questions", missing))
             self.told = {**self.told, **dict(zip(missing, vectors, strict=True))}
         return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
 

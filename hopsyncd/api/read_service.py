@@ -49,9 +49,10 @@ from hopsyncd.api.serving import Serving, ServingState, SourceNames
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.config.values import Search
-from hopsyncd.errors import REPORTABLE, NotFound
+from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
 from hopsyncd.index.matching import count_matches, edge_budget
 from hopsyncd.index.statistics import Visible
+from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
@@ -77,6 +78,8 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
     try:
         if wanted.what == "entities":
             return models.language.entities(wanted.texts)
+        if wanted.what == "questions":
+            return [*encode_questions(models.encoder, wanted.texts)]
         return [*models.encoder.encode(wanted.texts)]
     except REPORTABLE:
         return None
@@ -157,7 +160,10 @@ class ReadService:
         if number is None:
             return here()
         # Before a worker is taken: it would wait while texts are encoded.
-        encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
+        try:
+            encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
+        except EncoderUnavailable:
+            return here()
         query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
         given = partial(_compute_requested, models, encoder)
         return self._workers.answer(number, message(query), given, here)

@@ -327,7 +327,8 @@ class StatusService:
         version = head.version
         doing = "indexing" if self._worker.pending else "up to date"
         if self._freshness.error():
-            doing = "the last sync failed"
+            waits = self._worker.waits_for_encoder
+            doing = "indexing waits for the encoder" if waits else "the last sync failed"
         if state.reloaded.refused:
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
@@ -341,8 +342,11 @@ def _configuration_status(reloaded: Reloaded, whole: bool) -> ConfigurationStatu
 
 
 def _models_status(models: Models) -> StatusModels:
+    endpoint = models.encoder_endpoint
+    is_known = endpoint is None or endpoint.is_known
     return {
-        "recipe": models.maker.generation.name,
+        "recipe": models.maker.generation.name if is_known else models.encoder.name,
+        "encoder_endpoint": endpoint.status() if endpoint else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,
         "preparing": models.preparing,
         "cluster": models.cluster,

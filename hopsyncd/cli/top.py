@@ -59,7 +59,8 @@ def status(context: click.Context, as_json: bool) -> None:
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        _print_network_use(now["llm"], now["models"]["cluster"])
+        models = now["models"]
+        _print_network_use(now["llm"], models["cluster"], models["encoder_endpoint"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
@@ -119,12 +120,32 @@ def _print_configuration(configuration: Mapping[str, Any]) -> None:
         click.secho(f"takes effect after a restart: {', '.join(waiting)}", fg="yellow")
 
 
-def _print_network_use(llm: Mapping[str, Any] | None, cluster: str | None) -> None:
+def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
+    """Print where the text of all passages goes for its vectors."""
+    limit = _usage_text(encoder["tokens_today"], encoder["max_tokens_per_day"])
+    click.echo(
+        f"every passage and every question is sent to the encoder {printable(encoder['model'])}"
+        f" at {printable(encoder['endpoint'])}; today {limit} tokens"
+    )
+    if encoder["failure"]:
+        since = relative_time(encoder["failing_since"])
+        click.secho(
+            f"  it gives no vectors since {since}: {printable(encoder['failure'])}", fg="yellow"
+        )
+    if encoder["ledger_problem"]:
+        click.echo(f"  the encoder is not used: {printable(encoder['ledger_problem'])}")
+
+
+def _print_network_use(
+    llm: Mapping[str, Any] | None, cluster: str | None, encoder: Mapping[str, Any] | None
+) -> None:
     """Print which text is sent to other machines."""
+    if encoder:
+        _print_encoder_use(encoder)
     if cluster:
         click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
     if llm is None:
-        if not cluster:
+        if not cluster and not encoder:
             click.echo("nothing leaves this machine: no LLM endpoint is configured")
         return
     click.echo(

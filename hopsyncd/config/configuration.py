@@ -9,7 +9,6 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
@@ -30,6 +29,7 @@ from hopsyncd.config.values import (
     AccessConfig,
     ConfigPath,
     CronText,
+    EncoderAddress,
     FormatsConfig,
     LimitsConfig,
     McpConfig,
@@ -39,9 +39,12 @@ from hopsyncd.config.values import (
     Seconds,
     Section,
     StoreConfig,
+    VariableName,
     WebConfig,
     WorkersConfig,
     ZoneName,
+    encoder_address,
+    is_endpoint,
     is_model,
 )
 from hopsyncd.errors import ConfigError
@@ -98,21 +101,6 @@ def _xdg(variable: str, fallback: str) -> Path:
     return Path(value) if value.startswith("/") else Path.home() / fallback
 
 
-def _is_endpoint(value: str) -> str:
-    if not value:
-        return value
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
-        raise ValueError("it is not the address of an API")
-    if "@" in parts.netloc:
-        raise ValueError("it contains a name or a password; keys come from the environment")
-    return value
-
-
 def _require_endpoint(model: str, info: ValidationInfo) -> str:
     """Model and base_url come together. A refused base_url is not in `info`."""
     base_url = info.data.get("base_url")
@@ -140,8 +128,32 @@ class IndexConfig(Section):
     batch_documents: int = Field(default=4096, ge=1, le=10_000)
 
 
+def _require_encoder(url: str, info: ValidationInfo) -> str:
+    """An encoder behind an address is named. A refused `encoder` is not in `info`."""
+    encoder = info.data.get("encoder")
+    if url and encoder == "default":
+        raise ValueError("`encoder_url` is set, but `encoder` names no model there")
+    if encoder and encoder.startswith(("http://", "https://")):
+        raise ValueError("`encoder` is an address; write it as `encoder_url`, and name the model")
+    if encoder and encoder.endswith(":") and encoder_address(encoder + "model", ""):
+        raise ValueError(f"`encoder` names no model after {encoder}")
+    return url
+
+
+_URL_HINT = 'Write it like "http://127.0.0.1:11434/v1", and the name of the model as `encoder`.'
+
+
 class ModelsConfig(Section):
     encoder: ModelName = "default"
+    encoder_url: Annotated[str, AfterValidator(is_endpoint), AfterValidator(_require_encoder)] = (
+        Field(default="", validate_default=True, description=_URL_HINT)
+    )
+    encoder_api_key_env: VariableName = "OPENAI_API_KEY"
+    encoder_concurrency: int = Field(default=4, ge=1, le=64)
+    encoder_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
+    encoder_revision: str = Field(
+        default="", pattern=r"^[\w.-]{0,40}$", description="Write a word or a date, or nothing."
+    )
     encoder_sha256: str = Field(
         default="",
         pattern="^([0-9a-f]{64})?$",
@@ -151,6 +163,11 @@ class ModelsConfig(Section):
     reranker: Annotated[str, AfterValidator(is_model)] = ""
     threads: int = Field(default=1, ge=1, le=256)
     workers: int = Field(default=3, ge=1, le=256)
+
+    @property
+    def encoder_address(self) -> EncoderAddress | None:
+        """The endpoint of the encoder; None if the encoder runs on this machine."""
+        return encoder_address(self.encoder, self.encoder_url)
 
 
 class WatchConfig(Section):
@@ -181,17 +198,13 @@ _ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LL
 class LlmConfig(Section):
     """While `base_url` is empty, no data leaves the machine. A limit of 0 means no limit."""
 
-    base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
+    base_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'
     )
     model: Annotated[str, AfterValidator(_require_endpoint)] = Field(
         default="", validate_default=True, description=_ENDPOINT
     )
-    api_key_env: str = Field(
-        default="OPENAI_API_KEY",
-        pattern=r"^[A-Za-z_]\w*$",
-        description="Write the name of an environment variable, not the key itself.",
-    )
+    api_key_env: VariableName = "OPENAI_API_KEY"
     questions: Literal["both", "llm", "statements", "off"] = "off"
     passages_per_call: int = Field(default=4, ge=1, le=20)
     timeout_s: Seconds = 60.0

@@ -144,6 +144,50 @@ def is_model(value: str, info: ValidationInfo) -> str:
     return str(path)
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderAddress:
+    """An encoder behind an OpenAI-compatible API. has_key: whether it wants a key."""
+
+    base_url: str
+    model: str
+    has_key: bool = True
+
+
+_KNOWN_ENDPOINTS = {
+    "openai": ("https://api.openai.com/v1", True),
+    "ollama": ("http://127.0.0.1:11434/v1", False),
+}
+
+
+def encoder_address(encoder: str, url: str) -> EncoderAddress | None:
+    """The endpoint of an encoder; None if it is a folder or a model on this machine.
+
+    >>> encoder_address("ollama:nomic-embed-text", "")
+    EncoderAddress(base_url='http://127.0.0.1:11434/v1', model='nomic-embed-text', has_key=False)
+    """
+    kind, colon, model = encoder.partition(":")
+    known, has_key = _KNOWN_ENDPOINTS.get(kind, ("", True)) if colon else ("", True)
+    if known:
+        return EncoderAddress(url or known, model, has_key) if model else None
+    return EncoderAddress(url, encoder) if url else None
+
+
+def is_endpoint(value: str) -> str:
+    """The address of an API, or an empty text."""
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise ValueError("it is not the address of an API")
+    if "@" in parts.netloc:
+        raise ValueError("it contains a name or a password; keys come from the environment")
+    return value
+
+
 def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     Patterns([pattern for pattern in patterns if pattern not in NAMED])
     return patterns
@@ -213,6 +257,13 @@ def host_and_port(address: str) -> tuple[str, int]:
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
 PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
 ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
+VariableName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_]\w*$",
+        description="Write the name of an environment variable, not the key itself.",
+    ),
+]
 CronText = Annotated[str, _unless_empty(_is_cron)]
 ZoneName = Annotated[str, _unless_empty(zone_of)]
 Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]

@@ -72,7 +72,8 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     """Get the list of models, in one request. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
-        yield well("llm", "none is configured: nothing leaves this machine")
+        sends = "" if config.models.encoder_address else ": nothing leaves this machine"
+        yield well("llm", f"none is configured{sends}")
         for server in find_local_llms():
             lines = " and ".join(server.settings)
             detail = f"{server.program} runs here. To use it, write {lines} under [llm]"

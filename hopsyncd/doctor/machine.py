@@ -17,13 +17,14 @@ from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.display import plural
 from hopsyncd.doctor import Diagnosis, well
-from hopsyncd.errors import HopsyncdError, ReaderUnavailable
+from hopsyncd.errors import EncoderUnavailable, HopsyncdError, ReaderUnavailable
 from hopsyncd.formats.images import gray_png
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.connect import tesseract_of
 from hopsyncd.ingest.folder_observer import folders_in
+from hopsyncd.models.embedding.http_encoder import HttpEncoder
 from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder
@@ -245,6 +246,21 @@ def database(config: Config) -> Iterator[Diagnosis]:
         yield well("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
 
 
+def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
+    """Ask for one vector, of a fixed text."""
+    try:
+        encoder.verify()
+    except EncoderUnavailable as error:
+        return Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
+    finally:
+        encoder.close()
+    return well(
+        "models",
+        f"{encoder.model} at {encoder.host} ({encoder.dimensions} dimensions), where every passage"
+        f" and question is sent, and {language}",
+    )
+
+
 def models(config: Config) -> Iterator[Diagnosis]:
     """Check that the configured models are installed."""
     named = config.models
@@ -256,7 +272,9 @@ def models(config: Config) -> Iterator[Diagnosis]:
     except HopsyncdError as error:
         yield Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
         return
-    if named.encoder == "default" and not has_onnxruntime():
+    if isinstance(encoder, HttpEncoder):
+        yield _encoder_endpoint(encoder, language.name)
+    elif named.encoder == "default" and not has_onnxruntime():
         why = f"{encoder.name} runs in torch, at a third of the speed: ONNX Runtime is missing"
         yield Diagnosis("models", "warn", why, "`pip install onnx onnxruntime`")
     else:

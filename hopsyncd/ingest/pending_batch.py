@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from hopsyncd.errors import EncoderUnavailable
 from hopsyncd.ingest.plan import RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.read import ReadDocument, Reading
 from hopsyncd.ingest.source_thread import WriterThread
@@ -224,7 +225,8 @@ class SyncRun:
 
     `removals` wait for their batch. `moved` has the paths among them by content, the first path
     last. `back`: planned removals that exist again. `looked_at`: the paths in a version.
-    `vanished`: the paths that no longer existed when they were to be read.
+    `vanished`: the paths that no longer existed when they were to be read. `encoder_error`: why new
+    passages have no vectors; then only what needs none is committed.
     """
 
     source: Source
@@ -241,6 +243,7 @@ class SyncRun:
     changed: int = 0
     removed: int = 0
     left: tuple[str, ...] = ()
+    encoder_error: EncoderUnavailable | None = None
 
     @property
     def is_slow(self) -> bool:

@@ -145,6 +145,12 @@ class Preparer:
             done += len(group)
             on_progress(done, total)
 
+    def lacks_sets(self, passages: Sequence[Passage]) -> bool:
+        """Whether a passage has no set, after storing the sets that were made."""
+        self._store()
+        ids = {passage.id for passage in passages}
+        return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
+
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """The passages that have no set by the time they are reached."""
         for passage in passages:

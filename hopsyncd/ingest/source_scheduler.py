@@ -360,12 +360,15 @@ class SourceScheduler:
                 break
         return []
 
-    def abandon(self) -> list[Request]:
-        """End what is under way, to begin again; returns the requests left unanswered."""
+    def abandon(self, *, all_again: bool = True) -> list[Request]:
+        """End what is under way, to begin again; returns the requests left unanswered.
+
+        all_again: whether sources without work are listed again too.
+        """
         waiting: dict[Request, None] = {}
         for due in self._ring:
+            due.asked = all_again or due.asked or due.underway is not None
             waiting |= dict.fromkeys(due.end())
-            due.asked = True
         return [*waiting]
 
     def _is_wanted(self, due: _Due) -> bool:

@@ -15,6 +15,7 @@ from functools import partial
 import structlog
 
 from connectors.protocol import SourceUnavailable
+from hopsyncd.errors import EncoderUnavailable
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.index.throttle import throttle, yielding_to_queries
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
@@ -261,8 +262,10 @@ class SourceSync:
                 yield from self._execute(run, plan)
             finally:
                 self._underway.remove(run.batch)
-            if not run.vanished:
+            if not run.vanished or run.encoder_error:
                 break
+        if run.encoder_error:
+            raise run.encoder_error
         if not is_whole:
             self._drop_preempted(source.id, plan.looks_at)
         if run.scope.afresh:
@@ -306,7 +309,7 @@ class SourceSync:
         """Read the items of these steps, and commit each full batch; the last one stays in hand."""
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
-        while waiting:
+        while waiting and not run.encoder_error:
             with yielding_to_queries(_RESTS if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
             # Items that the source gave before it stopped answering are kept.
@@ -401,13 +404,19 @@ class SourceSync:
         """Make the questions, and commit the items that no later sync has read."""
         batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
-        self.writer.prepare(
-            batch.documents,
-            cost,
-            run.progress.count_passages,
-            self.yield_to_edits,
-            _SMALL_PASSAGES if run.scope.small else None,
-        )
+        try:
+            self.writer.prepare(
+                batch.documents,
+                cost,
+                run.progress.count_passages,
+                self.yield_to_edits,
+                _SMALL_PASSAGES if run.scope.small else None,
+            )
+        except EncoderUnavailable as error:
+            if run.scope.afresh:
+                raise
+            run.encoder_error = error
+            batch.drop(self.writer.select_unprepared(batch.readings).__contains__)
         passages = batch.new_passages
         while not self._commit_once(run, cost):
             self.yield_to_edits()

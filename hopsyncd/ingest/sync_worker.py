@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from hopsyncd.errors import REPORTABLE, SyncFailed
+from hopsyncd.errors import REPORTABLE, EncoderUnavailable, SyncFailed
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.pending_batch import Progress
 from hopsyncd.ingest.source_scheduler import (
@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
+_LONGEST_ENCODER_RETRY_S = 10.0
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _MAX_CHANGED_PATHS = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
@@ -71,6 +72,7 @@ class SyncWorker:
     """Runs syncs on its own thread, a batch of each source in turn.
 
     `follower` is there if the record is on a server. `on_synced` receives the seconds of each sync.
+    `require_encoder` raises EncoderUnavailable while the encoder gives no vectors.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class SyncWorker:
         follower: Follower | None = None,
         on_synced: Callable[[float], None] = lambda _: None,
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
+        require_encoder: Callable[[], None] = lambda: None,
     ) -> None:
         self._follower = follower
         self._on_synced = on_synced
         self._clocks = clocks
+        self._require_encoder = require_encoder
         self._wake = threading.Condition()
         self._change_events: dict[str, dict[str, None]] = {}  # paths by source, the newest last
         self._unsure: set[str] = set()  # sources of which anything may have changed
@@ -92,6 +96,7 @@ class SyncWorker:
         self._opened: _Opened | None = None
         self._latest: SourceSync | None = None  # also while it is opened once more
         self.error: str | None = None
+        self.waits_for_encoder = False  # `error` says why
         self._thread: threading.Thread | None = None
 
     def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
@@ -224,11 +229,28 @@ class SyncWorker:
                 break
             except Exception as error:  # noqa: BLE001 - the edge of the loop; logged, and in the status
                 self._fail(error)
-                with self._wake:
-                    self._wake.wait_for(lambda: self._stopping, _RETRY_S)
-                    self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
-                self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+                self._wait_to_retry()
+                while self.waits_for_encoder and not self._has_work() and not self._has_encoder():
+                    self._wait_to_retry()
         self._tell_all(Stopping(), ended=True)
+
+    def _wait_to_retry(self) -> None:
+        """Wait, longer each time, until a caller asks."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._stopping, _RETRY_S)
+            self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
+        longest_s = _LONGEST_ENCODER_RETRY_S if self.waits_for_encoder else _LONGEST_RETRY_S
+        self._retry_s = min(2 * self._retry_s, longest_s)
+
+    def _has_encoder(self) -> bool:
+        """Whether the encoder gives vectors again."""
+        try:
+            self._require_encoder()
+        except EncoderUnavailable as error:
+            self.error = str(error)
+            return False
+        log.info("the encoder gives vectors again; indexing goes on")
+        return True
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Fail all waiting requests and jobs with the error."""
@@ -292,7 +314,7 @@ class SyncWorker:
             self._at_work.sync.connection.refuse_gone()
             answered = self._turn()
             self.busy = self._at_work.scheduler.is_wanted
-            self.error, self._retry_s = None, _RETRY_S
+            self.error, self._retry_s, self.waits_for_encoder = None, _RETRY_S, False
             self._answer(answered)
             if not self.busy:
                 self._when_nobody_waits()
@@ -408,11 +430,14 @@ class SyncWorker:
         for name in [*self._change_events]:
             with self._wake:
                 paths = self._change_events.pop(name)
-            left = self._at_work.scheduler.preempt(name, [*reversed(paths)])
-            if left:
-                with self._wake:
-                    newer = self._change_events.get(name, ())
-                    self._change_events[name] = _newest_last([*reversed(left), *newer])
+            left: Sequence[str] = [*reversed(paths)]
+            try:
+                left = self._at_work.scheduler.preempt(name, left)
+            finally:  # all of them, if it failed
+                if left:
+                    with self._wake:
+                        newer = self._change_events.get(name, ())
+                        self._change_events[name] = _newest_last([*reversed(left), *newer])
 
     def _check_stop(self) -> None:
         if self._stopping:
@@ -425,10 +450,16 @@ class SyncWorker:
         self.busy = False  # after the error, so that no status in between says that all is well
         if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
-        if not isinstance(error, DiskFailure):
+        if not isinstance(error, DiskFailure | EncoderUnavailable):
             self._opened = None  # begin as after a start: the served head may be another now
-        log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
-        for request in opened.scheduler.abandon() if opened else ():
+        if isinstance(error, EncoderUnavailable):
+            if not self.waits_for_encoder:
+                log.warning("indexing waits for the encoder", why=self.error)
+        else:
+            log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
+        self.waits_for_encoder = isinstance(error, EncoderUnavailable)
+        waiting = opened.scheduler.abandon(all_again=not self.waits_for_encoder) if opened else ()
+        for request in waiting:
             request.done.set_exception(_reportable(told))
 
 

@@ -8,7 +8,7 @@ then, queries read the old version.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
 from hopsyncd.ingest.pending_batch import Batch, PartSize, PassageIntervals, intervals_of
 from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
-from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.read import ReadDocument, Reading
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
@@ -159,6 +159,14 @@ class VersionWriter:
         """
         passages = by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
+
+    def select_unprepared(self, readings: Mapping[str, Reading]) -> set[str]:
+        """The paths of the documents of which some passage has no question set."""
+        return {
+            path
+            for path, reading in readings.items()
+            if reading.read and self._preparer.lacks_sets(reading.read.passages)
+        }
 
     def apply(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
         """Prepare and commit the batch, without a limit on LLM usage."""

@@ -6,6 +6,7 @@ The default encoder runs in ONNX Runtime; others, and the reranker, in sentence-
 import hashlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -47,6 +48,32 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(m, d) float32 vectors of m texts. Thread-safe."""
         ...
+
+
+class PromptedEncoder(ABC):
+    """An encoder that treats questions and passages differently; `encode` is for passages."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def dimensions(self) -> int: ...
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+    @abstractmethod
+    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) float32 vectors of m questions. Thread-safe."""
+
+
+def encode_questions(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """(m, d) float32 vectors of m questions, by an encoder of either kind."""
+    if isinstance(encoder, PromptedEncoder):
+        return encoder.encode_questions(texts)
+    return encoder.encode(texts)
 
 
 class Model(Protocol):

@@ -112,15 +112,16 @@ class LlmQuestionMaker:
         self._language = language
         self._encoder = encoder
         self._mode = mode
-        self.provisional_generation = builtin_generation(language, encoder)
-        self._generation = replace(
-            self.provisional_generation,
-            name=f"{_VERSION}:{mode}+{asker.name}+{self.provisional_generation.name}",
-        )
+
+    @property
+    def provisional_generation(self) -> GenerationConfig:
+        return builtin_generation(self._language, self._encoder)
 
     @property
     def generation(self) -> GenerationConfig:
-        return self._generation
+        plain = self.provisional_generation
+        name = f"{_VERSION}:{self._mode}+{self._asker.name}+{plain.name}"
+        return replace(plain, name=name)
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
@@ -137,7 +138,7 @@ class LlmQuestionMaker:
     def make_provisional(self, passage: Passage) -> QuestionSet:
         (mentions,) = self._language.mentions([passage.text])
         drafts = draft_questions(passage, mentions)
-        return embed_drafts(passage, drafts, self._generation, self._encoder, provisional=True)
+        return embed_drafts(passage, drafts, self.generation, self._encoder, provisional=True)
 
     def _make(self, passage: Passage, told: LlmOutput) -> QuestionSet:
         if isinstance(told, LlmStatements):
@@ -145,7 +146,7 @@ class LlmQuestionMaker:
             made = draft_statements(draft_questions(passage, mentions), told)
         else:
             made = self._asked_drafts(passage, told)
-        return embed_drafts(passage, made, self._generation, self._encoder)
+        return embed_drafts(passage, made, self.generation, self._encoder)
 
     def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])

@@ -12,6 +12,7 @@ import structlog
 from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
 from hopsyncd.errors import BadRequest, ConfigError, ModelUnavailable
 from hopsyncd.models.cluster import ClusterMaker
+from hopsyncd.models.embedding.http_encoder import HttpEncoder
 from hopsyncd.models.encoder import (
     CrossReranker,
     Encoder,
@@ -26,20 +27,24 @@ from hopsyncd.models.llm_maker import LlmQuestionMaker
 from hopsyncd.models.llm_questions import LlmExtractor
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
+from hopsyncd.models.prompts import Prompts
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
+ENCODER_LEDGER_NAME = "embeddings.db"
+MAX_EMBEDDINGS_BYTES = 32 << 20  # of a reply: 65 vectors of 4,096 numbers as text
 _CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
+_WAITING_WORKERS = 16
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models in use. Without an `llm` or a `cluster`, no data leaves the machine.
+    """The models in use. Without `llm`, `cluster` and an endpoint, no data leaves the machine.
 
     endpoint: the same object as `llm` if it is a real endpoint; it must be closed. newer: the same
     models with a newer encoder, while the stored vectors come from an older one.
@@ -69,6 +74,22 @@ class Models:
         return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
+    def encoder_endpoint(self) -> HttpEncoder | None:
+        """The encoder, if it is behind an endpoint."""
+        return self.encoder if isinstance(self.encoder, HttpEncoder) else None
+
+    def require_encoder(self) -> None:
+        """Raise EncoderUnavailable while the encoder's endpoint gives no vectors."""
+        if self.encoder_endpoint:
+            self.encoder_endpoint.verify()
+
+    def close(self) -> None:
+        """End the requests to endpoints, and send no more."""
+        for endpoint in (self.endpoint, self.encoder_endpoint):
+            if endpoint:
+                endpoint.close()
+
+    @property
     def preparing(self) -> str | None:
         """The model file that is being written, which happens once per machine; None if none is."""
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
@@ -78,6 +99,8 @@ class Models:
 def load_encoder(config: Config) -> Encoder:
     """The configured encoder. Raises ModelUnavailable."""
     models = config.models
+    if models.encoder_address:
+        return open_http_encoder(config)
     if models.encoder == "default" and has_onnxruntime():
         return OnnxEncoder(config.daemon.data_dir / _CACHE_NAME)
     return SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
@@ -103,7 +126,11 @@ def load_models(config: Config, in_use: str = "") -> Models:
 
     encoder: Encoder = load_encoder(config)
     loaded = with_encoder(encoder)
-    if config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
+    if isinstance(encoder, HttpEncoder):
+        threading.Thread(target=_verify, args=(encoder,), daemon=True).start()
+        if config.workers.ray:
+            log.warning("workers.ray is not used: the encoder is behind an endpoint")
+    elif config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
         there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
         loaded = replace(loaded, maker=there)
     if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
@@ -117,7 +144,8 @@ def load_models(config: Config, in_use: str = "") -> Models:
         else:
             if former.maker.generation.name == in_use:
                 encoder, loaded = former.encoder, replace(former, newer=loaded)
-    threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
+    if not isinstance(encoder, HttpEncoder):
+        threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
     later.daemon = True
     later.start()
@@ -138,11 +166,21 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
         log.error("a model cannot be loaded", why=str(error))
 
 
+def _verify(encoder: HttpEncoder) -> None:
+    """Ask the endpoint for one vector, so that trouble is known early."""
+    try:
+        encoder.verify()
+    except ModelUnavailable as error:
+        log.warning("the encoder gives no vectors", why=str(error))
+
+
 def make_question_maker(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None, workers: int = 1
 ) -> QuestionMaker:
     """Make the question maker of the configuration: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
+        if isinstance(encoder, HttpEncoder):
+            workers = _WAITING_WORKERS  # they wait for the endpoint, and fill its batches
         return BuiltinMaker(language, encoder, workers)
     form = prompt_spec_for(config.questions)
     asker = LlmExtractor(llm, config.passages_per_call, 2 * config.concurrency, form)
@@ -155,6 +193,21 @@ def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
 
     ledger = Ledger(data_dir / LEDGER_NAME, config.max_calls_per_day, config.max_tokens_per_day)
     return OpenAiLlm(config, ledger, HttpClient(config.base_url, _key(config.api_key_env)))
+
+
+def open_http_encoder(config: Config) -> HttpEncoder:
+    """The configured embedding endpoint, with its ledger. Sends nothing yet. Raises ConfigError."""
+    from hopsyncd.models.llm.transport import HttpClient
+
+    models, address = config.models, config.models.encoder_address
+    assert address is not None, "the encoder runs on this machine"
+    ledger = Ledger(
+        config.daemon.data_dir / ENCODER_LEDGER_NAME,
+        max_tokens_per_day=models.encoder_max_tokens_per_day,
+    )
+    key = _key(models.encoder_api_key_env) if address.has_key else ""
+    client = HttpClient(address.base_url, key, MAX_EMBEDDINGS_BYTES)
+    return HttpEncoder(models, address, Prompts(), ledger, client)
 
 
 def _key(variable: str) -> str:

@@ -242,11 +242,11 @@ class BuiltinMaker:
         self._making: dict[PassageId, Future[QuestionSet] | _LazySet] = {}
         self._language = language
         self._encoder = encoder
-        self._generation = builtin_generation(language, encoder)
 
     @property
     def generation(self) -> GenerationConfig:
-        return self._generation
+        # An endpoint may have to be asked for the length of its vectors.
+        return builtin_generation(self._language, self._encoder)
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
@@ -296,7 +296,7 @@ class BuiltinMaker:
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        return self._generation
+        return self.generation
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
         return self.make(passage)
@@ -313,5 +313,5 @@ class BuiltinMaker:
 
     def _make_set(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
         return embed_drafts(
-            passage, draft_questions(passage, mentions), self._generation, self._encoder
+            passage, draft_questions(passage, mentions), self.generation, self._encoder
         )

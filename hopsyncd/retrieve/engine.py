@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hopsyncd.config.values import Search
+from hopsyncd.errors import EncoderUnavailable
 from hopsyncd.index.filters import Filter, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
@@ -28,6 +29,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.spelling import Spelling, find_corrections
+from hopsyncd.retrieve.stored_vectors import WITHOUT_ENCODER, StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation, known_passages
@@ -101,6 +103,7 @@ class Engine:
         self._copy = copy
         self._encoder = encoder
         self._searcher = Searcher(encoder, settings, llm, reranker)
+        self._llm, self._reranker = llm, reranker
         self._max_llm_calls = max_llm_calls
         self._local = threading.local()
         self._head: Snapshot | None = None
@@ -121,9 +124,18 @@ class Engine:
         """The served version. None before the first."""
         return self._head
 
-    def vector(self, question: str) -> Vectors:
-        """(d,) the question's vector on the grid."""
-        return self._searcher.vector(question)
+    def vector(self, question: str, instead: Snapshot | None = None) -> Vectors:
+        """(d,) the question's vector on the grid.
+
+        While the encoder gives none, it comes from the stored vectors of `instead`; without it,
+        EncoderUnavailable is raised.
+        """
+        try:
+            return self._searcher.vector(question)
+        except EncoderUnavailable:
+            if instead is None:
+                raise
+            return self._searcher_without_encoder(instead).vector(question)
 
     @property
     def encoder(self) -> str:
@@ -135,8 +147,14 @@ class Engine:
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
-        """The question without sentences that are unlike everything in the version."""
-        return self._searcher.drop_unrelated_sentences(served, question)
+        """The question without sentences that are unlike everything in the version.
+
+        While the encoder gives no vectors, it is the whole question.
+        """
+        try:
+            return self._searcher.drop_unrelated_sentences(served, question)
+        except EncoderUnavailable:
+            return question
 
     def publish(self, head: Snapshot) -> None:
         """Serve this version from now on. Running requests keep theirs."""
@@ -241,38 +259,52 @@ class Engine:
                 spelling = _correct(connection, served, question)
                 asked = spelling.question
                 if not search.wants_llm:
-                    found = self._searcher.find(connection, served, asked, k, search)
-                    answer = self._answer(connection, served, asked, search, found)
+                    answer = self._find(connection, served, asked, k, search)
                     return replace(answer, spelling=spelling)
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
-                found = self._searcher.search_by_llm(
-                    connection, served, asked, k, search, usage, tell
-                )
+                by_llm = (connection, served, asked, k, search, usage, tell)
+                searcher = self._searcher
+                try:
+                    found = searcher.search_by_llm(*by_llm)
+                except EncoderUnavailable:
+                    searcher = self._searcher_without_encoder(served)
+                    found = searcher.search_by_llm(*by_llm)
+                    found = replace(found, degraded=(WITHOUT_ENCODER, *found.degraded))
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
-                        answer = self._answer(connection, served, asked, search, found)
+                        answer = _answer(searcher, connection, served, asked, search, found)
                         cost = LlmCost(usage.calls, usage.tokens)
                         return replace(answer, llm=cost, spelling=spelling)
 
-    def _answer(
-        self, connection: Connection, served: Snapshot, question: str, search: Search, found: Found
+    def _find(
+        self, connection: Connection, served: Snapshot, question: str, k: int, search: Search
     ) -> Answer:
-        """The answer, with the strength of each passage and the words that no passage has."""
-        absent, strengths = self._searcher.rate(connection, served, question, found)
-        answer = answer_of(connection, served, question, search, found)
-        return replace(answer, absent=absent, strengths=strengths)
+        """The answer of a search without an LLM; by stored vectors while the encoder gives none."""
+        try:
+            found = self._searcher.find(connection, served, question, k, search)
+            return _answer(self._searcher, connection, served, question, search, found)
+        except EncoderUnavailable:
+            searcher = self._searcher_without_encoder(served)
+            found = searcher.find(connection, served, question, k, search)
+            found = replace(found, degraded=(WITHOUT_ENCODER, *found.degraded))
+            return _answer(searcher, connection, served, question, search, found)
+
+    def _searcher_without_encoder(self, served: Snapshot) -> Searcher:
+        settings = self._searcher.settings
+        return Searcher(StoredVectors(served), settings, self._llm, self._reranker)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
         """The answer of a `hop` search of the head, and its dependencies. None if there is no
-        version yet."""
+        version yet. Raises EncoderUnavailable: other vectors would give another answer."""
         with self.reading() as (connection, served):
             if served is None:
                 return None
             spelling = _correct(connection, served, question)
             asked = spelling.question
             ranked, dependencies = self._searcher.trace(connection, served, asked, k)
-            found = self._answer(connection, served, asked, Search("hop"), Found(ranked))
+            hop = Search("hop")
+            found = _answer(self._searcher, connection, served, asked, hop, Found(ranked))
             return replace(found, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
@@ -400,6 +432,20 @@ class Engine:
                 "Search again in a moment",
             )
         return head
+
+
+def _answer(
+    searcher: Searcher,
+    connection: Connection,
+    served: Snapshot,
+    question: str,
+    search: Search,
+    found: Found,
+) -> Answer:
+    """The answer, with the strength of each passage and the words that no passage has."""
+    absent, strengths = searcher.rate(connection, served, question, found)
+    answer = answer_of(connection, served, question, search, found)
+    return replace(answer, absent=absent, strengths=strengths)
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:

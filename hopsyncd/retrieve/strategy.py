@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.encoder import Encoder, Reranker
+from hopsyncd.models.encoder import Encoder, Reranker, encode_questions
 from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.query_parser import drop_unrelated_sentences
@@ -62,7 +62,7 @@ class VectorCache:
             found = {text: self._kept[text] for text in texts if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in found]
         if missing:
-            found |= zip(missing, self._encoder.encode(missing), strict=True)
+            found |= zip(missing, encode_questions(self._encoder, missing), strict=True)
         with self._lock:
             for text in texts:
                 self._kept.pop(text, None)

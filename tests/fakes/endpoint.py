@@ -8,8 +8,8 @@
         ...
         assert len(endpoint.requests) == 1
 
-`play` gets the body of each POST to /v1/chat/completions, from several threads at a time. For a
-fixed sequence: `Endpoint(in_turn(error(503), say_json({"questions": []})))`.
+`play` gets the body of each POST to /v1/chat/completions or /v1/embeddings, from several threads at
+a time. For a fixed sequence: `Endpoint(in_turn(error(503), say_json({"questions": []})))`.
 """
 
 import json
@@ -141,10 +141,10 @@ class Endpoint:
     """Serves between `with` and its end; remembers the body and the headers of each request.
 
     `left` counts the clients that went away before they had the whole response.
-    `play` may be replaced while it serves.
+    `play` may be replaced while it serves. port: 0 takes any that is free.
     """
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, play: Play, port: int = 0) -> None:
         self.play = play
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -152,7 +152,7 @@ class Endpoint:
         self.left = 0
         self._at_once = 0
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", port), _handler(self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), name="endpoint", daemon=True
         )
@@ -211,7 +211,7 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            if self.path != "/v1/chat/completions":
+            if self.path not in ("/v1/chat/completions", "/v1/embeddings"):
                 self._send(error(404, f"no such path: {self.path}"))
                 return
             try:

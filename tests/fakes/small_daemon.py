@@ -2,12 +2,21 @@
 
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.daemon import run
-from hopsyncd.models.loading import Models, make_question_maker, open_endpoint
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.loading import (
+    Models,
+    make_question_maker,
+    open_endpoint,
+    open_http_encoder,
+)
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 
 def small_models(config: Config, _: str) -> Models:
-    encoder, language, llm = FakeEncoder(), FakeLanguage(), config.llm
+    encoder: Encoder = FakeEncoder()
+    if config.models.encoder_address:
+        encoder = open_http_encoder(config)
+    language, llm = FakeLanguage(), config.llm
     endpoint = open_endpoint(llm, config.daemon.data_dir) if llm.base_url else None
     maker = make_question_maker(llm, language, encoder, endpoint)
     return Models(encoder, language, maker, endpoint, endpoint)

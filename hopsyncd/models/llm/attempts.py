@@ -62,7 +62,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a request may cost, and what the ledger counts it under.
+    """The most a request may cost, and how the ledger counts it.
 
     source: the source of the material; empty if it comes from several.
     """

@@ -141,9 +141,19 @@ class Completion(_Lenient):
 
     def tokens(self) -> tuple[int, int] | None:
         """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
-        usage = self.usage if isinstance(self.usage, dict) else {}
-        prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
+        return read_usage(self.usage)
+
+
+def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
+    """Prompt and completion tokens in an endpoint's `usage`; None if that is not sane.
+
+    has_completion: False for replies that are not written token by token.
+    """
+    counts = usage if isinstance(usage, dict) else {}
+    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    if not has_completion:
+        completion = 0
+    return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
 
 
 def _is_count(value: object) -> TypeGuard[int]:

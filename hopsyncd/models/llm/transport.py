@@ -115,8 +115,9 @@ class HttpClient:
 
     async def _embed(self, body: dict[str, Any]) -> bytes:
         with self._failures():
-            async with self._client.embeddings.with_streaming_response.create(**body) as response:
-                return await response.read()
+            # `embeddings.create` would ask for base64, which some servers do not know.
+            response = await self._client.post("/embeddings", body=body, cast_to=httpx2.Response)
+            return response.content
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

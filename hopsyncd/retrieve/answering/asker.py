@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from hopsyncd.config.values import Search
-from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.errors import BadRequest, EncoderUnavailable, LlmError
 from hopsyncd.index.filters import Filter
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import EntityFinder
@@ -28,6 +28,7 @@ from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
+from hopsyncd.retrieve.stored_vectors import StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
 from store.content import best_sets, sets_by_id
 from store.contract import Connection
@@ -136,12 +137,17 @@ class Asker:
         by_llm: bool = False,
         usage: Usage | None = None,
         sink: TokenSink | None = None,
+        needs_encoder: bool = False,
     ) -> AskReply:
-        """The answer from passages that a search has found."""
+        """The answer from passages that a search has found.
+
+        While the encoder gives no vectors, stored vectors replace them; with `needs_encoder`,
+        EncoderUnavailable is raised.
+        """
         question = found.question
         asked = self._engine.drop_unrelated_sentences(question, found.snapshot)
         bare = replace(found, question=asked)
-        sentences, weights = self.held_against(bare)
+        sentences, weights = self.held_against(bare, needs_encoder=needs_encoder)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
@@ -202,7 +208,7 @@ class Asker:
         if traced is None:
             return None
         found, dependencies = traced
-        reply = self.reply(found)
+        reply = self.reply(found, needs_encoder=True)
 
         @cache
         def is_same(entries: tuple[int, ...]) -> bool:
@@ -210,18 +216,26 @@ class Asker:
             kept = {one.passage for one in found.ranked[:first]}
             if {one.passage for one in other.ranked[:first]} != kept:
                 return False
-            return self.reply(other).text == reply.text
+            return self.reply(other, needs_encoder=True).text == reply.text
 
         return found, reply, dependencies.ignore_harmless_ties(is_same) if dependencies else None
 
-    def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
+    def held_against(
+        self, found: Answer, *, needs_encoder: bool = False
+    ) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of the question's terms at their version."""
-        vector = self._engine.vector(found.question)
+        vector = self._engine.vector(found.question, None if needs_encoder else found.snapshot)
         with self._engine.reading() as (connection, _):
             sets = _sets(connection, found)
         idf = idf_of(found.snapshot, found.question)
         weights = {term: one for term, one in idf.items() if term not in function_terms()}
-        return sentences_of(found, sets, vector, weights, self._encoder), weights
+        try:
+            return sentences_of(found, sets, vector, weights, self._encoder), weights
+        except EncoderUnavailable:
+            if needs_encoder:
+                raise
+            stored = StoredVectors(found.snapshot)
+            return sentences_of(found, sets, vector, weights, stored), weights
 
 
 def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]:

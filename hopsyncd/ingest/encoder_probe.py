@@ -1,0 +1,28 @@
+"""Keeps the probe's vector of an encoder behind an endpoint beside its generation settings.
+
+If the endpoint later gives the probe another vector, another model answers under the same name.
+"""
+
+from hopsyncd.models.embedding.http_encoder import HttpEncoder
+from hopsyncd.models.encoder import Encoder
+from store.content import find_generation_row, find_probe, put_probe
+from store.contract import Connection
+from store.records import GenerationConfig
+
+
+def recall_probe(connection: Connection, encoder: Encoder) -> None:
+    """Let the encoder refuse another model than the one that made the stored vectors."""
+    if isinstance(encoder, HttpEncoder):
+        probe = find_probe(connection, encoder.name)
+        if probe is not None:
+            encoder.expect(probe)
+
+
+def store_probe(connection: Connection, generation: GenerationConfig, encoder: Encoder) -> None:
+    """Store the probe's vector beside settings that are registered. On the writer's thread only."""
+    if not isinstance(encoder, HttpEncoder):
+        return
+    recall_probe(connection, encoder)  # another daemon may have stored it meanwhile
+    row = find_generation_row(connection, generation.name)
+    assert row is not None, "the settings are registered"
+    put_probe(connection, row, encoder.probe())

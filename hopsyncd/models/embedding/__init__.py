@@ -1,0 +1,1 @@
+"""Embeddings from any OpenAI-compatible endpoint."""

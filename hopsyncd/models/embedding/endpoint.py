@@ -1,0 +1,159 @@
+"""Asks an endpoint for embeddings: a request within the budget, its retries, the checked reply.
+
+Texts that are too long for the model are cut, and batches that are too large are divided.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.errors import LlmError
+from hopsyncd.models.embedding.reply import Embeddings, read_embeddings
+from hopsyncd.models.llm.attempts import Attempts, Spending, Timing
+from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.exchange import Abandoned
+from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
+from store.ledger import Ledger
+
+MAX_BATCH = 64  # texts in a request
+_SHORTEST_CHARS = 64  # a shorter text is not cut further
+_FORMAT = "encoding_format"
+_SIZE_WORDS = (
+    "too large",
+    "too long",
+    "too many",
+    "context",
+    "batch size",
+    "maximum",
+    "exceed",
+)
+
+
+class EmbeddingSender(Protocol):
+    """Sends one request; `transport.HttpClient` is the real one."""
+
+    def embed(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        """The whole reply. Raises RequestFailure."""
+        ...
+
+
+class _TooLarge(Exception):
+    """The endpoint takes less text, or fewer texts, in one request."""
+
+
+class EmbeddingEndpoint:
+    """One model at an endpoint. Thread-safe."""
+
+    def __init__(
+        self,
+        sender: EmbeddingSender,
+        model: str,
+        texts: EndpointTexts,
+        ledger: Ledger,
+        timing: Timing,
+    ) -> None:
+        self._sender = sender
+        self._model = model
+        self._timing = timing
+        self._attempts = Attempts(texts, ledger, timing)
+        self._usage = Usage()
+        self._asks_format = True
+        self.max_batch = MAX_BATCH
+        self.stop = threading.Event()
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        purpose: str,
+        dimensions: int | None,
+        timeout_s: float,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> NDArray[np.float32]:
+        """(m, d) the vectors of at least one text, as the endpoint gives them. Raises LlmError."""
+        deadline_s = self._timing.monotonic_s() + timeout_s
+        try:
+            return self._ask(texts, purpose, dimensions, deadline_s, max_attempts).vectors
+        except _TooLarge:
+            pass
+        if len(texts) == 1:
+            shorter = [texts[0][: len(texts[0]) // 2]]
+            return self.embed(shorter, purpose, dimensions, timeout_s, max_attempts)
+        half = len(texts) // 2
+        first = self.embed(texts[:half], purpose, dimensions, timeout_s, max_attempts)
+        found = first.shape[1]
+        second = self.embed(texts[half:], purpose, found, timeout_s, max_attempts)
+        return np.concatenate([first, second])
+
+    def refuse(self, error: LlmError) -> None:
+        """Fail all calls with the error for a while: each of them would meet it."""
+        self._attempts.breaker.record_refusal(error)
+
+    def _ask(
+        self,
+        texts: Sequence[str],
+        purpose: str,
+        dimensions: int | None,
+        deadline_s: float,
+        max_attempts: int,
+    ) -> Embeddings:
+        """The reply, after as many requests as it takes. Raises LlmError or _TooLarge."""
+        failed = 0
+        while True:
+            self._check_stop()
+            self._attempts.breaker.check()
+            try:
+                return self._request(texts, purpose, dimensions, deadline_s)
+            except RequestFailure as failure:
+                self._check_stop()
+                if self._learn(failure):
+                    continue
+                if _refuses_size(failure, texts):
+                    if "batch" in failure.message.lower():
+                        self.max_batch = max(1, min(self.max_batch, len(texts) // 2))
+                    raise _TooLarge from failure
+                failed += 1
+                pause_s = self._attempts.pause_s(failure, failed, deadline_s, max_attempts)
+            self._timing.wait(self.stop, pause_s)
+
+    def _request(
+        self, texts: Sequence[str], purpose: str, dimensions: int | None, deadline_s: float
+    ) -> Embeddings:
+        body: dict[str, Any] = {"model": self._model, "input": list(texts)}
+        if self._asks_format:
+            body[_FORMAT] = "float"
+        left_s = deadline_s - self._timing.monotonic_s()
+        estimate = sum(map(estimated_tokens, texts))
+        return self._attempts.send(
+            Spending(purpose, "", self._usage, estimate),
+            lambda: read_embeddings(
+                self._sender.embed(body, left_s, self.stop), len(texts), dimensions
+            ),
+        )
+
+    def _learn(self, failure: RequestFailure) -> bool:
+        """Learn from a refusal of the request's form; True if the next one will differ."""
+        is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
+        if not self._asks_format or not is_about_format:
+            return False
+        self._asks_format = False
+        return True
+
+    def _check_stop(self) -> None:
+        if self.stop.is_set():
+            raise Abandoned(
+                "The request for embeddings was stopped", "the daemon stops", "Ask again"
+            )
+
+
+def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
+    """Whether less text, or fewer texts, may be accepted."""
+    if len(texts) == 1 and len(texts[0]) <= _SHORTEST_CHARS:
+        return False
+    if failure.status == 413:
+        return True
+    said = failure.message.lower()
+    # llama.cpp answers with 500 if a text is longer than its batch.
+    return failure.status in (400, 422, 500) and any(word in said for word in _SIZE_WORDS)

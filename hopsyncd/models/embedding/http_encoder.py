@@ -1,0 +1,271 @@
+"""The encoder behind an endpoint.
+
+Passages are sent in batches, several at a time. Each batch also has the probe, a fixed text: if its
+vector is no longer the stored one, another model answers under the same name, and its vectors are
+refused. Questions do not wait for batches of passages.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from hopsyncd.answers.daemon_state import EncoderStatus
+from hopsyncd.config.configuration import ModelsConfig
+from hopsyncd.config.values import EncoderAddress
+from hopsyncd.errors import EncoderUnavailable, LlmError, LlmRefused
+from hopsyncd.models.embedding.endpoint import EmbeddingEndpoint, EmbeddingSender
+from hopsyncd.models.encoder import MAX_CHARACTERS, PromptedEncoder
+from hopsyncd.models.llm.attempts import DAY_S, Timing, endpoint_host
+from hopsyncd.models.llm.exchange import Abandoned
+from hopsyncd.models.llm.retry import EndpointTexts
+from hopsyncd.models.prompts import Prompts
+from store.exceptions import StoreError
+from store.ledger import Ledger
+from store.records import GRID, Vectors, to_grid
+
+log = structlog.get_logger(__name__)
+
+PROBE = "The harbour master keeps a red notebook of every ship that arrived in March 1911."
+_SAME = 0.99  # the least cosine of two vectors of the probe by one model
+_TIMEOUT_S = 60.0
+_QUESTION_S = 10.0  # a question is answered without its vector then
+_QUESTION_ATTEMPTS = 2
+_CHECK_EVERY_S = 300.0  # of questions
+_REAL_TIME = Timing()
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """A text that waits for its vector."""
+
+    text: str
+    vector: "Future[NDArray[np.float32]]" = field(default_factory=Future)
+
+
+class HttpEncoder(PromptedEncoder):
+    """Implements encoder.Encoder by an endpoint. Thread-safe.
+
+    Nothing is sent before the first vector is wanted. Raises EncoderUnavailable while the endpoint
+    gives none.
+    """
+
+    def __init__(
+        self,
+        config: ModelsConfig,
+        address: EncoderAddress,
+        prompts: Prompts,
+        ledger: Ledger,
+        sender: EmbeddingSender,
+        timing: Timing = _REAL_TIME,
+    ) -> None:
+        self.host = endpoint_host(address.base_url)
+        self.model = address.model
+        self.prompts = prompts
+        self.ledger = ledger
+        self._max_tokens_per_day = config.encoder_max_tokens_per_day
+        self._revision = config.encoder_revision
+        self._timing = timing
+        texts = EndpointTexts(
+            self.host,
+            config.encoder_api_key_env,
+            title="The embedding endpoint",
+            not_asked="The embedding endpoint was not asked",
+            section="[models]",
+            url="`encoder_url`",
+            model="`encoder`",
+            limits="encoder_max_tokens_per_day",
+            smaller="Lower index.passage_tokens",
+            meanwhile="Indexing waits and goes on by itself; searches use words and stored vectors",
+        )
+        self._endpoint = EmbeddingEndpoint(sender, address.model, texts, ledger, timing)
+        self._pool = ThreadPoolExecutor(config.encoder_concurrency, "embedding")
+        self._lock = threading.Lock()
+        self._waiting: deque[_Piece] = deque()
+        self._probe: Vectors | None = None
+        self._checked_s = -_CHECK_EVERY_S
+        self._last_failure: tuple[float, EncoderUnavailable] | None = None
+
+    @property
+    def name(self) -> str:
+        """Identifies the model, the revision in the configuration, and the prompts.
+
+        The address is no part of it: the same model may move to another machine.
+        """
+        parts = [f"{self.model}@api"]
+        if self._revision:
+            parts.append(self._revision)
+        if self.prompts.is_any:
+            parts.append(f"prompts-{self.prompts.digest}")
+        return "+".join(parts)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the length of its vectors is known."""
+        return self._probe is not None
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector; the endpoint is asked once. Raises EncoderUnavailable."""
+        return len(self.probe())
+
+    def probe(self) -> Vectors:
+        """(d,) the stored vector of the probe; asks for it if there is none."""
+        if self._probe is None:
+            self.verify()
+        assert self._probe is not None
+        return self._probe
+
+    def expect(self, probe: Vectors) -> None:
+        """Refuse a model that gives the probe another vector than this stored one, (d,)."""
+        self._probe = probe
+
+    def verify(self) -> None:
+        """Ask for one vector. Raises EncoderUnavailable, also if it is another model's."""
+        self._embed([], "verification", _QUESTION_S, _QUESTION_ATTEMPTS, with_probe=True)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) the vectors of passages. Raises EncoderUnavailable."""
+        pieces = [_Piece(self.prompts.passage + text[:MAX_CHARACTERS]) for text in texts]
+        if not pieces:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        with self._lock:
+            self._waiting.extend(pieces)
+        try:
+            for _ in range(-(-len(pieces) // self._endpoint.max_batch)):
+                self._pool.submit(self._send_batches)
+        except RuntimeError as error:  # the pool was shut down
+            raise _stopped_error() from error
+        return np.stack([piece.vector.result() for piece in pieces])
+
+    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) the vectors of questions. Raises EncoderUnavailable."""
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        prompted = [self.prompts.query + text[:MAX_CHARACTERS] for text in texts]
+        is_old = self._timing.monotonic_s() - self._checked_s >= _CHECK_EVERY_S
+        return self._embed(
+            prompted, "questions", _QUESTION_S, _QUESTION_ATTEMPTS, with_probe=is_old
+        )
+
+    def close(self) -> None:
+        """End the requests in progress, and send no more."""
+        self._endpoint.stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        for piece in waiting:
+            piece.vector.set_exception(_stopped_error())
+        self.ledger.close()
+
+    def status(self) -> EncoderStatus:
+        """The part of /v1/status about this endpoint. Reads the ledger once."""
+        tokens, calls, problem = 0, 0, None
+        try:
+            spent = self.ledger.spent(int(self._timing.unix_s() // DAY_S))
+            tokens, calls = sum(row.tokens for row in spent), sum(row.calls for row in spent)
+        except StoreError as error:
+            problem = str(error)
+        failure = self._last_failure
+        return {
+            "endpoint": self.host,
+            "model": self.model,
+            "calls_today": calls,
+            "tokens_today": tokens,
+            "max_tokens_per_day": self._max_tokens_per_day,
+            "ledger_problem": problem,
+            "failure": str(failure[1]) if failure else None,
+            "failing_since": _time_text(failure[0]) if failure else None,
+        }
+
+    def _send_batches(self) -> None:
+        """Send the texts that wait, batch by batch; a batch may have the texts of many callers."""
+        while batch := self._next_batch():
+            try:
+                texts = [piece.text for piece in batch]
+                vectors = self._embed(texts, "passages", _TIMEOUT_S, with_probe=True)
+            except BaseException as error:  # noqa: BLE001 - raised again in the callers' threads
+                for piece in batch:
+                    piece.vector.set_exception(error)
+            else:
+                for piece, vector in zip(batch, vectors, strict=True):
+                    piece.vector.set_result(vector)
+
+    def _next_batch(self) -> list[_Piece]:
+        with self._lock:
+            # One place is the probe's.
+            size = min(max(1, self._endpoint.max_batch - 1), len(self._waiting))
+            return [self._waiting.popleft() for _ in range(size)]
+
+    def _embed(
+        self,
+        texts: Sequence[str],
+        purpose: str,
+        timeout_s: float,
+        max_attempts: int = 5,
+        *,
+        with_probe: bool,
+    ) -> NDArray[np.float32]:
+        sent = [self.prompts.passage + PROBE, *texts] if with_probe else list(texts)
+        dimensions = None if self._probe is None else len(self._probe)
+        try:
+            vectors = self._endpoint.embed(
+                sent, purpose, None if with_probe else dimensions, timeout_s, max_attempts
+            )
+            if with_probe:
+                self._check_probe(vectors[0])
+        except LlmError as error:
+            raise self._note_failure(error) from error
+        self._last_failure = None
+        return vectors[1:] if with_probe else vectors
+
+    def _check_probe(self, vector: NDArray[np.float32]) -> None:
+        """Compare the probe's vector with the stored one; store it if it is the first.
+
+        Raises LlmRefused if another model made it.
+        """
+        (found,) = to_grid(vector[np.newaxis])
+        with self._lock:
+            if self._probe is None:
+                self._probe = found
+            expected = self._probe
+        if len(found) != len(expected):
+            self._refuse(f"its vectors have {len(found)} numbers, not {len(expected)} as before")
+        cosine = float(found.astype(np.float64) @ expected.astype(np.float64)) / GRID**2
+        if cosine < _SAME:
+            self._refuse(f"a fixed text no longer has its stored vector (cosine {cosine:.2f})")
+        self._checked_s = self._timing.monotonic_s()
+
+    def _refuse(self, why: str) -> None:
+        error = LlmRefused(
+            f"Refused the vectors of {self.model} at {self.host}",
+            f"another model answers under this name: {why}",
+            "Bring the former model back; or, to embed all passages again with the present one,"
+            " set models.encoder_revision to a new word and restart",
+        )
+        self._endpoint.refuse(error)
+        raise error
+
+    def _note_failure(self, error: LlmError) -> EncoderUnavailable:
+        failure = EncoderUnavailable(error.what, error.why, error.hint)
+        if isinstance(error, Abandoned):
+            return failure
+        since_s = self._last_failure[0] if self._last_failure else self._timing.unix_s()
+        self._last_failure = since_s, failure
+        return failure
+
+
+def _stopped_error() -> EncoderUnavailable:
+    return EncoderUnavailable(
+        "The embedding endpoint was not asked", "the daemon stops", "Start it again"
+    )
+
+
+def _time_text(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds")

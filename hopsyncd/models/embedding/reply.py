@@ -1,0 +1,93 @@
+"""Reads the reply to a request for embeddings. Nothing in it is trusted."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+
+from hopsyncd.models.llm.chat_completion import read_usage
+from hopsyncd.models.llm.retry import UnusableReply, printable_line
+
+MAX_DIMENSIONS = 4096  # store.records.GRID says why
+_SHOWN_BYTES = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embeddings:
+    """vectors: (m, d) float32 of m texts, in their order, as the endpoint gave them."""
+
+    vectors: NDArray[np.float32]
+    usage: Any = None
+
+    def tokens(self) -> tuple[int, int] | None:
+        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
+        return read_usage(self.usage, has_completion=False)
+
+
+def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddings:
+    """The vectors of `texts` texts. Raises UnusableReply.
+
+    dimensions: the length that a vector must have; None if that is not known yet.
+    """
+    reply = _read_json(body)
+    items = reply.get("data") if isinstance(reply, dict) else None
+    if not isinstance(items, list):
+        raise UnusableReply("it has no list `data` of embeddings")
+    if len(items) != texts:
+        raise UnusableReply(f"it has {len(items)} embeddings for {texts} texts")
+    rows = [_read_vector(item) for item in _in_order(items)]
+    found = len(rows[0]) if rows else 0
+    if any(len(row) != found for row in rows):
+        raise UnusableReply("its embeddings differ in length")
+    if dimensions is not None and rows and found != dimensions:
+        raise UnusableReply(f"its embeddings have {found} numbers, not {dimensions} as before")
+    if rows and not 0 < found <= MAX_DIMENSIONS:
+        raise UnusableReply(
+            f"its embeddings have {found} numbers; 1 to {MAX_DIMENSIONS} can be used"
+        )
+    vectors = np.array(rows, dtype=np.float32).reshape(texts, found)
+    if not np.isfinite(vectors).all():
+        raise UnusableReply("an embedding has a number that is not finite")
+    if not vectors.any(axis=1).all():
+        raise UnusableReply("an embedding has only zeros")
+    return Embeddings(vectors, reply.get("usage"))
+
+
+def _read_json(body: bytes) -> Any:
+    try:
+        return from_json(body)
+    except ValueError as error:
+        begin = printable_line(body[:_SHOWN_BYTES].decode(errors="replace"))
+        why = f'it is not JSON but begins with "{begin}"' if begin else "it is empty"
+        raise UnusableReply(why) from error
+
+
+def _in_order(items: Sequence[Any]) -> Sequence[Any]:
+    """The items by their field `index`; as they are if none has it."""
+    given = [item.get("index") if isinstance(item, dict) else None for item in items]
+    if all(index is None for index in given):
+        return items
+    indices = [index for index in given if type(index) is int]
+    if len(indices) < len(items):
+        raise UnusableReply("some of its embeddings have no `index`")
+    if sorted(indices) != list(range(len(items))):
+        raise UnusableReply("the fields `index` of its embeddings do not count from 0")
+    return sorted(items, key=lambda item: int(item["index"]))
+
+
+def _read_vector(item: Any) -> NDArray[np.float32]:
+    given = item.get("embedding") if isinstance(item, dict) else None
+    try:
+        if isinstance(given, str):
+            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
+        if isinstance(given, list) and all(type(number) in (int, float) for number in given):
+            with np.errstate(over="ignore"):
+                return np.array(given, dtype=np.float64).astype(np.float32)
+    except (ValueError, binascii.Error, OverflowError) as error:
+        raise UnusableReply("an embedding is not a list of numbers") from error
+    raise UnusableReply("an embedding is not a list of numbers")

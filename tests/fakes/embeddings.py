@@ -1,0 +1,48 @@
+"""What an embeddings endpoint replies, for `tests.fakes.endpoint.Endpoint`.
+
+with Endpoint(embed()) as endpoint:
+    ...
+    assert inputs(endpoint) == [...]
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hopsyncd.models.embedding.http_encoder import PROBE
+from tests.fakes.endpoint import Endpoint, Play, Response
+from tests.fakes.models import FakeEncoder
+
+Item = dict[str, Any]
+
+
+def embed(
+    dimensions: int = 64,
+    change: Callable[[list[Item]], list[Item]] = lambda items: items,
+    scale: float = 1.0,
+) -> Play:
+    """Reply with bags of words, after a change to the list of embeddings."""
+    encoder = FakeEncoder(dimensions)
+
+    def play(request: dict[str, Any]) -> Response:
+        vectors = scale * encoder.encode(request["input"])
+        items = [
+            {"object": "embedding", "index": at, "embedding": vector.tolist()}
+            for at, vector in enumerate(vectors)
+        ]
+        return reply(change(items), sum(len(text) // 4 for text in request["input"]))
+
+    return play
+
+
+def reply(items: Sequence[Item], prompt_tokens: int = 1) -> Response:
+    """A reply with these embeddings; NaN and infinity are written as Python writes them."""
+    usage = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
+    body = {"object": "list", "data": items, "model": "fake", "usage": usage}
+    return Response(json.dumps(body).encode())
+
+
+def inputs(endpoint: Endpoint) -> list[str]:
+    """All texts that the endpoint received, without the probe and without what precedes it."""
+    texts = [text for request in endpoint.requests for text in request["input"]]
+    return [text for text in texts if not text.endswith(PROBE)]
