@@ -16,10 +16,9 @@ from hopsyncd.index.arrays import (
     Integers,
     find_sorted,
     mark_rows,
-    sort_distinct,
     take_flags,
 )
-from hopsyncd.index.comparison import MatchColumns
+from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.links import find_affected_passages, resolve_links
 from hopsyncd.index.matching import (
     edge_budget,
@@ -82,29 +81,37 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
     questions, found = find_changed_matches(index, before, after, changed_rows, base)
-    looked_at = np.concatenate([questions, _list_own_changes(view, base)])
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
-    if base.overlay is not None:
-        old = base.overlay.question_similarity
-        question_similarity[: len(old)] = old
-        looked_at = np.concatenate([looked_at, np.flatnonzero(base.overlay.is_rematched)])
-    else:
+    is_rematched, kept = mark_rows(len(index.outgoing)), NO_MATCHES
+    if base.overlay is None:
         own = view.list_matches()
         question_similarity[own.source_question] = own.similarity
-    question_similarity[list_outgoing(index, changed_rows)] = UNMATCHED
-    looked_at = sort_distinct(looked_at)
+    else:
+        old, kept = base.overlay, base.overlay.matches
+        question_similarity[: len(old.question_similarity)] = old.question_similarity
+        is_rematched[: len(old.is_rematched)] = old.is_rematched
+    changed_questions = list_outgoing(index, changed_rows)
+    question_similarity[changed_questions], is_rematched[changed_questions] = UNMATCHED, False
+    looked_at = np.union1d(questions, _list_own_changes(view, base))
     looked_at = looked_at[take_flags(after, index.outgoing.passage_row[looked_at])]
-    kept = base.of_questions(np.setdiff1d(looked_at, questions, assume_unique=True))
-    matches, own = merge_matches(found, kept), view.of_questions(looked_at)
+    unchanged = base.of_questions(np.setdiff1d(looked_at, questions, assume_unique=True))
+    matches = merge_matches(found, unchanged)
     question_similarity[looked_at] = UNMATCHED
     question_similarity[matches.source_question] = matches.similarity
-    is_rematched = mark_rows(len(index.outgoing), looked_at)
-    positions, is_there = find_sorted(own.source_question, matches.source_question)
-    is_own = is_there.copy()
-    targets = own.target_question[positions[is_there]]
-    is_own[is_there] = targets == matches.target_question[is_there]
+    is_rematched[looked_at] = False
+    kept = kept.take(is_rematched[kept.source_question])
+    is_own = _is_among(matches, view.of_questions(looked_at))
+    is_rematched[looked_at] = True
     is_rematched[matches.source_question[is_own]] = False
-    return is_rematched, matches.take(~is_own), question_similarity
+    return is_rematched, merge_matches(kept, matches.take(~is_own)), question_similarity
+
+
+def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
+    """Which of the matches the others have too; both rise by question."""
+    positions, is_same = find_sorted(others.source_question, matches.source_question)
+    targets = others.target_question[positions[is_same]]
+    is_same[is_same] = targets == matches.target_question[is_same]
+    return is_same
 
 
 def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
