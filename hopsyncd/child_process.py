@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -134,6 +135,47 @@ class ChildProcess:
         process, self._process = self._process, None
         if process:
             end_child(process)
+
+
+class IdleTimer:
+    """Calls `expire`, on a thread of its own, once `idle_s` have passed since the last restart.
+
+    `expire` must check `has_expired` again under the owner's lock, as the timer may have been
+    restarted meanwhile.
+    """
+
+    def __init__(self, idle_s: float, expire: Callable[[], None]) -> None:
+        self._idle_s = idle_s
+        self._expire = expire
+        self._changed = threading.Condition()
+        self._due_s = math.inf
+        self._thread: threading.Thread | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        return time.monotonic() >= self._due_s
+
+    def restart(self) -> None:
+        """Begin to wait, or begin again."""
+        with self._changed:
+            self._due_s = time.monotonic() + self._idle_s
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._wait, name="idle", daemon=True)
+                self._thread.start()
+
+    def cancel(self) -> None:
+        """Wait no more, until the next restart."""
+        with self._changed:
+            self._due_s = math.inf
+            self._changed.notify_all()
+
+    def _wait(self) -> None:
+        with self._changed:
+            while not self.has_expired and self._due_s < math.inf:
+                self._changed.wait(self._due_s - time.monotonic())
+            self._thread = None
+        if self.has_expired:
+            self._expire()
 
 
 def start_ready(start: Callable[[], Process], expect_ready: Callable[[Process], None]) -> Process:

@@ -336,6 +336,7 @@ class Daemon:
             is_awaited=interruptions.is_awaited,
             new_usage=self._new_usage,
             extract=self._extraction.extract,
+            on_idle=self._extraction.end_idle,
             removed=self._removed,
         )
 

@@ -1,26 +1,19 @@
 """The space that the record takes, and copies of it, on either engine."""
 
-import ctypes
 from collections.abc import Callable
-from contextlib import suppress
 
 from store.contract import Connection
 from store.engines.sqlite import space as file_space
 from store.engines.sqlite.space import backup
+from store.heap import release_heap
 
-__all__ = ["backup", "erase", "release_heap", "release_memory", "shrink"]
+__all__ = ["backup", "erase", "release_memory", "shrink"]
 
 
 def release_memory(connection: Connection) -> None:
     """Return unused memory to the system, including all but the most recent database pages."""
     connection.drop_pages()
     release_heap()
-
-
-def release_heap() -> None:
-    """Return free memory to the system."""
-    with suppress(AttributeError):  # only glibc has this function
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:

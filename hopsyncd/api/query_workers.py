@@ -20,7 +20,7 @@ import structlog
 
 import hopsyncd
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
-from hopsyncd.child_process import Process, Restarts, end_child, start_child
+from hopsyncd.child_process import IdleTimer, Process, Restarts, end_child, start_child
 from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 
@@ -30,6 +30,7 @@ _SERVE = "import sys; from hopsyncd.api.query_process import serve; serve(int(sy
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _FAILED_STARTS = 3  # in a row, after which no worker is started any more
 _STOP_S = 2.0
+_IDLE_S = 120.0  # without a query for them, after which the workers end
 _START_S = 300.0  # a worker may have to make the index from the store
 
 Given = Callable[[Wanted], Any]
@@ -85,7 +86,9 @@ def query_workers(config: Config) -> "QueryWorkers":
 class QueryWorkers:
     """At most `count` worker processes; from any thread."""
 
-    def __init__(self, settings: WorkerSettings, count: int, patience_s: float) -> None:
+    def __init__(
+        self, settings: WorkerSettings, count: int, patience_s: float, idle_s: float = _IDLE_S
+    ) -> None:
         self._settings = settings
         self._count = count
         self._patience_s = patience_s
@@ -93,6 +96,7 @@ class QueryWorkers:
         self._workers: list[_Worker] = []
         self._here = 0  # queries that this process answers now
         self._wanted = 0  # the newest version that a query missed
+        self._idle = IdleTimer(idle_s, self._end_if_idle)
         self._restarts = Restarts(_FAILED_STARTS, (OSError, EOFError))
         self._tending: threading.Thread | None = None
 
@@ -133,6 +137,7 @@ class QueryWorkers:
 
     def close(self) -> None:
         """End all of them."""
+        self._idle.cancel()
         with self._changed:
             self._count = 0
             self._changed.notify_all()
@@ -150,6 +155,7 @@ class QueryWorkers:
                 for one in current:
                     if not one.busy:
                         one.busy = True
+                        self._idle.restart()
                         return one
                 if len(current) < self._count and (self._here or self._workers):
                     self._tend(number)
@@ -174,7 +180,19 @@ class QueryWorkers:
     def _give_back(self, worker: _Worker) -> None:
         with self._changed:
             worker.busy = False
+            self._idle.restart()
             self._changed.notify_all()
+
+    def _end_if_idle(self) -> None:
+        """End all workers if none has had a query for a while; another two queries start them."""
+        with self._changed:
+            if not self._idle.has_expired or self._here or any(w.busy for w in self._workers):
+                self._idle.restart()
+                return
+            workers, self._workers = self._workers, []
+            self._wanted = 0
+        for worker in workers:
+            worker.end()
 
     def _lose(self, worker: _Worker, error: BaseException) -> None:
         """End a worker that does not reply; another takes its place once it is missed."""
@@ -239,6 +257,7 @@ class QueryWorkers:
         with self._changed:
             if self._count:
                 self._workers.append(worker)
+                self._idle.restart()
                 self._changed.notify_all()
                 return
         worker.end()

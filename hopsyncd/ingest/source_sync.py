@@ -152,7 +152,8 @@ class SourceSync:
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
     run a small sync, or raise an error to abandon the work. A commit is one long step. If it
     `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
-    LLM usage of one sync. `paused` says why each paused source is paused.
+    LLM usage of one sync. `on_idle` is called while nothing is left to do, at least every minute.
+    `paused` says why each paused source is paused.
     """
 
     connection: Connection
@@ -165,6 +166,7 @@ class SourceSync:
     is_awaited: Callable[[], bool] = lambda: False
     new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
+    on_idle: Callable[[], None] = lambda: None
     paused: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     monotonic_s: Callable[[], float] = time.monotonic

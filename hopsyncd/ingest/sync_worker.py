@@ -380,6 +380,7 @@ class SyncWorker:
         with self._wake:
             if self._wake.wait_for(self._has_work, 0.0 if self._follower else _QUIET_S):
                 return
+        self._at_work.sync.on_idle()
         self._at_work.sync.writer.release_memory()
 
     def _do(self, chore: Chore) -> None:

@@ -243,7 +243,10 @@ def create_session(model: bytes, **entries: str) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     for name, value in entries.items():
         options.add_session_config_entry(f"session.{name}", value)
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    options.enable_cpu_mem_arena = False  # it would keep the memory of the longest text
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session._model_bytes = None
+    return session
 
 
 def tokenizer_in(folder: Path) -> "Tokenizer":

@@ -19,8 +19,8 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
 from hopsyncd.retrieve.visible_sources import Mask
+from store.heap import release_heap
 from store.records import Version
-from store.space import release_heap
 
 log = structlog.get_logger(__name__)
 

@@ -22,7 +22,8 @@ from hopsyncd.child_process import Process
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import SentenceEncoder
-from hopsyncd.models.language import _PARTS_READ, DEFAULT_MODEL, SpacyLanguage, _Pipeline
+from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.language_process import _PARTS_READ, DEFAULT_MODEL, _Pipeline
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.matrix_product import OnnxOps
 from hopsyncd.models.minilm_graph import MODEL_FILE, VOCABULARY_FILES, build_graph
@@ -233,6 +234,23 @@ def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
         worker.send_signal(kill)
         worker.wait()
         assert (language.mentions([text]), language.entities([text])) == ([names], entities)
+
+
+def test_an_idle_language_process_ends_and_comes_back_with_the_next_text() -> None:
+    texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
+    with closing(SpacyLanguage("default", idle_s=0.3)) as language:
+        found, ended = language.mentions(texts), worker_of(language)
+        assert ended.wait(20) == -signal.SIGKILL
+        assert language.mentions(texts) == found
+        assert worker_of(language) is not ended
+
+
+def test_a_language_process_in_use_does_not_end() -> None:
+    with closing(SpacyLanguage("default", idle_s=0.5)) as busy:
+        worker = worker_of(busy)
+        for _ in range(12):
+            time.sleep(0.1)
+            assert worker_of(busy) is worker
 
 
 def test_a_language_process_that_gives_back_memory_goes_on(language: SpacyLanguage) -> None:

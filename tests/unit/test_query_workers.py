@@ -39,11 +39,12 @@ HIDDEN = frozenset({"notes"})
 class Desk:
     """A daemon's side: queries go to one worker where it can answer, else they are counted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, idle_s: float = 600.0) -> None:
         self.files = MemoryConnector({"rome.md": ROME, "paris.md": PARIS})
         self.stack = Stack(folder / "s.db", self.files)
         self.engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
-        self.workers = QueryWorkers(WorkerSettings(folder / "s.db", folder / "index", 1.0), 1, 20.0)
+        settings = WorkerSettings(folder / "s.db", folder / "index", 1.0)
+        self.workers = QueryWorkers(settings, 1, 20.0, idle_s)
         self.here = 0
         self.question = QUESTION
         self.wanted: list[Wanted] = []  # by workers, of the models
@@ -232,6 +233,35 @@ def test_a_query_whose_worker_is_killed_is_answered_and_another_worker_comes(des
     assert desk.here == before + 1
     desk.until_handed_over()
     assert desk.workers.pids not in ([], [pid])
+
+
+def test_a_worker_that_nobody_asks_ends_and_comes_back_when_queries_meet(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, idle_s=0.5)
+    try:
+        for _ in range(2):
+            desk.until_handed_over()
+            (pid,) = desk.workers.pids
+            assert until(lambda: not desk.workers.pids)
+            assert until(partial(has_ended, pid))
+            before = desk.here
+            assert desk.ask() == desk.alone()
+            assert desk.here == before + 1
+            time.sleep(0.1)
+            assert not desk.workers.pids  # one query alone needs no worker
+    finally:
+        desk.workers.close()
+        desk.stack.close()
+
+
+def has_ended(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def until(holds: Callable[[], bool], within_s: float = 20.0) -> bool:
+    end_s = time.monotonic() + within_s
+    while not holds() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    return holds()
 
 
 def test_killed_workers_keep_nobody_waiting(desk: Desk) -> None:

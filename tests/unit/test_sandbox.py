@@ -250,3 +250,29 @@ def test_a_worker_that_ignores_the_limit_of_blocks_is_refused() -> None:
     row = json.loads(reply_of((Block("paragraph", "a", 1, 1),)))
     with pytest.raises(ValueError, match="more blocks"):
         result_of(json.dumps(row * 250_001).encode())
+
+
+def test_an_idle_worker_ends_and_another_reads_the_next_document(
+    process: ExtractionProcess,
+) -> None:
+    text = text_of(process, b"first")
+    pid = process._child.get().pid
+    process.end_idle()  # it has just been used
+    assert process._child.get().pid == pid
+    process.end_idle(0.0)
+    assert not process._child.is_running
+    assert not Path(f"/proc/{pid}").exists()
+    assert text_of(process, b"first") == text
+
+
+def test_a_worker_that_reads_is_not_idle() -> None:
+    alive: list[bool] = []
+
+    def give_way() -> None:
+        reader.end_idle(0.0)
+        alive.append(reader._child.is_running)
+
+    with closing(ExtractionProcess(give_way, LIMITS, BAD)) as reader:
+        assert text_of(reader, b"first") == text_of(reader, b"first")
+    started = alive[alive.index(True) :]  # it is waited for before, too
+    assert all(started)

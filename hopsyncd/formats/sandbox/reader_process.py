@@ -4,6 +4,7 @@ import base64
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _TRIAL_AFTER_S = 2.0
+_IDLE_S = 60.0  # after which a worker is not kept for the next document
 _MOST_PICTURES = 500  # pages of a PDF: each takes a second or two
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
 # After this many failed starts in a row, none is tried for this many times what the last took;
@@ -61,6 +63,7 @@ class ExtractionProcess:
         rest = Restarts(_FAILED_STARTS, (ReaderUnavailable,), _REST, _LONGEST_REST_S)
         self._child = ChildProcess(self._start, self._expect_ready, rest)
         self._served = 0
+        self._used_s = 0.0
         self._is_asking = False
         self._second: ExtractionProcess | None = None
         self._quarantined = dict(quarantined)
@@ -91,6 +94,14 @@ class ExtractionProcess:
             raise _in_quarantine(death.why) from death
         finally:
             self._is_asking = False
+            self._used_s = time.monotonic()
+
+    def end_idle(self, idle_s: float = _IDLE_S) -> None:
+        """End the workers that have not read a document for that long."""
+        if not self._is_asking and time.monotonic() - self._used_s >= idle_s:
+            self._end()
+        if self._second:
+            self._second.end_idle(idle_s)
 
     def try_reader(self, kind: str) -> None:
         """Read the sample of a type. Raises ReaderUnavailable if it cannot be read."""

