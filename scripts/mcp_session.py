@@ -14,6 +14,7 @@ from typing import Any
 
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.types import TextContent
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.e2e.daemon import HOPSYNCD, ROOT, SMALL, Place, new_place, source
@@ -45,7 +46,7 @@ async def session(place: Place) -> None:
         tools = (await client.list_tools()).tools
         print(f"<- tools: {', '.join(tool.name for tool in tools)}")
         found = await call(client, "search", question=QUESTION, k=3, max_tokens=1200)
-        byron = next(one for one in found["passages"] if "byron" in one["document"])
+        byron = next(one for one in found["documents"] if "byron" in one["document"])
         place_of = {key: byron[key] for key in ("source", "document")}
         await call(client, "get", **place_of, max_tokens=600)
         await call(client, "ask", question=QUESTION, max_tokens=1200)
@@ -55,8 +56,11 @@ async def call(client: ClientSession, tool: str, **arguments: Any) -> dict[str, 
     """Call a tool and print what went both ways."""
     print(f"\n-> {tool} {json.dumps(arguments)}")
     result = await client.call_tool(tool, arguments)
-    answer = result.structured_content
-    assert not result.is_error and isinstance(answer, dict), result.content
+    assert not result.is_error, result.content
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    answer = json.loads(content.text)
+    assert isinstance(answer, dict)
     print(f"<- {json.dumps(answer, ensure_ascii=False, indent=2)}")
     return answer
 

@@ -166,8 +166,16 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
     help="Serve over HTTP on this loopback address, such as 127.0.0.1:7719. Clients must send the"
     " token in the file mcp_token of the data folder.",
 )
+@click.option(
+    "--structured",
+    "is_structured",
+    is_flag=True,
+    help="Send results as structured content too, for programs that read it.",
+)
 @click.pass_context
-def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
+def mcp(
+    context: click.Context, allow_write: bool, address: str | None, is_structured: bool
+) -> None:
     """Serve your documents to an agent through MCP.
 
     It speaks on standard input and output, or over HTTP.
@@ -184,7 +192,8 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
         from hopsyncd.api.mcp.document_server import PATH, guard_app
         from hopsyncd.api.server import bound_address, loopback_server
 
-        app = guard_app(make_server(client_of(context), allow_write, inbox), config)
+        made = make_server(client_of(context), allow_write, inbox, is_structured=is_structured)
+        app = guard_app(made, config)
         server = loopback_server(app, config.limits)
         with bound_address(*host_and_port(address), "Give --http another port") as listener:
             listener.listen()  # an agent may connect before we serve
@@ -194,7 +203,7 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
     if sys.stdin.isatty():
         click.echo("Waiting for an MCP client on standard input; see docs/agents.md.", err=True)
     with client_of(context) as client:
-        make_server(client, allow_write, inbox).run()
+        make_server(client, allow_write, inbox, is_structured=is_structured).run()
 
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -1,6 +1,7 @@
 """`hopsyncd mcp --http`, asked by the official client: search, get, notes, two agents at once."""
 
 import asyncio
+import json
 import os
 import socket
 import stat
@@ -24,7 +25,7 @@ from hopsyncd.config.values import LimitsConfig
 from tests.e2e.daemon import DEADLINE_S, SMALL, Place, new_place, source
 from tests.fakes.port import free_port
 
-READING = ["search", "ask", "get", "neighbours", "status", "history"]
+READING = ["search", "ask", "get", "neighbours", "status", "history", "changes"]
 
 
 @pytest.fixture(scope="module")
@@ -97,24 +98,26 @@ def called(place: Place, address: str, name: str, /, **given: Any) -> CallToolRe
 
 
 def content_of(result: CallToolResult) -> dict[str, Any]:
-    assert not result.is_error and result.structured_content is not None, result.content
-    return dict(result.structured_content)
+    assert not result.is_error, result.content
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return dict(json.loads(content.text))
 
 
 def test_an_agent_searches_and_reads(place: Place, reading: str) -> None:
     tools = asked(place, reading, lambda client: client.list_tools()).tools
     assert [one.name for one in tools] == READING
     found = content_of(called(place, reading, "search", question="Where was Kaltenbrunn born?"))
-    ids = {one["document"]: one["id"] for one in found["passages"]}
+    ids = {one["document"]: one["passages"][0]["id"] for one in found["documents"]}
     got = content_of(called(place, reading, "get", passage=ids["people/mira.md"]))
-    assert "Ostrava" in got["passages"][0]["quote"]
+    assert "Ostrava" in got["quote"]
 
 
 def test_a_search_can_be_narrowed(place: Place, reading: str) -> None:
     found = content_of(
         called(place, reading, "search", question="Kaltenbrunn", filters=["path:people"])
     )
-    assert {one["document"] for one in found["passages"]} == {"people/mira.md"}
+    assert {one["document"] for one in found["documents"]} == {"people/mira.md"}
 
 
 def test_without_the_right_nothing_is_written(place: Place, reading: str) -> None:
@@ -200,7 +203,7 @@ def test_two_agents_work_at_once(place: Place, reading: str) -> None:
         return [content_of(result) for result in results]
 
     found = asyncio.run(both())
-    assert len(found) == 24 and all(one["passages"] for one in found)
+    assert len(found) == 24 and all(one["documents"] for one in found)
 
 
 @pytest.mark.parametrize(

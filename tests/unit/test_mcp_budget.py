@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from hopsyncd.api.mcp.shapes import fit_quotes, in_order, shares, shorten, token_count
+from hopsyncd.api.mcp.shapes import fit_grouped, fit_quotes, token_count
 
 FRAME = {"version": 7, "degraded": [], "passages": []}
 LONG = " ".join(f"Sentence number {number} says something." for number in range(200))
@@ -23,12 +23,22 @@ def sent(objects: list[dict[str, Any]]) -> int:
 @given(
     some.lists(some.text(max_size=2000), max_size=8),
     some.integers(min_value=0, max_value=1500),
-    some.sampled_from([fit_quotes, in_order]),
+    some.integers(min_value=1, max_value=4),
 )
-def test_no_answer_is_larger_than_asked_for(texts: list[str], max_tokens: int, fit: Any) -> None:
+def test_no_answer_is_larger_than_asked_for(
+    texts: list[str], max_tokens: int, documents: int
+) -> None:
     objects = quoting(*texts)
-    kept = fit(FRAME, objects, max_tokens)
+    kept = fit_quotes(FRAME, objects, max_tokens)
     assert not kept or sent(kept) <= max_tokens
+    places = [
+        {"source": "notes", "document": f"{number % documents}.md", "heading": ["Ada", "Youth"]}
+        for number in range(len(texts))
+    ]
+    groups, grouped = fit_grouped(FRAME, places, objects, {}, max_tokens)
+    assert not grouped or token_count({**FRAME, "documents": groups}) <= max_tokens
+    assert len({one["document"] for one in groups}) == len(groups) <= documents
+    assert sum(len(one["passages"]) for one in groups) == len(grouped)
     for one, whole in zip(kept, objects, strict=False):
         assert whole["quote"].startswith(one["quote"])
         assert ("shortened" in one) == (one["quote"] != whole["quote"])
@@ -37,7 +47,6 @@ def test_no_answer_is_larger_than_asked_for(texts: list[str], max_tokens: int, f
 def test_all_is_there_when_there_is_room() -> None:
     objects = quoting("It rains.", LONG)
     assert fit_quotes(FRAME, objects, 10_000) == objects
-    assert in_order(FRAME, objects, 10_000) == objects
 
 
 def test_long_texts_give_way_to_each_other_and_short_ones_to_none() -> None:
@@ -53,21 +62,3 @@ def test_the_last_objects_are_left_out_before_quotes_become_useless() -> None:
     assert [one["id"] for one in kept] == [f"{number:016x}" for number in range(len(kept))]
     assert 1 < len(kept) < 20
     assert all("Sentence number 0 says something." in one["quote"] for one in kept)
-
-
-def test_what_is_read_in_order_is_whole_until_the_room_ends() -> None:
-    kept = in_order(FRAME, quoting("First.", "Second.", LONG), 200)
-    assert [one["quote"] for one in kept] == ["First.", "Second."]
-    (only,) = in_order(FRAME, quoting(LONG, "Second."), 200)
-    assert only["shortened"]
-
-
-def test_a_text_without_sentences_is_cut_at_a_line_or_a_word() -> None:
-    assert shorten("one two three four five six", 6) == "one two three"
-    assert shorten("name;town\nAda;London\nGrace;New York", 9) == "name;town\nAda;London"
-
-
-def test_shares_use_up_what_there_is() -> None:
-    assert shares([5, 5], 100) == [5, 5]
-    assert sum(shares([50, 70, 90], 100)) in (98, 99, 100)
-    assert shares([50, 70], -3) == [0, 0]

@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
 from hopsyncd.api.mcp.document_server import WATCHES, WatchBus
-from hopsyncd.api.mcp.shapes import hop_line, passage_brief
+from hopsyncd.api.mcp.shapes import document_brief, hop_line, passage_brief
 from hopsyncd.client import Client
 from hopsyncd.errors import DaemonUnavailable
 
@@ -26,13 +26,20 @@ MAIL: dict[str, Any] = {
 
 def test_who_wrote_a_passage_is_told_and_what_is_too_long_to_cite_is_not() -> None:
     origin = {"author": "Ada <ada@example.org>", "date": "2026-11-01T09:00:00+00:00"}
-    told = passage_brief({**MAIL, "origin": {**origin, "url": "https://x.org/" + "a" * 150}})
-    assert told["origin"] == origin
+    mail = {**MAIL, "origin": {**origin, "url": "https://x.org/" + "a" * 150}}
+    assert document_brief(mail, {}) == {
+        "source": "mail",
+        "document": "1.eml",
+        "title": "Dinner",
+        "author": "Ada <ada@example.org>",
+        "date": "2026-11-01",
+    }
 
 
 @pytest.mark.parametrize("origin", [None, {}])
 def test_where_a_source_tells_nothing_nothing_is_said(origin: object) -> None:
-    assert "origin" not in passage_brief({**MAIL, "origin": origin})
+    brief = document_brief({**MAIL, "origin": origin}, {})
+    assert brief == {"source": "mail", "document": "1.eml", "title": "Dinner"}
 
 
 @pytest.mark.parametrize(("asked_by", "arrow"), [("link", "=>"), ("backlink", "<=")])

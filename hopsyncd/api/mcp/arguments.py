@@ -1,0 +1,118 @@
+"""Arguments of tools as agents write them, and their mistakes in one plain line."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+_FILTER_START = re.compile(r"(?<!\S)(?=-?[a-z][a-z-]*:\S)")
+# Names that agents use for a parameter of another name.
+_OTHER_NAMES = {
+    **dict.fromkeys(("query", "q", "text", "prompt"), "question"),
+    **dict.fromkeys(("limit", "n", "top_k", "count", "max_results"), "k"),
+    **dict.fromkeys(("id", "passage_id"), "passage"),
+    **dict.fromkeys(("path", "file", "file_path", "name"), "document"),
+    **dict.fromkeys(("filter", "where"), "filters"),
+    **dict.fromkeys(("from", "old", "start", "date"), "since"),
+    **dict.fromkeys(("to", "new", "end"), "until"),
+    **dict.fromkeys(("topic", "subject"), "about"),
+    **dict.fromkeys(("version",), "at"),
+}
+
+
+def rename_arguments(given: Mapping[str, Any], parameters: Collection[str]) -> dict[str, Any]:
+    """Give arguments of another usual name the name of the tool's parameter.
+
+    >>> rename_arguments({"query": "Who?", "limit": 3}, ["question", "k"])
+    {'question': 'Who?', 'k': 3}
+    """
+    renamed = {}
+    for name, value in given.items():
+        other = _OTHER_NAMES.get(name, name)
+        fits = name not in parameters and other in parameters and other not in given
+        renamed[other if fits else name] = value
+    return renamed
+
+
+def read_filters(given: Any) -> Any:
+    """Read filters in any form: a list, a text with one or several, or an object.
+
+    >>> read_filters("type:xlsx path:my notes since:2026-01")
+    ['type:xlsx', 'path:my notes', 'since:2026-01']
+    >>> read_filters({"type": "md", "tag": ["a", "b"]}), read_filters("")
+    (['type:md', 'tag:a', 'tag:b'], [])
+    """
+    if isinstance(given, str):
+        text = given.strip()
+        if text[:1] in ("[", "{"):
+            try:
+                return read_filters(json.loads(text))
+            except ValueError:
+                return [text]
+        return [one.strip().rstrip(",") for one in _FILTER_START.split(text) if one.strip()]
+    if isinstance(given, Mapping):
+        pairs = (
+            (key, value)
+            for key, values in given.items()
+            for value in (values if isinstance(values, list) else [values])
+        )
+        return [f"{key}:{value}" for key, value in pairs]
+    if isinstance(given, list):
+        return [
+            text
+            for one in given
+            for text in (read_filters(one) if isinstance(one, Mapping) else [one])
+        ]
+    return given
+
+
+def lean_schema(schema: Any) -> Any:
+    """The schema of parameters without what a model does not need: titles and null.
+
+    >>> lean_schema({"anyOf": [{"type": "string"}, {"type": "null"}], "title": "At"})
+    {'type': 'string'}
+    """
+    if isinstance(schema, list):
+        return [lean_schema(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        name: lean_schema(part)
+        for name, part in schema.items()
+        if not (name in _UNNEEDED and not isinstance(part, dict))
+    }
+    variants = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
+    if len(variants) == 1:
+        kept |= variants[0]
+        del kept["anyOf"]
+    return kept
+
+
+def mistake_line(tool: str, error: ValidationError, parameters: Collection[str]) -> str:
+    """The first mistake in a tool's arguments, in a line."""
+    first = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"]) or "the arguments"
+    if first["type"] == "missing":
+        return f"{tool} needs `{name}`. Its parameters are {', '.join(parameters)}."
+    limits = first.get("ctx", {})
+    message = _MESSAGES.get(first["type"], "")
+    text = message.format(**limits) if message else first["msg"].lower().removesuffix(".")
+    given = repr(first["input"])[:_SHOWN]
+    return f"`{name}` of {tool} was refused: {text}, and it is {given}."
+
+
+_SHOWN = 60
+_UNNEEDED = ("title", "maxLength", "minLength", "maxItems")
+_MESSAGES = {
+    "greater_than_equal": "it must be at least {ge}",
+    "less_than_equal": "it must be at most {le}",
+    "int_parsing": "it must be a whole number",
+    "int_type": "it must be a whole number",
+    "string_type": "it must be a text",
+    "string_too_short": "it must not be empty",
+    "literal_error": "it must be {expected}",
+    "list_type": "it must be a list of texts",
+    "string_pattern_mismatch": "it must be an id as search gives it",
+}

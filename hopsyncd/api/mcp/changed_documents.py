@@ -1,0 +1,78 @@
+"""The documents that differ between two versions, with the sentences that came and went."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from hopsyncd.api.mcp.shapes import Sources
+from hopsyncd.client.local_files import local_file
+
+_LINES = 12  # told of a document
+_LINE_CHARACTERS = 300
+_KINDS = ("changed", "added", "removed", "renamed")
+_Place = tuple[str, str]
+_ASKING = "who what when where why how which did does is are was were the of to in"
+
+
+def changed_documents(
+    diff: Mapping[str, Any], wanted: Collection[_Place] | None, sources: Sources
+) -> list[dict[str, Any]]:
+    """The differing documents, edited ones first; only the `wanted` ones if these are given."""
+    lines = _lines_of(diff)
+    found = []
+    for kind, document in _documents(diff):
+        place = (document["source"], document["document"])
+        if wanted is not None and place not in wanted:
+            continue
+        path = local_file(*place, sources)
+        told = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]
+        found.append(
+            {
+                "change": kind,
+                **{key: document[key] for key in ("source", "document", "was") if key in document},
+                **({"path": path} if path else {}),
+                **({"title": document["document_name"]} if "document_name" in document else {}),
+                **({"lines": told[:_LINES]} if told else {}),
+                **({"more_lines": len(told) - _LINES} if len(told) > _LINES else {}),
+            }
+        )
+    return found
+
+
+def documents_about(
+    about: str, diff: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
+) -> set[_Place]:
+    """The differing documents that concern a topic.
+
+    A search for the topic finds them before or after, not only by a weak match, or a changed
+    sentence has all of its words.
+    """
+    # Loads SQLite and NumPy, which the server needs for nothing else.
+    from hopsyncd.text.words import index_terms
+
+    found = {
+        (passage["source"], passage["document"])
+        for answer in answers
+        for passage in answer["passages"]
+        if passage["strength"] != "weak"
+    }
+    terms = {*index_terms(about)} - {*index_terms(_ASKING)}
+    for place, lines in _lines_of(diff).items():
+        if terms and any(terms <= {*index_terms(line)} for line in lines):
+            found.add(place)
+    return found & {(one["source"], one["document"]) for _, one in _documents(diff)}
+
+
+def _documents(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for kind in _KINDS:
+        for document in diff["documents"].get(kind, ()):
+            yield kind, document
+
+
+def _lines_of(diff: Mapping[str, Any]) -> dict[_Place, list[str]]:
+    """The removed and added sentences of each document."""
+    return {
+        (text["source"], text["document"]): [
+            line for line in text["lines"] if line[:1] in ("-", "+")
+        ]
+        for text in diff["texts"]
+    }

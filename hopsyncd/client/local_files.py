@@ -1,0 +1,44 @@
+"""Where the documents of answers lie on this machine: their absolute paths."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def local_file(
+    source: str | None, document: str | None, sources: Mapping[str, Mapping[str, Any]]
+) -> str | None:
+    """The absolute path of a document, or None if no file of this machine holds it.
+
+    `sources` are the daemon's sources, by name.
+    """
+    location = sources.get(source or "", {}).get("location", "")
+    if not (location and document):
+        return None
+    file = Path(location) / document
+    # Unlike Path.is_file(), this does not raise for a folder that we may not enter.
+    return str(file) if file.is_absolute() and os.path.isfile(file) else None  # noqa: PTH113
+
+
+def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Copy an answer, with `path` after the `document` of each object that has a file here."""
+    if isinstance(value, Mapping):
+        copied = {}
+        for name, part in value.items():
+            copied[name] = add_paths(part, sources)
+            if name == "document" and isinstance(part, str) and "path" not in value:
+                path = local_file(value.get("source"), part, sources)
+                copied |= {"path": path} if path else {}
+        return copied
+    if isinstance(value, list | tuple):
+        return [add_paths(part, sources) for part in value]
+    return value
+
+
+def names_documents(value: Any) -> bool:
+    """Whether an answer names any document, so that paths can be added."""
+    if isinstance(value, Mapping):
+        named = isinstance(value.get("document"), str) and bool(value.get("source"))
+        return named or any(map(names_documents, value.values()))
+    return isinstance(value, list | tuple) and any(map(names_documents, value))
