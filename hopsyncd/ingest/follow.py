@@ -16,12 +16,21 @@ from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
+from hopsyncd.text.abbreviations import form_terms
 from hopsyncd.text.dates import DAY_IN_NAME, date_terms, find_days_in_name
 from hopsyncd.text.words import spellings, term_counts
 from store.changes import Changes, DocumentBegun, changes, document_changes
 from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
-from store.records import ALIVE, GenerationConfig, QuestionSet, SetId, Version, count_words
+from store.records import (
+    ALIVE,
+    GenerationConfig,
+    Passage,
+    QuestionSet,
+    SetId,
+    Version,
+    count_words,
+)
 
 _AT_ONCE = 1000  # question sets
 
@@ -80,12 +89,16 @@ def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[Ne
         NewPassage(
             one,
             count_words(text),
-            terms | date_terms(text),
+            terms | date_terms(text) | dict.fromkeys(_form_terms(passages[one.passage]), 1),
             [heading_key(heading) for heading in passages[one.passage].heading],
             spellings(text),
         )
         for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
     ]
+
+
+def _form_terms(passage: Passage) -> set[str]:
+    return form_terms(passage.heading, passage.text)
 
 
 def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: Changes) -> None:

@@ -25,10 +25,12 @@ from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
-from hopsyncd.retrieve.query_context import K1, B, QueryContext
+from hopsyncd.retrieve.other_forms import OtherForm
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, mark_reached, most_helpful
 from hopsyncd.retrieve.second_ask import FollowUp
 from hopsyncd.retrieve.strategies.hop import HopSearch
+from hopsyncd.retrieve.term_matches import K1, B
 from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
 from store.records import Vectors
 
@@ -74,13 +76,16 @@ class Query:
 class Dependencies:
     """The passage rows and names that the search for a question used at a version, ascending.
 
-    question: with corrected spelling. heavy_rows: the rows that send enough score for a single edge
+    question: with corrected spelling. asked: the same without the sentences that were dropped.
+    forms: other forms of its words. heavy_rows: the rows that send enough score for a single edge
     to matter. queries: the question and its follow-ups. ties: the smallest leads of a result over
     the next. lead: the smallest lead that may change the outcome. All fields belong to one index
     and are invalid after it.
     """
 
     question: str
+    asked: str
+    forms: tuple[OtherForm, ...]
     snapshot: Snapshot
     rows: Integers
     heavy_rows: Integers
@@ -105,6 +110,8 @@ class Dependencies:
         closest = _find_ties(_Order(context, search), k, search.second_ask.lead)
         return cls(
             question,
+            context.question,
+            context.forms.forms,
             snapshot,
             _unite(
                 np.flatnonzero(search.scores >= _LEAST_FLOW),
@@ -147,7 +154,18 @@ def _describe_question(context: QueryContext, vector: Vectors) -> Query:
     most = float(like.max())
     seed = most + math.log(float(np.exp(like - most).sum()) * _LEAST_FLOW)
     nearest = float(np.sort(like)[-CANDIDATES]) if len(like) >= CANDIDATES else -np.inf
-    return Query(vector, _key_terms(context.terms), seed, nearest)
+    return Query(vector, _key_terms(_add_forms(context)), seed, nearest)
+
+
+def _add_forms(context: QueryContext) -> dict[str, float]:
+    """The weights of the question's terms. The terms of another form share the weight of the words
+    that it stands for."""
+    weights = dict(context.terms)
+    for form in context.forms.forms:
+        share = sum(context.terms.get(term, 0.0) for term in form.typed_stems) / len(form.stems)
+        for term in form.stems:
+            weights[term] = max(weights.get(term, 0.0), share)
+    return weights
 
 
 def _describe_follow_up(follow_up: FollowUp) -> Query:

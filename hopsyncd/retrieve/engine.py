@@ -24,6 +24,7 @@ from hopsyncd.retrieve.dependencies import Dependencies, is_touched
 from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from hopsyncd.retrieve.literal_search import may_differ_by_words
 from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.other_forms import find_other_forms
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
@@ -310,12 +311,16 @@ class Engine:
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Whether the question may have another outcome at the head.
 
-        That is so if its typos are corrected differently, or if the head touches its dependencies.
+        That is so if its typos are corrected differently, if documents define other forms of its
+        words, or if the head touches its dependencies.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
             spelled = _correct(connection, served, question).question
             if spelled != dependencies.question or is_touched(dependencies, served):
+                return True
+            read = partial(known_passages, connection)
+            if find_other_forms(served, dependencies.asked, read) != dependencies.forms:
                 return True
             words = read_query_words(spelled)
             return may_differ_by_words(words, dependencies.snapshot, served)

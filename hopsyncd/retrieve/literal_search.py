@@ -11,7 +11,7 @@ past version, a filter or an ACL view gives what is visible there.
   stay where the strategy ranked them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import mul
@@ -22,7 +22,8 @@ from hopsyncd.index.arrays import Flags, Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.retrieve.date_search import find_dated_rows
-from hopsyncd.retrieve.query_context import Read, having, words_of
+from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, match_other_forms
+from hopsyncd.retrieve.query_context import words_of
 from hopsyncd.retrieve.query_words import (
     QueryPart,
     QueryWords,
@@ -32,6 +33,7 @@ from hopsyncd.retrieve.query_words import (
     split_humps,
 )
 from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest
+from hopsyncd.retrieve.term_matches import Read, having
 from hopsyncd.text.dates import find_asked_day
 from hopsyncd.text.words import index_terms
 from store.content import full_text
@@ -41,7 +43,7 @@ _BATCH = 128  # passages that are read at once.
 _MOST_READ = 2048  # passages in which a text is looked for.
 _MOST_PARTS = 32  # parts of a query that are looked for.
 _ENOUGH = 20  # passages with everything as typed, after which no more are read.
-_OF_DATES = 0.97  # the worth of the same day in another spelling.
+_OF_SAME = 0.97  # the worth of the same day in another spelling, or the same name in another form.
 _OF_VARIANTS = 0.9  # the worth of no-cache where noCache is looked for.
 _OF_FORMS = 0.8  # the worth of a word in another form, beside the word as typed.
 _OF_APART = 0.4  # the worth of a phrase or code whose terms stand apart.
@@ -60,7 +62,8 @@ class _FoundPart:
 
     rows: the passage rows that have all its terms, rising. names: words of the documents that may
     have it as a part of a camelCase name. dated: for a date, the rows that have or belong to that
-    day, in any spelling.
+    day, in any spelling. other_forms: the rows with another form, such as the words that it is
+    short for.
     """
 
     part: QueryPart
@@ -69,13 +72,16 @@ class _FoundPart:
     names: tuple[str, ...] = ()
     joined: tuple[tuple[str, ...], ...] = ()
     dated: frozenset[int] = frozenset()
+    other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
         """1 if the text of one of its rows has it as typed, less if only its terms."""
         if contains_literal(text, self.part.text):
             return 1.0
         if row in self.dated:
-            return _OF_DATES
+            return _OF_SAME
+        if row in self.other_forms:
+            return _OF_SAME
         if any(contains_joined(text, words) for words in self.joined):
             return 1.0 if self.part.kind == "word" else _OF_VARIANTS
         if self.part.kind == "word":
@@ -91,7 +97,7 @@ class LiteralMatches:
     scores: (n,) BM25 by passage row; empty where no passage has a part. worth: the share of the
     query's weight that each row read has; literal: the same of its parts as typed. complete: the
     rows that have every part as typed. whole: the rows that have the query as one phrase. absent:
-    the parts that no visible passage has, as typed.
+    the parts that no visible passage has, as typed. forms: the other forms of its words.
     """
 
     query: QueryWords
@@ -101,6 +107,7 @@ class LiteralMatches:
     complete: frozenset[int] = frozenset()
     whole: frozenset[int] = frozenset()
     absent: tuple[str, ...] = ()
+    forms: FormMatches = NO_FORMS
 
 
 def find_literals(
@@ -109,16 +116,20 @@ def find_literals(
     """Look the parts of a query up in the visible passages: all of them for a keyword query or if
     it `is_exact`, otherwise its phrases and codes. More than 32 parts are not looked for."""
     wanted = query.parts if query.is_keywords or is_exact else query.literals
-    parts = [_find_part(snapshot, part, query) for part in wanted[:_MOST_PARTS]]
+    forms = NO_FORMS if is_exact else match_other_forms(snapshot, query.text, read)
+    parts = [
+        _add_forms(_find_part(snapshot, part, query), forms.rows_by_term)
+        for part in wanted[:_MOST_PARTS]
+    ]
     texts = _Texts(snapshot, read)
     absent = _find_absent(snapshot, query, parts, texts)
     whole_rows = _find_rows(snapshot, index_terms(query.whole)) if query.whole else _NO_ROWS
     if not len(whole_rows) and not any(len(part.rows) for part in parts):
-        return LiteralMatches(query, absent=absent)
-    scores = words_of(snapshot, query.text).scores
+        return LiteralMatches(query, absent=absent, forms=forms)
+    scores = words_of(snapshot, query.text, forms.rows_by_term).scores
     whole = _find_whole(snapshot, query, whole_rows, scores, texts)
     worth, literal, complete = _weigh_rows(snapshot, parts, scores, texts)
-    return LiteralMatches(query, scores, worth, literal, complete, whole, absent)
+    return LiteralMatches(query, scores, worth, literal, complete, whole, absent, forms)
 
 
 def _weigh_rows(
@@ -144,7 +155,7 @@ def _weigh_rows(
         literal[row] = sum(
             weight * share
             for weight, share in zip(weights, shares, strict=True)
-            if share >= _OF_DATES
+            if share >= _OF_SAME
         )
         if all(is_typed):
             complete.add(row)
@@ -285,7 +296,7 @@ def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
         return _NO_ROWS
     rows: Integers = reduce(
         np.intersect1d,
-        (one.visible[1].astype(np.int64) for one in found),
+        (one.passage_rows.astype(np.int64) for one in found),
     )
     return np.unique(rows)
 
@@ -314,6 +325,16 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
         rows = np.union1d(rows, dated)
         return _FoundPart(part, rows, weight, dated=frozenset(dated.tolist()))
     return _FoundPart(part, rows, weight)
+
+
+def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
+    """The part with the rows that have another form of it. A phrase is meant as typed."""
+    rows = [others[term] for term in index_terms(found.part.text) if term in others]
+    if not rows or found.part.kind == "phrase":
+        return found
+    every = reduce(np.union1d, rows)
+    both = np.union1d(found.rows, every)
+    return replace(found, rows=both, other_forms=frozenset(every.tolist()))
 
 
 def _joined_with(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:

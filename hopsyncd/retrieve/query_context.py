@@ -1,8 +1,4 @@
-"""Compares a question with one version: its words, its names, and its likeness to each passage.
-
-BM25 uses the statistics of the visible passages only. A past version therefore ranks as it did when
-it was the head.
-"""
+"""Compares a question with one version: its words, its names, and its likeness to each passage."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,24 +12,19 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges, take_flags
-from hopsyncd.index.live_index import name_key
+from hopsyncd.index.arrays import Floats, Integers, expand_ranges
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import QuestionTable
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
+from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
+from hopsyncd.retrieve.term_matches import K1, NO_OTHERS, WORD, Read, compute_idf, having
 from hopsyncd.text.words import index_terms, plain, terms_of_each
-from store.records import Passage, PassageId, Vectors, split_unspaced
-
-# The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
-K1 = 1.2
-B = 0.75
+from store.records import PassageId, Vectors, split_unspaced
 
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 """Selects the names that the graph knows."""
-
-Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
 Encode = Callable[[Sequence[str]], Vectors]
 """(m, d) the vectors of m texts, on the grid."""
@@ -42,11 +33,9 @@ _PASSAGES_KEPT = 1 << 10  # passages whose split sentences are cached
 _NONE = frozenset[str]()
 _NEAREST = 2000  # rows of vectors
 COMMON = 4  # a term is common if more than one in 4 passages has it
-_COMMON_KEPT = 8  # common terms whose scores are cached for each version
 _MIN_SHARE = 0.02  # a rarer term has a larger share of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
-WORD = re.compile(r"\w+")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
@@ -143,69 +132,12 @@ def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
 
-class Having:
-    """The visible passages that have a term. `df` is their number."""
-
-    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s) -> None:
-        """`rows` are all rows of the `terms` table with this key."""
-        self._snapshot, self._key, self._rows = snapshot, key, rows
-        known = snapshot.statistics.term_passage_counts
-        if key not in known:
-            known[key] = len(self.visible[0])
-        self.df = known[key]
-
-    @cached_property
-    def visible(self) -> tuple[Int32s, Int32s]:
-        """The rows of the `terms` table, and their passage rows."""
-        rows = self._rows
-        entries = self._snapshot.index.terms.passage_row.take(rows)
-        seen = take_flags(self._snapshot.statistics.visible.passages, entries)
-        return (rows, entries) if seen.all() else (rows[seen], entries[seen])
-
-    @cached_property
-    def counts(self) -> NDArray[np.float32]:
-        """(df,) the BM25 score of the term in each passage, without the factor idf."""
-        index, statistics = self._snapshot.index, self._snapshot.statistics
-        rows, entries = self.visible
-        times = index.terms.count.take(rows).astype(np.float32)
-        mean = max(statistics.words / max(statistics.passages, 1), 1.0)
-        saturation = index.passages.word_count.take(entries).astype(np.float32)
-        saturation *= np.float32(K1 * B / mean)
-        saturation += np.float32(K1 * (1 - B))
-        saturation += times
-        return times * np.float32(K1 + 1) / saturation
-
-    @property
-    def counts_of_all(self) -> NDArray[np.float32]:
-        """(n,) the same for every passage row, cached for the next question."""
-        kept = self._snapshot.statistics.common_term_scores
-        found = kept.get(self._key)
-        if found is None:
-            found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
-            found[self.visible[1]] = self.counts
-            if len(kept) >= _COMMON_KEPT:
-                kept.clear()
-            kept[self._key] = found
-        return found
-
-
-def having(snapshot: Snapshot, terms: Sequence[str]) -> list[Having]:
-    """The visible passages that have each term."""
-    keys = [name_key(term) for term in terms]
-    every = snapshot.index.postings.terms_by_key.find_each(np.array(keys, dtype=np.int64))
-    return [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
-
-
-def compute_idf(snapshot: Snapshot, df: Integers) -> Floats:
-    """log(1 + (n - df + 0.5) / (df + 0.5)) for terms that `df` passages have; never negative."""
-    idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
-    return idf
-
-
-def words_of(snapshot: Snapshot, question: str) -> Words:
-    """Look up the question's words."""
+def words_of(
+    snapshot: Snapshot, question: str, others: Mapping[str, Integers] = NO_OTHERS
+) -> Words:
+    """Look up the question's words. `others`: the passage rows with other forms of its terms."""
     terms = index_terms(question)
-    every = having(snapshot, terms)
+    every = having(snapshot, terms, others)
     df = np.array([one.df for one in every], dtype=np.int64)
     idf = compute_idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
@@ -219,7 +151,7 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
             if tells:
                 np.greater(counts, 0, out=next(lines))
         else:
-            entries = one.visible[1]
+            entries = one.passage_rows
             scores[entries] += worth * one.counts
             if tells:
                 next(lines)[entries] = True
@@ -265,7 +197,8 @@ class QueryContext:
     idf; they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible
     score. coverage: which passages have its words. terms: its index terms, each with its share of
     `total_idf`, the sum of their idf. read: returns passages of the version. encode: returns the
-    vectors of follow-ups; None if no follow-up is to be asked.
+    vectors of follow-ups; None if no follow-up is to be asked. forms: which passages have other
+    forms of its words.
     """
 
     snapshot: Snapshot
@@ -278,6 +211,7 @@ class QueryContext:
     question: str = ""
     total_idf: float = 1.0
     encode: Encode | None = None
+    forms: FormMatches = NO_FORMS
 
     @classmethod
     def of(
@@ -290,7 +224,8 @@ class QueryContext:
     ) -> Self:
         """Compare the question with the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
-        words = words_of(snapshot, question)
+        forms = match_other_forms(snapshot, question, read)
+        words = words_of(snapshot, question, forms.rows_by_term)
         names = worths(names_in(question, snapshot.select_mentioned_names), words.weights)
         total = sum(words.weights.values())
         return cls(
@@ -304,6 +239,7 @@ class QueryContext:
             question=question,
             total_idf=total or 1.0,
             encode=encode,
+            forms=forms,
         )
 
     @cached_property
@@ -349,21 +285,30 @@ class QueryContext:
         ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[passage_rows].tolist()]
         passages = self.read(ids)
         words = {id_: split_into_words(one.heading, one.text) for id_, one in passages.items()}
-        found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
+        wanted = {*self.terms, *self.forms.stems}
+        found = terms_by_word(wanted, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index.passages
         starts = columns.vector_start[passage_rows].astype(np.int64)
         ends = columns.vector_end[passage_rows].astype(np.int64)
         cosines = self.likeness.of_rows(expand_ranges(starts, ends)[0])
         split = np.split(cosines.astype(np.float64), (ends - starts).cumsum()[:-1])
-        for id_, start, (whole, *own) in zip(ids, starts.tolist(), split, strict=True):
+        rows = passage_rows.tolist()
+        for id_, row, start, (whole, *own) in zip(ids, rows, starts.tolist(), split, strict=True):
             if id_ not in words:
                 yield _NO_SENTENCES
                 continue
             terms = _find_terms(words[id_], found)
+            if self.forms.forms:
+                terms = [self._read_forms(one, self.forms.of_row(row)) for one in terms]
             if len(own) == len(terms):
                 yield SentenceFits(own, terms, range(start + 1, start + 1 + len(own)))
             else:
                 yield SentenceFits([whole] * len(terms), terms, [start] * len(terms))
+
+    def _read_forms(self, terms: frozenset[str], forms: Sequence[OtherForm]) -> frozenset[str]:
+        """The question's terms that a sentence has, also in other forms that its passage has."""
+        stand_for = [form.typed_stems for form in forms if terms.issuperset(form.stems)]
+        return terms.union(*stand_for).intersection(self.terms)
 
     def first_cosines(self, entries: Integers) -> Floats:
         """(w,) the cosine of the question with the vector of each whole passage."""

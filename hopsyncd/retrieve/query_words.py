@@ -6,6 +6,7 @@ question leans on its meaning, and only its phrases and codes count as literals.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -18,6 +19,7 @@ Kind = Literal["phrase", "code", "word"]
 
 _MOST_KEYWORDS = 6
 _KEPT_PATTERNS = 512
+_LEAST_SHOUTED = 3  # words of a query that is in capitals as a whole.
 _LEAST_WHOLE = 2  # words of a query that is looked for as a phrase too, as error messages are
 _QUOTED = re.compile(
     '"([^"]+)"|\u201c([^\u201c\u201d]+)\u201d|\u201e([^\u201c\u201d\u201e]+)[\u201c\u201d]|\u00ab([^\u00ab\u00bb]+)\u00bb|`([^`]+)`'
@@ -123,6 +125,8 @@ def read_query_words(query: str) -> QueryWords:
     True
     >>> read_query_words("Where is the spare key?").is_keywords
     False
+    >>> read_query_words("WHO report").words
+    ('WHO', 'report')
     """
     query = unicodedata.normalize("NFC", query)
     parts: list[QueryPart] = []
@@ -147,12 +151,14 @@ def read_query_words(query: str) -> QueryWords:
             words.append(bare)
         else:
             words += _WORD.findall(bare)
-    content = [word for word in words if word.lower() not in FUNCTION_WORDS]
+    plain = [word for word in words if not _is_abbreviation(word, words)]
+    links = {word for word in plain if word.lower() in FUNCTION_WORDS}
+    content = [word for word in words if word not in links]
     if not content and not parts:
         content = words
     parts += [QueryPart(word, "word") for word in content]
     is_question = query.rstrip().endswith(_ASKS) or any(
-        word.lower() in _OF_QUESTIONS and word != "May" for word in words
+        word.lower() in _OF_QUESTIONS and word != "May" for word in plain
     )
     is_keywords = bool(parts) and not is_question and len(content) <= _MOST_KEYWORDS
     return QueryWords(query, tuple(dict.fromkeys(parts)), is_keywords)
@@ -160,6 +166,12 @@ def read_query_words(query: str) -> QueryWords:
 
 def _is_code(token: str) -> bool:
     return bool(_CODE.fullmatch(token)) and not _ORDINAL.fullmatch(token)
+
+
+def _is_abbreviation(word: str, words: Sequence[str]) -> bool:
+    """Whether a word of a query is in capitals as WHO and IT are, and not all of the query is."""
+    is_in_capitals = len(word) > 1 and word.isupper()
+    return is_in_capitals and (len(words) < _LEAST_SHOUTED or not "".join(words).isupper())
 
 
 def split_humps(name: str) -> list[str]:

@@ -25,17 +25,9 @@ from numpy.typing import NDArray
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, find_range_maxima
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
-from hopsyncd.retrieve.query_context import (
-    COMMON,
-    K1,
-    WORD,
-    Having,
-    QueryContext,
-    SentenceFits,
-    compute_idf,
-    having,
-)
+from hopsyncd.retrieve.query_context import COMMON, QueryContext, SentenceFits
 from hopsyncd.retrieve.ranking import importance_of, largest, mark_reached, most_important
+from hopsyncd.retrieve.term_matches import K1, WORD, Having, compute_idf, having
 from hopsyncd.text.words import index_terms
 from store.records import Vectors
 
@@ -133,7 +125,8 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
         return SecondAsk(lead=lead)
     vectors = context.encode([plan.text for plan in plans])
     terms = sorted({term for plan in plans for term in _list_terms(plan)})
-    found = dict(zip(terms, having(context.snapshot, terms), strict=True))
+    every = having(context.snapshot, terms, context.forms.rows_by_term)
+    found = dict(zip(terms, every, strict=True))
     follow_ups = [_ask(context, plan, vectors[at], found) for at, plan in enumerate(plans)]
     return SecondAsk(tuple(follow_ups), lead)
 
@@ -225,7 +218,7 @@ def _score_words(
         if match.df > count / COMMON:
             scores += part * match.counts_of_all
         elif match.df:
-            scores[match.visible[1]] += part * match.counts
+            scores[match.passage_rows] += part * match.counts
     return scores
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.retrieve.query_context import Read, having, names_in
+from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.query_words import read_query_words
+from hopsyncd.retrieve.term_matches import Read, having
 from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_of_each
 from store.content import full_text
 from store.records import PassageId
@@ -155,7 +156,7 @@ def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """Whether a visible passage has it in this form: the vocabulary has words of all sources."""
-    rows = [one.visible[1] for one in having(snapshot, index_terms(word))]
+    rows = [one.passage_rows for one in having(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     found = read([PassageId(one) for one in passages.tolist()])
     return any(word in spellings(full_text(one)) for one in found.values())

@@ -17,9 +17,10 @@ import numpy as np
 from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.literal_search import LiteralMatches
-from hopsyncd.retrieve.query_context import having
+from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.term_matches import having
 from hopsyncd.text.words import index_terms
 from store.records import WORD, PassageId, Vectors
 
@@ -30,14 +31,19 @@ WEIGHTS = {"cosine": 6.596, "share": 0.577, "rank": -1.614, "words": -0.133, "bi
 
 
 def measure_features(
-    snapshot: Snapshot, question: str, vector: Vectors, ranked: Sequence[Ranked]
+    snapshot: Snapshot,
+    question: str,
+    vector: Vectors,
+    ranked: Sequence[Ranked],
+    forms: FormMatches = NO_FORMS,
 ) -> list[dict[str, float]]:
-    """The features of each passage found."""
+    """The features of each passage found. `forms`: other forms of the question's words."""
     if not ranked:
         return []
     found = [snapshot.find_passage(one.passage) for one in ranked]
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
-    cosines, shares = _best_cosines(snapshot, vector, rows), _word_shares(snapshot, question, rows)
+    cosines = _best_cosines(snapshot, vector, rows)
+    shares = _word_shares(snapshot, question, rows, forms)
     count = math.log1p(len(_content_terms(question)))
     return [
         {"cosine": cosine, "share": share, "rank": math.log(rank), "words": count}
@@ -57,7 +63,7 @@ def rate(
     """The strength of each passage found."""
     if matches.absent:
         return {one.passage: "weak" for one in ranked}
-    features = measure_features(snapshot, question, vector, ranked)
+    features = measure_features(snapshot, question, vector, ranked, matches.forms)
     strengths = {
         one.passage: _name(probability(WEIGHTS, each))
         for one, each in zip(ranked, features, strict=True)
@@ -94,16 +100,16 @@ def _content_terms(question: str) -> tuple[str, ...]:
     return index_terms(" ".join(words) or question)
 
 
-def _word_shares(snapshot: Snapshot, question: str, rows: Integers) -> Floats:
-    """(m,) the share of the question's idf whose terms each passage has."""
-    found = having(snapshot, _content_terms(question))
+def _word_shares(snapshot: Snapshot, question: str, rows: Integers, forms: FormMatches) -> Floats:
+    """(m,) the share of the question's idf whose terms each passage has, in any form."""
+    found = having(snapshot, _content_terms(question), forms.rows_by_term)
     count, total = snapshot.statistics.passages, 0.0
     shares = np.zeros(len(rows))
     for term in found:
         idf = math.log1p((count - term.df + 0.5) / (term.df + 0.5))
         total += idf
         if term.df:
-            shares += idf * np.isin(rows, term.visible[1])
+            shares += idf * np.isin(rows, term.passage_rows)
     return shares / (total or 1.0)
 
 

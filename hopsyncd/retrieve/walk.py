@@ -41,8 +41,9 @@ import numpy as np
 
 from hopsyncd.index.arrays import Floats, Integers, expand_ranges, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import WORD, QueryContext
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import largest
+from hopsyncd.retrieve.term_matches import WORD
 from hopsyncd.retrieve.transitions import (
     NO_NAMES,
     NO_TRANSITIONS,

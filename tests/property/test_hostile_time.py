@@ -51,6 +51,7 @@ from hopsyncd.models.keywords import document_names, neutral_spans, normalise, t
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.query_parser import parse_question
 from hopsyncd.retrieve.query_words import contains_literal, read_query_words
+from hopsyncd.text.abbreviations import find_pairs
 from hopsyncd.text.dates import date_terms, find_days_in_name
 from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.listener import Door, PageGuard
@@ -280,6 +281,7 @@ PARSERS: dict[str, Parser] = {
     "question": Parser(lambda text: parse_question(text, (), datetime(2026, 1, 1)), 10_000),
     # A mark that no code has at the end: a pattern that could match in many ways tries them all.
     "words of a query": Parser(lambda text: read_query_words(f"a{text}\xa7"), 10_000),
+    "abbreviations": Parser(lambda text: find_pairs((text[:400],), text), 10_000),
     "dates": Parser(lambda text: date_terms(f"{text} 1999"), 10_000),
     "days in a file name": Parser(find_days_in_name, 4096),
     "filters": Parser(

@@ -149,6 +149,30 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     assert now and "Jorun" in (now["answer"] or "")
 
 
+def test_a_question_is_asked_again_when_an_abbreviation_is_defined(tmp_path: Path) -> None:
+    far = {
+        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
+        for at in range(300)
+    }
+    near = {
+        "desk.md": b"# Desk\n\nQuarrels go to the Enterprise Support Team.\n",
+        "pay.md": b"# Pay\n\nEST is paid in March.\n",
+    }
+    watching = Watching(tmp_path, near | far)
+    question = "Which quarrels go to the EST?"
+    watching.watched.add(question)
+    watching.compare()
+    (dependencies,) = watching.watched._dependencies.values()
+    dependencies = replace(dependencies, lead=1.0)
+    watching.connector.put("far.md", b"# Far\n\nOrla likes pumps and valves.\n")
+    watching.sync()
+    assert not watching.engine.may_differ(question, dependencies)
+    # The definition is in a document that the question itself does not find.
+    watching.connector.put("words.md", b"# Words\n\nThe enterprise support team (EST) is here.\n")
+    watching.sync()
+    assert watching.engine.may_differ(question, dependencies)
+
+
 def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path) -> None:
     far = {
         f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()

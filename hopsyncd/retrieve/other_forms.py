@@ -1,0 +1,184 @@
+"""Other forms of what a question names: "Enterprise Support Team" for "EST", and the reverse.
+
+A pair counts if a visible passage defines it. The text index finds the passages that define a form
+of the question, and the pairs are read in these passages. So the index stores no dictionary, and a
+past version, a filter or an ACL view gives what is defined there.
+
+A short form with several meanings gets the three that most passages define. A passage with another
+form counts as if it had the words of the question, but a little less.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, reduce
+from itertools import takewhile
+
+import numpy as np
+
+from hopsyncd.index.arrays import Integers
+from hopsyncd.index.live_index import name_key
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import is_usual
+from hopsyncd.retrieve.term_matches import WORD, Read, having
+from hopsyncd.text.abbreviations import MOST_WORDS, find_pairs, form_term, split_stems
+from store.content import full_text
+from store.records import PassageId
+
+_MOST_FORMS = 3  # for one form of the question.
+_MOST_TYPED = 4  # forms of one question.
+_MOST_DEFINING = 32  # passages whose definitions of one form are read.
+_MOST_QUESTION_WORDS = 64
+_KEPT_PATTERNS = 512
+_MOST_ENDING = 8  # letters of a word after those that all its forms share.
+_BETWEEN = r"\W{1,4}"  # words of a long form.
+_MOST_ROWS = 256  # passages in which one form is looked for.
+
+
+@dataclass(frozen=True, slots=True)
+class OtherForm:
+    """Another form of some words of a question.
+
+    typed, text: the words as typed, and the other form. typed_stems, stems: their terms in order.
+    """
+
+    typed: str
+    typed_stems: tuple[str, ...]
+    text: str
+    stems: tuple[str, ...]
+
+
+def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[OtherForm, ...]:
+    """The other forms that visible passages define for the words of a question."""
+    words = WORD.findall(question)[:_MOST_QUESTION_WORDS]
+    stems = [split_stems(word) for word in words]
+    typed: dict[tuple[str, ...], str] = {}
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MOST_WORDS, len(words)) + 1):
+            run = tuple(term for part in stems[start:end] for term in part)
+            typed.setdefault(run, " ".join(words[start:end]))
+    found: list[OtherForm] = []
+    taken: set[str] = set()
+    every = {term for part in stems for term in part}
+    for run in sorted(_select_defined(snapshot, [*typed]), key=lambda run: (-len(run), run)):
+        is_form = len(run) > 1 or _may_be_form(typed[run])
+        if is_form and taken.isdisjoint(run) and (forms := _read_forms(snapshot, run, read)):
+            taken.update(run)
+            found += [
+                OtherForm(typed[run], run, text, other)
+                for other, text in forms.items()
+                if not every.issuperset(other)
+            ]
+        if len({form.typed for form in found}) == _MOST_TYPED:
+            break
+    return tuple(found)
+
+
+def _select_defined(snapshot: Snapshot, runs: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The runs of terms that some passage defines as a form."""
+    keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
+    _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
+    return [runs[position] for position in np.unique(positions).tolist()]
+
+
+def _may_be_form(word: str) -> bool:
+    """Whether a single word may be a short form: in capitals, or unusual."""
+    if sum(letter.isupper() for letter in word) >= 2:
+        return True
+    return len(word) > 1 and not word.isdecimal() and not is_usual(word.lower())
+
+
+def _read_forms(snapshot: Snapshot, run: tuple[str, ...], read: Read) -> dict[tuple[str, ...], str]:
+    """The other forms of one form, by their terms; those that most visible passages define."""
+    rows = having(snapshot, [form_term(run)])[0].passage_rows
+    ids = np.sort(snapshot.passage_ids[rows])[:_MOST_DEFINING]
+    texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for passage in read([PassageId(id_) for id_ in ids.tolist()]).values():
+        for pair in find_pairs(passage.heading, passage.text):
+            stems = split_stems(pair.short), split_stems(pair.long)
+            for own, other, text in zip(stems, stems[::-1], pair[::-1], strict=True):
+                if own == run and other and other != run:
+                    texts[other].append(text)
+    best = sorted(texts, key=lambda other: (-len(texts[other]), other))[:_MOST_FORMS]
+    return {other: max(sorted(texts[other]), key=texts[other].count) for other in best}
+
+
+class FormMatches:
+    """Which visible passages have the other forms of a question's words."""
+
+    def __init__(self, forms: Sequence[OtherForm] = (), rows: Sequence[Integers] = ()) -> None:
+        """`rows`: the visible passage rows that have each form, rising."""
+        self.forms = tuple(forms)
+        self._rows = rows
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The terms of all other forms."""
+        return frozenset(term for form in self.forms for term in form.stems)
+
+    @cached_property
+    def rows_by_term(self) -> Mapping[str, Integers]:
+        """For each term that another form stands for, the passage rows that have the form."""
+        rows: dict[str, list[Integers]] = defaultdict(list)
+        for form, found in zip(self.forms, self._rows, strict=True):
+            for term in form.typed_stems:
+                rows[term].append(found)
+        return {term: reduce(np.union1d, found) for term, found in rows.items()}
+
+    def of_row(self, row: int) -> list[OtherForm]:
+        """The other forms that a passage has."""
+        return [
+            form for form, members in zip(self.forms, self._members, strict=True) if row in members
+        ]
+
+    @cached_property
+    def _members(self) -> list[frozenset[int]]:
+        return [frozenset(rows.tolist()) for rows in self._rows]
+
+
+NO_FORMS = FormMatches()
+
+
+def match_other_forms(snapshot: Snapshot, question: str, read: Read) -> FormMatches:
+    """Find the other forms of a question's words, and the visible passages that have them."""
+    forms = find_other_forms(snapshot, question, read)
+    if not forms:
+        return NO_FORMS
+    return FormMatches(forms, [_find_rows(snapshot, form, read) for form in forms])
+
+
+def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
+    """The visible passage rows that have a form, rising. The 256 best by BM25 are looked at."""
+    every = having(snapshot, sorted({*form.stems}))
+    rows = reduce(np.intersect1d, (one.passage_rows for one in every)).astype(np.int64)
+    if len(rows) > _MOST_ROWS:
+        scores = np.zeros(len(snapshot.statistics.visible.passages))
+        for one in every:
+            scores[one.passage_rows] += one.counts
+        rows = rows[np.lexsort((snapshot.passage_ids[rows], -scores[rows]))[:_MOST_ROWS]]
+    row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
+    pattern = _pattern_of(form)
+    found = [
+        row_of[id_]
+        for id_, passage in read(row_of).items()
+        if pattern.search(unicodedata.normalize("NFC", full_text(passage)))
+    ]
+    return np.array(sorted(found), dtype=np.int64)
+
+
+@lru_cache(_KEPT_PATTERNS)
+def _pattern_of(form: OtherForm) -> re.Pattern[str]:
+    """Matches a short form as it is written, and the words of a long form with any endings."""
+    if re.fullmatch(r"[^\s-]+", form.text):
+        is_in_capitals = sum(letter.isupper() for letter in form.text) >= 2
+        pattern = rf"(?<!\w){re.escape(form.text)}s?(?!\w)"
+        return re.compile(pattern, 0 if is_in_capitals else re.IGNORECASE)
+    parts = []
+    for word in WORD.findall(form.text):
+        stem = "".join(split_stems(word)) or word
+        pairs = zip(stem, word.lower(), strict=False)
+        same = "".join(own for own, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        parts.append(f"{re.escape(same)}\\w{{0,{_MOST_ENDING}}}")
+    return re.compile(rf"(?<!\w){_BETWEEN.join(parts)}(?!\w)", re.IGNORECASE)

@@ -1,0 +1,131 @@
+"""The visible passages that have a term, and their BM25 scores.
+
+BM25 uses the statistics of the visible passages only. A past version therefore ranks as it did when
+it was the head.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.arrays import Floats, Int32s, Integers, take_flags
+from hopsyncd.index.live_index import name_key
+from hopsyncd.index.snapshot import Snapshot
+from store.records import Passage, PassageId
+
+# The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
+K1 = 1.2
+B = 0.75
+
+Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
+
+WORD = re.compile(r"\w+")
+NO_OTHERS: Mapping[str, Integers] = {}
+OF_FORMS = 0.9  # the worth of another form of a word, beside the word as typed
+_COMMON_KEPT = 8  # common terms whose scores are cached for each version
+
+
+class Having:
+    """The visible passages that have a term. `df` is their number."""
+
+    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s) -> None:
+        """`rows` are all rows of the `terms` table with this key."""
+        self._snapshot, self._key, self._rows = snapshot, key, rows
+        known = snapshot.statistics.term_passage_counts
+        if key not in known:
+            known[key] = len(self._own[0])
+        self.df = known[key]
+
+    @cached_property
+    def _own(self) -> tuple[Int32s, Int32s]:
+        """The rows of the `terms` table, and their passage rows."""
+        rows = self._rows
+        entries = self._snapshot.index.terms.passage_row.take(rows)
+        seen = take_flags(self._snapshot.statistics.visible.passages, entries)
+        return (rows, entries) if seen.all() else (rows[seen], entries[seen])
+
+    @property
+    def passage_rows(self) -> Int32s:
+        """(df,) the passage rows."""
+        return self._own[1]
+
+    @cached_property
+    def counts(self) -> NDArray[np.float32]:
+        """(df,) the BM25 score of the term in each passage, without the factor idf."""
+        rows, entries = self._own
+        times = self._snapshot.index.terms.count.take(rows).astype(np.float32)
+        return _saturate(self._snapshot, times, entries)
+
+    @property
+    def counts_of_all(self) -> NDArray[np.float32]:
+        """(n,) the same for every passage row, cached for the next question."""
+        kept = self._snapshot.statistics.common_term_scores
+        found = kept.get(self._key)
+        if found is None:
+            found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
+            found[self.passage_rows] = self.counts
+            if len(kept) >= _COMMON_KEPT:
+                kept.clear()
+            kept[self._key] = found
+        return found
+
+
+class HavingForms(Having):
+    """The same with the passages that have another form of the term, which count less."""
+
+    def __init__(self, having: Having, others: Integers) -> None:
+        super().__init__(having._snapshot, having._key, having._rows)
+        self._others = np.setdiff1d(others, self._own[1]).astype(np.int32)
+        self.df += len(self._others)
+
+    @property
+    def passage_rows(self) -> Int32s:
+        return np.concatenate([self._own[1], self._others])
+
+    @cached_property
+    def counts(self) -> NDArray[np.float32]:
+        once = np.ones(len(self._others), dtype=np.float32)
+        others = np.float32(OF_FORMS) * _saturate(self._snapshot, once, self._others)
+        return np.concatenate([super().counts, others])
+
+    @property
+    def counts_of_all(self) -> NDArray[np.float32]:
+        found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
+        found[self.passage_rows] = self.counts
+        return found
+
+
+def _saturate(
+    snapshot: Snapshot, times: NDArray[np.float32], entries: Int32s
+) -> NDArray[np.float32]:
+    """The BM25 score of a term without the factor idf. `times`: its count in each passage."""
+    index, statistics = snapshot.index, snapshot.statistics
+    mean = max(statistics.words / max(statistics.passages, 1), 1.0)
+    saturation = index.passages.word_count.take(entries).astype(np.float32)
+    saturation *= np.float32(K1 * B / mean)
+    saturation += np.float32(K1 * (1 - B))
+    saturation += times
+    return times * np.float32(K1 + 1) / saturation
+
+
+def having(
+    snapshot: Snapshot, terms: Sequence[str], others: Mapping[str, Integers] = NO_OTHERS
+) -> list[Having]:
+    """The visible passages that have each term, or another form of it: `others` has the rows of
+    these by term."""
+    keys = [name_key(term) for term in terms]
+    every = snapshot.index.postings.terms_by_key.find_each(np.array(keys, dtype=np.int64))
+    found = [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
+    return [
+        HavingForms(one, others[term]) if term in others else one
+        for term, one in zip(terms, found, strict=True)
+    ]
+
+
+def compute_idf(snapshot: Snapshot, df: Integers) -> Floats:
+    """log(1 + (n - df + 0.5) / (df + 0.5)) for terms that `df` passages have; never negative."""
+    idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
+    return idf

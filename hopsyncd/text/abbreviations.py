@@ -1,0 +1,250 @@
+"""Abbreviations and other names that a text defines: "Enterprise Support Team (EST)".
+
+Found are "long form (SF)" and "SF (long form)" by the algorithm of Schwartz & Hearst (2003), "NPM,
+the Node package manager", "EST: Enterprise Support Team" at the start of a line, "EST stands for
+...", and the aliases of a note.
+
+No index term here can be a word, since each has a space.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from hopsyncd.text.words import terms_of_each
+
+MOST_WORDS = 8  # of a long form
+_MOST_LETTERS = 10  # of a short form
+_LEAST_LONG = 5  # letters
+_MOST_LOWER = 5  # letters of a short form in lower case
+_INITIALS = 0.6  # of the letters of a short form begin words of the long form
+_MOST_ALIASES = 8  # of one note
+_MOST_PAIRS = 64  # of one text
+
+# The patterns have bounds, so that no place of a long text costs more than another.
+_IN_BRACKETS = re.compile(r"[^\S\n]?[*_`]{0,3}\(([^()\n]{2,100})\)")
+_SHORT = re.compile(r"[^\W_](?:[\w&/+.-]{0,14}[^\W_])?\.?")
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_TOKEN = re.compile(r"(?<![\w&/+.-])[^\W\d_][\w&/+-]{1,14}(?![\w&/+-])")
+_APPOSITION = re.compile(
+    r"(?<![\w&/+.-])([A-Z][A-Za-z0-9&]{1,9})[\"\u201d*_`]{0,3}"
+    r"(?:,?\s{1,2}(?:(?:which\s)?stands\sfor|(?:is\s)?short\sfor|means)|,(?:\sor)?)\s{1,2}"
+    r"(?:[Tt]he\s|[Aa]n?\s|[\"\u201c*_]{1,3})?([^\n.;:()]{5,100})"
+)
+_LINE = re.compile(
+    r"(?m)^[^\S\n]{0,8}(?:[-*+|>#]{1,6}[^\S\n]{1,4})?[*_`]{0,3}([^\W_][\w&/+-]{1,9})[*_`]{0,3}"
+    r"[^\S\n]{0,4}(?:[:=|\u2013\u2014]|--?[^\S\n])[*_`]{0,3}[^\S\n]{0,4}[*_`]{0,3}"
+    r"([^\W_][^\n|.;:()]{4,100})"
+)
+_ALIASES = re.compile(r"(?m)^alias(?:es)?: ([^\n]{1,500})$")
+_NUMERONYM = re.compile(r"([A-Za-z])([0-9]{1,2})([A-Za-z])")
+_LINKING_WORDS = frozenset(
+    "a an the of and or for in to on at by with from as is are was it its that this which"
+    " de la le les des du et en del el los las y und der die das den für von vom zur e di".split()
+)
+_NO_NAME = re.compile(r"[,%<>{}=\\]")
+_SENTENCE_END = re.compile(r"[.!?;:]\s|\n\s*\n|[|\u2022]|[()]")
+
+
+class Pair(NamedTuple):
+    """A short form and the long form that a text gives for it, or two names of a note."""
+
+    short: str
+    long: str
+
+
+def find_pairs(headings: Sequence[str], text: str) -> list[Pair]:
+    """The pairs that a passage defines, each once.
+
+    >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
+    [Pair(short='EST', long='Enterprise Support Team')]
+    >>> find_pairs((), "It uses NPM, the Node package manager.")
+    [Pair(short='NPM', long='Node package manager')]
+    >>> find_pairs(("Kubernetes",), "aliases: k8s")
+    [Pair(short='k8s', long='Kubernetes')]
+    >>> find_pairs((), "It was late (it rained).")
+    []
+    """
+    found: dict[Pair, None] = {}
+    for part in (*headings[-1:], text):
+        for pair in _find_in(unicodedata.normalize("NFC", part)):
+            found[pair] = None
+            if len(found) == _MOST_PAIRS:
+                return [*found]
+    found.update(dict.fromkeys(_find_aliases(headings, text)))
+    return [*found]
+
+
+def _find_in(text: str) -> Iterator[Pair]:
+    if "(" in text:
+        for found in _IN_BRACKETS.finditer(text):
+            yield from _read_brackets(text, found)
+    for found in _APPOSITION.finditer(text):
+        if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
+            yield Pair(found[1], long)
+    for found in _LINE.finditer(text):
+        if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
+            yield Pair(found[1], long)
+
+
+def _read_brackets(text: str, found: re.Match[str]) -> Iterator[Pair]:
+    inside = _strip(re.split("[,;]| or ", found[1])[0])
+    start = max(found.start() - 200, 0)
+    before = _SENTENCE_END.split(text[start : found.start()])[-1].rstrip("*_`\"' \u201d")
+    if _is_short(inside) or _is_lower_case(inside):
+        if long := _find_long_form(inside, before):
+            yield Pair(inside, long)
+        return
+    tokens = _TOKEN.findall(before[-24:])
+    last = tokens[-1] if tokens and before.endswith(tokens[-1]) else ""
+    for short, long in ((inside, last), (last, inside)):
+        if _is_numeronym(short, long):
+            yield Pair(short, long)
+    if _is_short(last) or _is_lower_case(last):
+        long = _match_initials(last, inside)
+        if not long and _is_short(last):
+            long = _find_long_form(last, inside)
+        if long:
+            yield Pair(last, long)
+
+
+def _strip(text: str) -> str:
+    return text.strip("*_`\"' \u201c\u201d")
+
+
+def _is_short(text: str) -> bool:
+    """Whether a text looks like an abbreviation, by its capitals."""
+    letters = [one for one in text if one.isalpha()]
+    return (
+        2 <= len(letters) <= _MOST_LETTERS
+        and sum(one.isupper() for one in letters) >= 2
+        and _SHORT.fullmatch(text) is not None
+    )
+
+
+def _is_lower_case(text: str) -> bool:
+    """Whether a text may be an abbreviation in lower case, such as `npm`."""
+    return 3 <= len(text) <= _MOST_LOWER and text.isalpha() and text.islower()
+
+
+def _is_numeronym(short: str, long: str) -> bool:
+    """Whether a short form counts the letters that it leaves out, such as `K8s` and `i18n`."""
+    found = _NUMERONYM.fullmatch(short)
+    return (
+        found is not None
+        and long.isalpha()
+        and len(long) == int(found[2]) + 2
+        and (long[0].lower(), long[-1].lower()) == (found[1].lower(), found[3].lower())
+    )
+
+
+def _find_long_form(short: str, before: str) -> str:
+    """The end of `before` that has the letters of the short form, by Schwartz & Hearst.
+
+    The first letter begins a word, but none that only links. Most other letters begin a word too.
+    All do if the short form is in lower case.
+    """
+    letters = [one for one in _singular(short).lower() if one.isalnum()]
+    most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
+    words = [*_WORD.finditer(before)][-most:]
+    lower = before.lower()
+    if not words or len(lower) != len(before):  # a letter whose lower case is longer
+        return ""
+    starts = {word.start() for word in words}
+    begins = {word.start() for word in words if word[0].lower() not in _LINKING_WORDS}
+    for word in reversed(words):
+        if word.start() not in begins:
+            continue
+        long = _match_initials(short, before[word.start() :])
+        if long and _collapse(before[word.start() :]) == long:
+            return long
+    position, initials = len(lower), 0
+    for number in range(len(letters) - 1, -1, -1):
+        position -= 1
+        while position >= words[0].start() and (
+            lower[position] != letters[number] or (number == 0 and position not in begins)
+        ):
+            position -= 1
+        if position < words[0].start():
+            return ""
+        initials += position in starts
+    long = _collapse(before[position:])
+    least = len(letters) if short.islower() else _INITIALS * len(letters)
+    return long if initials >= least and _is_long(short, long) else ""
+
+
+def _match_initials(short: str, after: str) -> str:
+    """The first words of `after` whose initials are the letters of the short form.
+
+    Words that only link, such as "of", may be left out.
+    """
+    letters = [one for one in _singular(short).lower() if one.isalnum()]
+    words = [*_WORD.finditer(after)][: MOST_WORDS + 2]
+    taken = 0
+    for word in words:
+        begins = word[0].lower()
+        if taken < len(letters) and begins[0] == letters[taken]:
+            taken += 1
+        elif begins not in _LINKING_WORDS or not taken:
+            return ""
+        if taken == len(letters):
+            long = _collapse(after[words[0].start() : word.end()])
+            return long if _is_long(short, long) else ""
+    return ""
+
+
+def _singular(short: str) -> str:
+    return short[:-1] if len(short) > 2 and short[-1] == "s" and short[-2].isupper() else short
+
+
+def _collapse(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_long(short: str, long: str) -> bool:
+    words = _WORD.findall(long)
+    return (
+        len(words) <= MOST_WORDS
+        and not _NO_NAME.search(long)
+        and len(long) >= max(_LEAST_LONG, len(short) + 2)
+        and short.lower() not in {word.lower() for word in words}
+        and (len(words) > 1 or "-" not in short)
+    )
+
+
+def _find_aliases(headings: Sequence[str], text: str) -> Iterator[Pair]:
+    """The aliases of a note, which its first passage lists, with its title."""
+    found = _ALIASES.search(text)
+    if found is None or not headings:
+        return
+    for alias in found[1].split(", ")[:_MOST_ALIASES]:
+        words = len(_WORD.findall(alias))
+        if 0 < words <= MOST_WORDS and alias.lower() != headings[0].lower():
+            yield Pair(alias, headings[0])
+
+
+def split_stems(text: str) -> tuple[str, ...]:
+    """The terms of a text in their order, one for each word.
+
+    >>> split_stems("Requests for quotation")
+    ('request', 'for', 'quotat')
+    """
+    words = [word.lower() for word in _WORD.findall(unicodedata.normalize("NFC", text))]
+    terms = terms_of_each(words)
+    return tuple(term for word in words for term in terms[word])
+
+
+def form_term(stems: Sequence[str]) -> str:
+    """The index term of the passages that define a form, short or long."""
+    return f"form {' '.join(stems)}"
+
+
+def form_terms(headings: Sequence[str], text: str) -> set[str]:
+    """The index terms for the pairs that a passage defines.
+
+    >>> sorted(form_terms((), "the Enterprise Support Team (EST)"))
+    ['form enterpris support team', 'form est']
+    """
+    stems = {split_stems(form) for pair in find_pairs(headings, text) for form in pair}
+    return {form_term(one) for one in stems if one}
