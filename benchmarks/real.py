@@ -37,6 +37,7 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from tests.fakes.llm import excerpts_in
 
 STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 TEAM = Path(__file__).parent / "team"
@@ -125,7 +126,10 @@ def serve_real_documents(folder: Path, keep: Path) -> RealIndex:
 
 def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any]) -> dict[str, Any]:
     """The reply of a reader who has the answer where each passage that it takes is shown."""
-    shown = {one["number"]: _words(f"{one['heading']} {one['text']}") for one in data["passages"]}
+    shown = {
+        one["number"]: _words(f"{one['title']} {one['heading']} {one['text']}")
+        for one in excerpts_in(data)
+    }
     question = asked[data["question"]]
     having = [
         [number for number, text in shown.items() if any(_words(one.text) in text for one in some)]

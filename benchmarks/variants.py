@@ -20,7 +20,6 @@ from hopsyncd.index.matching import (
 )
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
-from hopsyncd.retrieve.answering.extractive import function_terms
 from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
@@ -34,6 +33,7 @@ from hopsyncd.retrieve.ranking import (
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import ask_again
+from hopsyncd.retrieve.sentences import function_terms
 from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds, walk

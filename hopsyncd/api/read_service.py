@@ -55,7 +55,7 @@ from hopsyncd.index.statistics import Visible
 from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS
+from hopsyncd.retrieve.answering.asker import DEFAULT_K, MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.query_parser import Understood, parse_question
@@ -244,7 +244,7 @@ class ReadService:
         else:
             message = partial(AskMessage, with_passages=request.passages)
             answer = self._answer_by_worker(
-                state, meant, request.k, search, request.at, acl, here, message
+                state, meant, request.k or DEFAULT_K, search, request.at, acl, here, message
             )
         self._metrics.count_question()
         return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}

@@ -33,7 +33,6 @@ DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
 LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
 _MAX_DIGITS = 30
-_ASK_K = 8
 
 
 def _check_port(address: str | None) -> str | None:
@@ -129,14 +128,14 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """`k`: from how many passages; `llm`: whether the LLM writes the answer, by the `method`. If it
-    is left out, the LLM writes it where one is configured.
+    """`k`: from how many passages, by default 8, or up to 20 for an LLM; `llm`: whether the LLM
+    writes the answer, by the `method`; if left out, the LLM writes it where one is configured.
 
     `passages`: give all that were found, as a query does.
     """
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
-    k: int = Field(default=_ASK_K, ge=1, le=50)
+    k: int | None = Field(default=None, ge=1, le=50)
     at: At = "head"
     llm: bool | None = None
     method: Method = "direct"

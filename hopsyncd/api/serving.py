@@ -28,8 +28,8 @@ class ServingState:
 
     @property
     def asker(self) -> Asker:
-        models = self.models
-        return Asker(self.engine, models.encoder, models.language, models.llm)
+        models, tokens = self.models, self.config.llm.tokens_per_question
+        return Asker(self.engine, models.encoder, models.language, models.llm, tokens)
 
     @property
     def answering(self) -> tuple[Engine, Asker]:

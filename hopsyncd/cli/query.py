@@ -245,9 +245,7 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     "--limit",
     "k",
     type=WholeNumber(1, 50),
-    default=8,
-    show_default=True,
-    help="How many passages to use for the answer.",
+    help="How many passages to use for the answer. Default: 8, or up to 20 for an LLM.",
 )
 @match_options
 @filter_options
@@ -279,7 +277,7 @@ def ask(
     context: click.Context,
     /,
     question: str,
-    k: int,
+    k: int | None,
     at: str,
     by_llm: bool | None,
     method: Method,

@@ -83,7 +83,7 @@ def queries(queries: Sequence[Query]) -> Call[found.QueriesAnswer]:
 
 def ask(
     question: str,
-    k: int = 8,
+    k: int | None = None,
     at: str = "head",
     llm: bool | None = None,
     method: Method = "direct",

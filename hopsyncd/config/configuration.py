@@ -208,6 +208,7 @@ class LlmConfig(Section):
     questions: Literal["both", "llm", "statements", "off"] = "off"
     passages_per_call: int = Field(default=4, ge=1, le=20)
     timeout_s: Seconds = 60.0
+    tokens_per_question: int = Field(default=2500, ge=1000, le=200_000)
     concurrency: int = Field(default=4, ge=1, le=64)
     max_calls_per_query: int = Field(default=40, ge=0)
     max_tokens_per_sync: int = Field(default=0, ge=0)

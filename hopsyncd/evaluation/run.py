@@ -42,7 +42,7 @@ from store.sources import register_source
 from store.versions import head
 
 DATABASE_NAME = "evaluation.db"
-ANSWER_DEPTH = 8  # passages to answer from, as for `hopsyncd ask`
+ANSWER_DEPTH = 8  # passages to answer from without an LLM, as for `hopsyncd ask`
 
 Answers = Literal["none", "extractive", "llm"]
 ReplyTo = Callable[[Answer], AskReply]
@@ -132,11 +132,18 @@ def ask_all_ways(
     )
     engine.publish(served)
     asker = Asker(engine, models.encoder, models.language, models.llm)
-    reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
+    reply_to = _replies_of(asker, answers) if answers != "none" else None
     return {
         name: outcomes(engine, search, gold, questions, reply_to, experiment.on_question)
         for name, search in experiment.searches.items()
     }
+
+
+def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
+    """The way to answer. An LLM chooses from all passages found, as in `hopsyncd ask`."""
+    if answers == "llm":
+        return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)
+    return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
 
 
 def gold_of(corpus: Mapping[str, Passage]) -> Gold:
@@ -248,7 +255,7 @@ def _outcome(
     )
     if reply_to is None:
         return measured
-    reply = reply_to(replace(answer, ranked=answer.ranked[:ANSWER_DEPTH]))
+    reply = reply_to(answer)
     return replace(
         measured,
         reply=reply,

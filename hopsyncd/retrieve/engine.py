@@ -261,7 +261,7 @@ class Engine:
                 asked = spelling.question
                 if not search.wants_llm:
                     answer = self._find(connection, served, asked, k, search)
-                    return replace(answer, spelling=spelling)
+                    return replace(answer, spelling=spelling, typed=question)
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
                 by_llm = (connection, served, asked, k, search, usage, tell)
@@ -276,7 +276,7 @@ class Engine:
                     if self._is_kept(connection, served.version):
                         answer = _answer(searcher, connection, served, asked, search, found)
                         cost = LlmCost(usage.calls, usage.tokens)
-                        return replace(answer, llm=cost, spelling=spelling)
+                        return replace(answer, llm=cost, spelling=spelling, typed=question)
 
     def _find(
         self, connection: Connection, served: Snapshot, question: str, k: int, search: Search

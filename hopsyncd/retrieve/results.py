@@ -27,14 +27,16 @@ from hopsyncd.formats.media_types import cell_name, location_text, unit_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.questions import ask_about_name
 from hopsyncd.retrieve.logic import Resolution
+from hopsyncd.retrieve.material import title_of
 from hopsyncd.retrieve.query_parser import Understood, nearest
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.searcher import Found
+from hopsyncd.retrieve.sentences import visible_places
 from hopsyncd.retrieve.spelling import NOTHING_CORRECTED, Spelling
 from hopsyncd.retrieve.strength import Strength
 from store.content import known_passages, question_texts
 from store.contract import Connection
-from store.reads import Place, places_at
+from store.reads import Place
 from store.records import Passage, PassageId, QuestionId
 
 # Patterns that ignore case take these letters for i, s and k.
@@ -53,11 +55,11 @@ class LlmCost:
 class Answer:
     """Ranked passages of one version, with all data needed to display them.
 
-    question: with corrected spelling; `spelling` has the corrections. absent: words and phrases
-    that no visible passage has. strengths: the strength of each passage found. snapshot: the
-    version that was searched. degraded: the tasks that the LLM did not do as requested. llm: the
-    LLM usage; None if the search does not use an LLM. resolution: how a search by logic resolved
-    the question.
+    question: with corrected spelling; `typed` is without, and `spelling` has the corrections.
+    absent: words and phrases that no visible passage has. strengths: the strength of each passage
+    found. snapshot: the version that was searched. degraded: the tasks that the LLM did not do as
+    requested. llm: the LLM usage; None if the search does not use an LLM. resolution: how a search
+    by logic resolved the question.
     """
 
     version: int
@@ -71,6 +73,7 @@ class Answer:
     degraded: tuple[str, ...] = ()
     llm: LlmCost | None = None
     resolution: Resolution | None = None
+    typed: str = ""
     spelling: Spelling = NOTHING_CORRECTED
     absent: tuple[str, ...] = ()
     strengths: Mapping[PassageId, Strength] = field(default_factory=dict)
@@ -88,15 +91,7 @@ def answer_of(
         for one in found.ranked
         if one.passage in passages
     ]
-    places = places_at(connection, served.version.id, shown, served.hidden)
-    if served.filtered is not None:
-        rows = served.select_visible_documents(
-            [place.row for found in places.values() for place in found]
-        )
-        places = {
-            passage: [place for place in found if place.row in rows]
-            for passage, found in places.items()
-        }
+    places = visible_places(connection, served, shown)
     return Answer(
         version=served.version.id,
         question=question,
@@ -235,12 +230,8 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
 
 
 def document_title(answer: Answer, id_: PassageId) -> str:
-    """The title of a passage's document: a mail's subject and sender, the first heading, or the
-    path."""
-    places, heading = answer.places.get(id_, []), list(answer.passages[id_].heading)
-    if places and (name := mail_name(places[0].origin, heading)):
-        return name
-    return heading[0] if heading else places[0].document if places else ""
+    """The title of a passage's document."""
+    return title_of(answer.passages[id_], answer.places.get(id_, ()))
 
 
 def _similar_json(answer: Answer, id_: PassageId) -> SimilarPassage:

@@ -22,9 +22,25 @@ from hopsyncd.retrieve.literal_search import (
     rank_literals,
 )
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
-from hopsyncd.retrieve.logic import SHOWN, LlmUse, LogicSearch, Resolution, Tell, unite
+from hopsyncd.retrieve.logic import (
+    SHOWN,
+    SHOWN_TOKENS,
+    LlmUse,
+    LogicSearch,
+    Resolution,
+    Tell,
+    unite,
+)
+from hopsyncd.retrieve.material import Material, make_material
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.sentences import (
+    FoundTexts,
+    read_sets,
+    sentences_of,
+    term_weights,
+    visible_places,
+)
 from hopsyncd.retrieve.similar import SPARE, Collapsed, collapse_similar
 from hopsyncd.retrieve.strategies.hop import rank_hops, run_hop_search
 from hopsyncd.retrieve.strategies.plain import by_parts, decompose_by_llm, split
@@ -33,7 +49,7 @@ from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import known_passages
 from store.contract import Connection
-from store.records import Passage, PassageId
+from store.records import PassageId
 from store.transactions import snapshot
 
 EncodedTexts = Mapping[str, NDArray[np.float32]]
@@ -78,6 +94,7 @@ class Searcher(SearchTools):
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
     ) -> None:
         super().__init__(encoder, settings, reranker)
+        self._encoder = encoder
         self._llm = llm
 
     def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
@@ -206,16 +223,28 @@ class Searcher(SearchTools):
             )
         retrieved: list[list[Ranked]] = []
 
-        def retrieve(query: str) -> list[tuple[PassageId, Passage]]:
+        def retrieve(query: str) -> Material:
             with snapshot(connection):
                 retrieved.append(self.search(connection, head, query, max(k, SHOWN), plain))
                 first = [one.passage for one in retrieved[-1][:SHOWN]]
-                passages = known_passages(connection, first)
-            return [(one, passages[one]) for one in first if one in passages]
+                return self._material(connection, head, query, first)
 
         resolution = LogicSearch(question, retrieve, use).resolve()
         found = unite(retrieved, resolution.cited)
         return Found(found[:k], resolution.degraded, resolution)
+
+    def _material(
+        self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
+    ) -> Material:
+        """Excerpts of these passages for an LLM that is asked the query."""
+        passages = known_passages(connection, ids)
+        places = visible_places(connection, head, passages)
+        texts = FoundTexts(tuple(one for one in ids if one in passages), passages, places)
+        sets = read_sets(connection, head.version.id, texts.ranked)
+        weights = term_weights(head, query)
+        vector = self.vector(query)
+        sentences = sentences_of(texts, sets, vector, weights, self._encoder)
+        return make_material(texts, sentences, weights, head, SHOWN_TOKENS)
 
     def _required_llm(self) -> Llm:
         if self._llm is None:

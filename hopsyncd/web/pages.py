@@ -167,6 +167,8 @@ class Pages:
         search = {name: asked[name] for name in _SEARCH_FIELDS}
         # While somebody types, no LLM is asked for each pause.
         llm = None if by_llm else False
+        if by_llm and search["k"] == _K:
+            search["k"] = None  # an LLM is shown more passages than the page
         return {"asked": asked, "answer": self._client.ask(**search, llm=llm, passages=True)}
 
     @_run_view

@@ -12,6 +12,7 @@ from hopsyncd.client import Client
 from hopsyncd.display import ARROWS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, error, say_json, user_text
+from tests.fakes.llm import excerpts_in
 
 QUESTION = "Where was the director of Bronze Door, Kaltenbrunn, born?"
 PATIENCE_S = 8.0  # the built-in answer itself, on a loaded machine
@@ -105,7 +106,7 @@ def test_a_configured_llm_answers_unless_it_is_left_out(place: Place, endpoint: 
 
     def play(request: dict[str, Any]) -> Any:
         seen.append(json.loads(user_text(request)))
-        mira = next(p for p in seen[-1]["passages"] if "Ostrava" in p["text"])
+        mira = next(p for p in excerpts_in(seen[-1]) if "Ostrava" in p["text"])
         return say_json({"found": True, "answer": "In Ostrava", "citations": [mira["number"]]})
 
     endpoint.play = play

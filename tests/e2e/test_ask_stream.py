@@ -244,7 +244,7 @@ def test_a_client_that_goes_away_ends_the_stream_of_the_endpoint(
 def in_parts(request: dict[str, Any], then: Response) -> Response:
     """Two subproblems, the first of which has no answer; then what is said of the second."""
     data = json.loads(user_text(request))
-    if "open" not in data and "passages" not in data:
+    if "open" not in data and "documents" not in data:
         parts = [
             {"id": 1, "question": "Who directed Bronze Door?", "after": []},
             {"id": 2, "question": "Where was Kaltenbrunn born?", "after": [1]},

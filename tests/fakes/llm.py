@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +25,17 @@ DOWN = LlmUnavailable("No answer", "it is down", "Start it")
 def passages_in(user: str) -> list[dict[str, Any]]:
     """The passages of a call for questions, as {id, heading, text}."""
     return [json.loads(line) for line in user.splitlines() if line.startswith("{")]
+
+
+def excerpts_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The passages shown for an answer, as {number, heading, text, title, path, date}."""
+    found = []
+    for document in data["documents"]:
+        for label, text in document["passages"].items():
+            number, _, heading = label.partition(". ")
+            about = {name: document.get(name, "") for name in ("title", "path", "date")}
+            found.append({"number": int(number), "heading": heading, "text": text, **about})
+    return found
 
 
 def good_reply(user: str) -> str:

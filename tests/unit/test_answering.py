@@ -11,13 +11,14 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.extractive import Sentence, carrying
+from hopsyncd.retrieve.answering.extractive import carrying
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId
-from tests.fakes.llm import FakeLlm, Play
+from tests.fakes.llm import FakeLlm, Play, excerpts_in
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -194,11 +195,16 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     (call,) = llm.calls
     shown = json.loads(call.user)
     assert shown["question"] == QUESTION
-    assert (call.purpose, call.prompt) == ("answers", "answers/1")
+    assert (call.purpose, call.prompt) == ("answers", "answers/2")
     assert (told["answer"], told["by"], told["degraded"]) == ("Ostrava", "llm", [])
     citations = told["citations"]
     assert isinstance(citations, list)
-    assert [one["text"] for one in citations] == [shown["passages"][at]["text"] for at in (1, 0)]
+    passages = excerpts_in(shown)
+    assert [one["text"] for one in citations] == [passages[at]["text"] for at in (1, 0)]
+    assert {(one["title"], one["path"]) for one in passages} == {
+        ("Bronze Door", "door.md"),
+        ("Kaltenbrunn", "mira.md"),
+    }, "bread has nothing to do with it"
     assert told["llm"] == {"calls": 1, "cached": 0, "tokens": 120}
 
 
@@ -224,7 +230,7 @@ def test_an_llm_that_finds_nothing_says_so(tmp_path: Path) -> None:
     [
         {"found": True, "answer": "Ostrava", "citations": [99]},
         {"found": True, "answer": "Ostrava", "citations": [0]},
-        {"found": True, "answer": "Ostrava", "citations": [1, -1]},
+        {"found": True, "answer": "Ostrava", "citations": [{"passage": 7, "quote": "Kaltenbrunn"}]},
         {"found": True, "answer": "Ostrava", "citations": []},
         {"found": True, "answer": "  ", "citations": [1]},
         {"found": "perhaps"},
@@ -238,6 +244,66 @@ def test_a_reply_that_cannot_be_used_gives_way_to_the_sentences(
     assert (told["by"], told["found"]) == ("extractive", True)
     (why,) = told["degraded"]
     assert why.endswith("so this answer was made without it")
+
+
+def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) -> None:
+    def play(call: LlmCall) -> str:
+        numbers = {one["path"]: one["number"] for one in excerpts_in(json.loads(call.user))}
+        cited = [
+            {"passage": numbers["mira.md"], "quote": "KALTENBRUNN was born in"},
+            {"passage": numbers["door.md"], "quote": "It was sold to a museum in Paris"},
+            {"passage": 99, "quote": "Kaltenbrunn"},
+        ]
+        return json.dumps({"found": True, "answer": "Ostrava", "citations": cited})
+
+    told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
+    assert [one["document"] for one in told["citations"]] == ["mira.md", "door.md"]
+    assert [(one["text"], one["citation"]) for one in told["sentences"]] == [
+        ("Kaltenbrunn was born in Ostrava.", 1)
+    ]
+    assert told["degraded"] == [
+        "the LLM cited passages 99 of 2, which it was not sent: removed",
+        "the LLM quoted 1 sentence that no passage has: removed",
+    ]
+    assert (told["by"], told["answer"]) == ("llm", "Ostrava")
+
+
+def test_an_llm_gets_the_words_as_typed_beside_their_correction(tmp_path: Path) -> None:
+    llm = FakeLlm(saying({"found": True, "answer": "Ostrava", "citations": [1]}))
+    typed, meant = "From what is bread bakde?", "From what is bread baked?"
+    asked = Asked(tmp_path, NOTES, llm)
+    asked.ask(typed, by_llm=True)
+    asked.ask(meant, by_llm=True)
+    corrected, plain = llm.calls
+    shown = json.loads(corrected.user)
+    assert (shown["question"], shown["typed"]) == (meant, typed)
+    assert '"typed"' in corrected.system
+    assert "typed" not in json.loads(plain.user)
+
+
+def test_an_llm_is_shown_more_passages_than_are_returned(tmp_path: Path) -> None:
+    files = {
+        f"door{n}.md": f"# Bronze Door {n}\n\nThe Bronze Door number {n} is in {place}.\n".encode()
+        for n, place in enumerate(
+            "Arles Basel Cadiz Dover Essen Faro Ghent Huy Ivrea Jena Kiel Lille".split()
+        )
+    }
+
+    def play(call: LlmCall) -> str:
+        shown = excerpts_in(json.loads(call.user))
+        last = next(one for one in shown if "Lille" in one["text"])
+        return json.dumps({"found": True, "answer": "Lille", "citations": [last["number"]]})
+
+    llm = FakeLlm(play)
+    asked = Asked(tmp_path, files, llm)
+    found, reply = asked.asker.ask("Where is each Bronze Door?", None, Search(), by_llm=True)
+    assert len(excerpts_in(json.loads(llm.calls[0].user))) == 12
+    assert found is not None and 8 <= len(found.ranked) <= 9
+    told = reply_json(found, reply, (), with_passages=True)
+    assert [one["document"] for one in told["citations"]] == ["door11.md"]
+    assert "door11.md" in [one["document"] for one in told["passages"]]
+    few, _ = asked.asker.ask("Where is each Bronze Door?", 3, Search())
+    assert few is not None and len(few.ranked) == 3
 
 
 def test_an_llm_that_is_down_gives_way_to_the_sentences(tmp_path: Path) -> None:
@@ -263,8 +329,8 @@ def test_orders_in_a_document_are_data_for_the_llm(tmp_path: Path) -> None:
     (call,) = llm.calls
     assert "evil" not in call.system
     shown = json.loads(call.user)
-    assert shown.keys() == {"question", "passages"}
-    assert any(ORDER in one["text"] for one in shown["passages"])
+    assert shown.keys() == {"question", "documents"}
+    assert any(ORDER in one["text"] for one in excerpts_in(shown))
     assert told["by"] == "extractive"
 
 

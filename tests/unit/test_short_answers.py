@@ -3,7 +3,7 @@
 import pytest
 
 from hopsyncd.models.language import Entity
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
 from hopsyncd.retrieve.answering.short_answer import Short, candidates, likeliest, values_of
 from hopsyncd.retrieve.answering.support import (
     counts_other_things,
@@ -12,6 +12,7 @@ from hopsyncd.retrieve.answering.support import (
     judge,
     needs,
 )
+from hopsyncd.retrieve.sentences import Sentence
 from store.records import PassageId
 from tests.fakes.models import FakeLanguage
 

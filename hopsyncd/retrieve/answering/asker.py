@@ -12,29 +12,33 @@ from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
 from hopsyncd.retrieve.answering.extractive import (
-    Sentence,
     carrying,
     cited_passages,
     evidence,
-    function_terms,
-    sentences_of,
 )
-from hopsyncd.retrieve.answering.llm_answer import answer_from_notes, answer_from_passages
+from hopsyncd.retrieve.answering.llm_answer import (
+    AskedQuestion,
+    answer_by_llm,
+    room_for_passages,
+)
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judge
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import Tell, untold
-from hopsyncd.retrieve.query_context import idf_of
+from hopsyncd.retrieve.material import Material, make_material
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from hopsyncd.retrieve.results import Answer
+from hopsyncd.retrieve.sentences import (
+    FoundTexts,
+    Sentence,
+    read_sets,
+    sentences_of,
+    term_weights,
+)
 from hopsyncd.retrieve.stored_vectors import StoredVectors
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
-from store.content import best_sets, sets_by_id
-from store.contract import Connection
-from store.exceptions import NoSuchVersion
-from store.records import PassageId, QuestionSet
-from store.versions import version
+from store.records import PassageId
 
 
 def chain(
@@ -63,6 +67,9 @@ def chain(
 
 
 MAX_LLM_CALLS = 3  # one call, and two repairs of its reply
+DEFAULT_K = 8
+TOKENS_PER_QUESTION = 2500
+_LLM_DEPTH = 30  # passages found, from which excerpts of up to 20 are chosen
 
 
 def _no_llm_note(error: LlmError) -> str:
@@ -82,16 +89,18 @@ class Asker:
         encoder: Encoder,
         language: EntityFinder,
         llm: Llm | None = None,
+        tokens_per_question: int = TOKENS_PER_QUESTION,
     ) -> None:
         self._engine = engine
         self._encoder = encoder
         self._language = language
         self._llm = llm
+        self._tokens_per_question = tokens_per_question
 
     def ask(
         self,
         question: str,
-        k: int,
+        k: int | None,
         search: Search,
         at: str = "head",
         *,
@@ -103,12 +112,14 @@ class Asker:
         sink: TokenSink | None = None,
         tell: Tell = untold,
     ) -> tuple[Answer | None, AskReply]:
-        """The first k passages found, and the answer from them.
+        """The first k passages found, and the answer from them. By default, k is 8.
 
-        Both ignore passages that only `hidden` sources contain or that the filter excludes. While
-        there is no version, the passages are None and the answer is "not found". The `sink`
-        receives the LLM's reply, a JSON object that contains the answer. Raises NoSuchVersion, and
-        BadRequest if an LLM is wanted and none is configured.
+        An LLM is shown excerpts of up to 20 passages, or k, within its budget of tokens. The
+        passages that its answer cites are added to the first k. Both ignore passages that only
+        `hidden` sources contain or that the filter excludes. While there is no version, the
+        passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
+        object that contains the answer. Raises NoSuchVersion, and BadRequest if an LLM is wanted
+        and none is configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -122,30 +133,36 @@ class Asker:
                 "the method logic needs an LLM, and this question is answered without one",
                 "Set `base_url` and `model` in [llm], or ask by the method direct",
             )
-        found = self._engine.query(question, k, search, at, usage, hidden, tell, wanted)
+        depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
+        found = self._engine.query(question, depth, search, at, usage, hidden, tell, wanted)
         if found is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(found, by_llm=by_llm, usage=usage, sink=sink)
-        return found, reply
+        reply = self.reply(found, k or DEFAULT_K, by_llm=by_llm, usage=usage, sink=sink)
+        shown = [
+            one
+            for rank, one in enumerate(found.ranked)
+            if rank < (k or DEFAULT_K) or one.passage in reply.passages
+        ]
+        return replace(found, ranked=tuple(shown)), reply
 
     def reply(
         self,
         found: Answer,
+        k: int | None = None,
         *,
         by_llm: bool = False,
         usage: Usage | None = None,
         sink: TokenSink | None = None,
         needs_encoder: bool = False,
     ) -> AskReply:
-        """The answer from passages that a search has found.
+        """The answer from passages that a search has found; without an LLM, from the first k.
 
         While the encoder gives no vectors, stored vectors replace them; with `needs_encoder`,
         EncoderUnavailable is raised.
         """
-        question = found.question
-        asked = self._engine.drop_unrelated_sentences(question, found.snapshot)
+        asked = self._engine.drop_unrelated_sentences(found.question, found.snapshot)
         bare = replace(found, question=asked)
         sentences, weights = self.held_against(bare, needs_encoder=needs_encoder)
         names: dict[PassageId, frozenset[str]] = {}
@@ -154,24 +171,40 @@ class Asker:
         usage = usage or Usage(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
         if by_llm and self._llm is not None and found.ranked:
-            offered = [one.passage for one in found.ranked]
+            question, material = self.prepare(found, sentences, weights)
             try:
-                if found.resolution and found.resolution.has_answer:
-                    resolution = found.resolution
-                    text, indices = answer_from_notes(
-                        question, found, resolution, self._llm, usage, sink
-                    )
-                else:
-                    texts = [found.passages[one] for one in offered]
-                    text, indices = answer_from_passages(question, texts, self._llm, usage, sink)
+                answer = answer_by_llm(question, material, self._llm, usage, sink)
             except LlmError as error:
                 degraded = (_no_llm_note(error),)
             else:
-                chosen = tuple(offered[index] for index in indices)
-                joined = chain(chosen, found.ranked, names)
-                return AskReply(text, text or None, "llm", chosen, chain=joined, spent=usage)
-        reply = self._extractive(bare, sentences, weights, names)
+                return AskReply(
+                    answer.text,
+                    answer.text or None,
+                    "llm",
+                    answer.citations,
+                    answer.evidence,
+                    chain(answer.citations, found.ranked, names),
+                    answer.notes,
+                    usage,
+                )
+        bare = replace(bare, ranked=found.ranked[:k])
+        first = [one for one in sentences if one.rank < len(bare.ranked)]
+        reply = self._extractive(bare, first, weights, names)
         return replace(reply, degraded=degraded, spent=usage)
+
+    def prepare(
+        self, found: Answer, sentences: Sequence[Sentence], weights: Mapping[str, float]
+    ) -> tuple[AskedQuestion, Material]:
+        """The question and the excerpts that an LLM is shown."""
+        resolution = found.resolution
+        if resolution and not resolution.has_answer:
+            resolution = None
+        question = AskedQuestion(found.question, found.typed, resolution)
+        room = room_for_passages(question, self._tokens_per_question)
+        cited = resolution.cited if resolution else ()
+        return question, make_material(
+            texts_of(found), sentences, weights, found.snapshot, room, kept=cited
+        )
 
     def _extractive(
         self,
@@ -225,24 +258,18 @@ class Asker:
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of the question's terms at their version."""
         vector = self._engine.vector(found.question, None if needs_encoder else found.snapshot)
+        texts = texts_of(found)
         with self._engine.reading() as (connection, _):
-            sets = _sets(connection, found)
-        idf = idf_of(found.snapshot, found.question)
-        weights = {term: one for term, one in idf.items() if term not in function_terms()}
+            sets = read_sets(connection, found.version, texts.ranked)
+        weights = term_weights(found.snapshot, found.question)
         try:
-            return sentences_of(found, sets, vector, weights, self._encoder), weights
+            return sentences_of(texts, sets, vector, weights, self._encoder), weights
         except EncoderUnavailable:
             if needs_encoder:
                 raise
             stored = StoredVectors(found.snapshot)
-            return sentences_of(found, sets, vector, weights, stored), weights
+            return sentences_of(texts, sets, vector, weights, stored), weights
 
 
-def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]:
-    """The question sets of the passages found, if they are still stored."""
-    try:
-        at = version(connection, found.version)
-    except NoSuchVersion:  # garbage collection has removed it
-        return {}
-    ids = best_sets(connection, at.generation, [one.passage for one in found.ranked])
-    return {one.passage: one for one in sets_by_id(connection, ids.values())}
+def texts_of(found: Answer) -> FoundTexts:
+    return FoundTexts(tuple(one.passage for one in found.ranked), found.passages, found.places)

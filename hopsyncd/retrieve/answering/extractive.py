@@ -25,19 +25,12 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import STOP_WORDS, normalise
-from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.answering.reply import Evidence
-from hopsyncd.retrieve.results import Answer
-from hopsyncd.text.words import index_terms, terms_of_each
-from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
+from hopsyncd.retrieve.sentences import Sentence, function_terms
+from hopsyncd.text.words import index_terms
+from store.records import PassageId
 
 _COSINE = 0.5
 _NEW = 2.0
@@ -52,23 +45,6 @@ _MARKUP = re.compile(
     r"|mime-version|received):\s|[\w-]+::\s|[<{\[|:]",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence of a passage found; `rank` is the passage's rank, counted from 0.
-
-    cosine: its cosine with the question. terms: the question's terms that the sentence, its heading
-    or the path of its document contains. names: the keywords of the sentence's own question, which
-    include the headings.
-    """
-
-    passage: PassageId
-    rank: int
-    text: str
-    cosine: float
-    terms: frozenset[str]
-    names: frozenset[str]
 
 
 def is_prose(text: str) -> bool:
@@ -139,17 +115,6 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
 def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
     """The passages of the sentences, each once."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
-
-
-_AUXILIARIES = (
-    "do does did done have has had can could will would should may might am if whom whose"
-)
-
-
-@cache
-def function_terms() -> frozenset[str]:
-    """The index terms of stop words and auxiliary verbs."""
-    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
 Kind = Literal[
@@ -271,61 +236,3 @@ def _counted_terms(words: str) -> frozenset[str]:
             break
         terms += found
     return frozenset(terms)
-
-
-def sentences_of(
-    answer: Answer,
-    sets: Mapping[PassageId, QuestionSet],
-    question: Vectors,
-    terms: Mapping[str, float],
-    encoder: Encoder,
-) -> list[Sentence]:
-    """All sentences, by rank and position.
-
-    The built-in generator makes a question of each sentence. The vector of such a sentence is taken
-    from the passage's question set. Other sentences are embedded now.
-    """
-    found: list[Sentence] = []
-    for rank, ranked in enumerate(answer.ranked):
-        passage = answer.passages[ranked.passage]
-        texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
-        stored = _questions_by_text(sets.get(ranked.passage))
-        vectors = _vectors(passage, texts, stored, encoder)
-        cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
-        headings = frozenset(normalise(heading) for heading in passage.heading)
-        paths = [place.document for place in answer.places.get(ranked.passage, ())]
-        above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
-        said = terms_of_each(texts)
-        for text, cosine in zip(texts, cosines.tolist(), strict=True):
-            has = above.union(said[text]).intersection(terms)
-            names = stored[text][1] if text in stored else headings
-            found.append(Sentence(ranked.passage, rank, text, cosine, has, names))
-    return found
-
-
-def _questions_by_text(
-    questions: QuestionSet | None,
-) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
-    """The vector and the keywords of each incoming question, by its text."""
-    if questions is None:
-        return {}
-    return {
-        one.text: (questions.vectors[one.vector_row], one.keywords)
-        for one in questions.questions
-        if one.direction is Direction.INCOMING
-    }
-
-
-def _vectors(
-    passage: Passage,
-    texts: Sequence[str],
-    stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
-    encoder: Encoder,
-) -> Vectors:
-    """(m, d) the vectors of the m texts, each embedded with its heading, as by the generator."""
-    about = " > ".join(passage.heading)
-    missing = [text for text in texts if text not in stored]
-    made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))
-    embedded = dict(zip(missing, made, strict=True))
-    rows = [stored[text][0] if text in stored else embedded[text] for text in texts]
-    return np.array(rows, dtype=np.int16).reshape(len(rows), encoder.dimensions)

@@ -32,10 +32,11 @@ class Evidence:
 class AskReply:
     """An answer. Without passages, it means that the documents hold no answer.
 
-    text: the LLM's words, or the sentences of `evidence`. short: a few words of the kind asked for,
-    if there are any; a guess unless an LLM wrote them. passages: the cited passages, in the order
-    of their numbers from 1. chain: the hops between the cited passages. degraded: why the answer is
-    not the requested one. spent: the LLM calls and tokens used.
+    text: the LLM's words, or the sentences of `evidence`. evidence: what the LLM's words rest on.
+    short: a few words of the kind asked for, if there are any; a guess unless an LLM wrote them.
+    passages: the cited passages, in the order of their numbers from 1. chain: the hops between the
+    cited passages. degraded: why the answer is not the requested one. spent: the LLM calls and
+    tokens used.
     """
 
     text: str
@@ -59,7 +60,7 @@ class AskReply:
 
 def parts_of(reply: AskReply) -> list[str]:
     """The text in parts that are sent one by one: one part per sentence."""
-    if not reply.evidence:
+    if reply.by == "llm" or not reply.evidence:
         return [reply.text] if reply.text else []
     first, *others = (one.text for one in reply.evidence)
     return [first, *(f" {text}" for text in others)]

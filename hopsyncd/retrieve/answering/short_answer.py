@@ -15,7 +15,8 @@ import numpy as np
 
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Entity, EntityFinder
-from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
+from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
+from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds
 from hopsyncd.text.words import index_terms
 

@@ -23,7 +23,7 @@ from statistics import median
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.language import EntityFinder
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
@@ -33,6 +33,7 @@ from hopsyncd.retrieve.answering.short_answer import (
     candidates,
     likeliest,
 )
+from hopsyncd.retrieve.sentences import Sentence
 from hopsyncd.retrieve.strength import log_odds, probability
 from hopsyncd.text.words import index_terms
 

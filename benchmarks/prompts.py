@@ -1,0 +1,117 @@
+"""Whether an LLM is sent the passages that a question needs, and how many tokens that takes.
+
+python benchmarks/prompts.py --json
+
+A question counts if each sentence that it needs is in the prompt. No LLM is asked. The rows compare
+the excerpts that `ask` sends with whole passages, which earlier versions sent, in the same format.
+Tokens are counted by hopsyncd.models.llm.tokens, for the instructions and the data together.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+from common import JSON, arguments, real_documents, table, write_result
+from real import KEEP, RealIndex, serve_real_documents
+
+from hopsyncd.config.values import Search
+from hopsyncd.evaluation.real_folder import QuotedQuestion, read_quoted
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.llm.tokens import count_tokens
+from hopsyncd.retrieve.answering.asker import Asker, texts_of
+from hopsyncd.retrieve.answering.llm_answer import AskedQuestion, call_for
+from hopsyncd.retrieve.excerpts import Excerpt
+from hopsyncd.retrieve.material import Material, document_dates
+from hopsyncd.retrieve.results import Answer
+from tests.fakes.llm import excerpts_in
+
+DEPTH = 30
+WHOLE = (8, 12, 20)
+BUDGETS = (1500, 2500, 4000)
+KINDS = {"single": "one", "multi": "several"}
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        JSON,
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+    )
+    folder = real_documents(given.data)
+    index = serve_real_documents(folder, given.keep)
+    complete: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    tokens: dict[str, list[int]] = defaultdict(list)
+    passages: dict[str, list[int]] = defaultdict(list)
+    for question in read_quoted(folder / "questions.jsonl"):
+        if not question.evidence:
+            continue
+        for name, call in calls(index, question.question):
+            complete[name, question.kind].append(has_all(question, call))
+            tokens[name].append(count_tokens(call.system) + count_tokens(call.user))
+            passages[name].append(len(excerpts_in(json.loads(call.user))))
+    rows = [
+        [
+            name,
+            *(f"{sum(complete[name, kind])} of {len(complete[name, kind])}" for kind in KINDS),
+            round(mean(passages[name]), 1),
+            round(mean(tokens[name])),
+            max(tokens[name]),
+        ]
+        for name in tokens
+    ]
+    needed = [f"{shown}: all sent" for shown in KINDS.values()]
+    columns = ["sent", *needed, "passages", "tokens", "most tokens"]
+    table(columns, rows)
+    if given.json:
+        write_result("prompts", columns, rows)
+
+
+def calls(index: RealIndex, question: str) -> Iterator[tuple[str, LlmCall]]:
+    """Each way to make the prompt, by name."""
+    found = index.engine.query(question, DEPTH, Search("hop"))
+    assert found is not None
+    for count in WHOLE:
+        yield (
+            f"the first {count} passages, whole",
+            call_for(AskedQuestion(found.question, found.typed), whole_passages(found, count)),
+        )
+    models = index.models
+    for budget in BUDGETS:
+        asker = Asker(index.engine, models.encoder, models.language, tokens_per_question=budget)
+        prepared = asker.prepare(found, *asker.held_against(found))
+        yield f"excerpts, {budget:,} tokens", call_for(*prepared)
+
+
+def whole_passages(found: Answer, count: int) -> Material:
+    first = replace(found, ranked=found.ranked[:count])
+    excerpts = [
+        Excerpt(one.passage, text := found.passages[one.passage].text, (text,), True)
+        for one in first.ranked
+    ]
+    texts = texts_of(first)
+    return Material(texts, tuple(excerpts), document_dates(found.snapshot, texts))
+
+
+def has_all(question: QuotedQuestion, call: LlmCall) -> bool:
+    """Whether every sentence that the question needs is in the prompt."""
+    shown = [
+        _words(f"{one['title']} {one['heading']} {one['text']}")
+        for one in excerpts_in(json.loads(call.user))
+    ]
+    return all(
+        any(_words(quote.text) in text for quote in quotes for text in shown)
+        for quotes in question.evidence
+    )
+
+
+def _words(text: str) -> str:
+    words = " ".join(re.findall(r"\w+", text))
+    return f" {words} "
+
+
+if __name__ == "__main__":
+    main()

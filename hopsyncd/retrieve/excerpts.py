@@ -1,0 +1,204 @@
+"""Chooses what an LLM is shown of the passages found, within a budget of tokens.
+
+Twenty short excerpts hold the needed sentences of more questions than eight whole passages of the
+same size. Each passage that takes part begins with the sentence that fits the question best. The
+rest of the budget goes to further sentences of the same passages, one by one, by this score:
+
+    (COSINE * cos(question, sentence) + TERMS * terms) * (1 + NEAR * near) / (1 + rank / HALF)
+
+`terms` is the idf-weighted share of the question's words in the sentence, its headings and its
+path. `near` is 1 beside a sentence that is already chosen: the neighbour is often the one needed.
+
+The weights hardly matter near these values.
+
+Passages that are near-empty, or fit far worse than the others, are left out, and the next ones take
+their places. Sections of one document stand together, in the document's order.
+"""
+
+import heapq
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hopsyncd.models.questions import sentence_spans
+from hopsyncd.retrieve.sentences import FoundTexts, Sentence
+from store.records import PassageId
+
+MAX_PASSAGES = 20
+GAP = " [...] "
+_COSINE = 1.0
+_TERMS = 0.8
+_NEAR = 0.3
+_HALF = 10.0
+_LEAST_WORDS = 3
+_FAR_BELOW = 0.25  # of the best sentence's score
+_LEAST_TOKENS = 100  # of the budget for each passage: shorter excerpts miss more than they add
+_BYTES_PER_TOKEN = 3
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The chosen sentences of one passage.
+
+    text: with `GAP` where sentences are left out. sentences: in order. is_whole: whether no
+    sentence is left out.
+    """
+
+    passage: PassageId
+    text: str
+    sentences: tuple[str, ...]
+    is_whole: bool
+
+
+@dataclass(slots=True)
+class _Part:
+    """A passage that takes part: its sentences with their scores and tokens, and those chosen."""
+
+    rank: int
+    passage: PassageId
+    scores: list[float]
+    tokens: list[int]
+    chosen: set[int]
+
+
+def choose_excerpts(
+    found: FoundTexts,
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    budget_tokens: int,
+    frame_tokens: Callable[[PassageId, bool], int],
+    count_tokens: Callable[[str], int],
+    most: int = MAX_PASSAGES,
+    kept: Collection[PassageId] = (),
+) -> list[Excerpt]:
+    """The excerpts, by document and place, of at most `budget_tokens` with their frames.
+
+    frame_tokens: the tokens of a passage's number and headings, and of its document if that is new.
+    kept: passages that are not left out, however they fit the question.
+    """
+    total = max(sum(weights.values()), 1e-9)
+    parts = _parts(sentences, weights, total, found, count_tokens, kept)
+    left = budget_tokens
+    documents: set[object] = set()
+    joined: list[_Part] = []
+    most = min(most, max(budget_tokens // _LEAST_TOKENS, 1))
+    for part in parts:
+        if len(joined) == most:
+            break
+        best = max(range(len(part.scores)), key=lambda at: part.scores[at])
+        document = document_of(found, part.passage)
+        cost = frame_tokens(part.passage, document not in documents) + part.tokens[best]
+        if cost > left:
+            continue
+        left -= cost
+        part.chosen.add(best)
+        documents.add(document)
+        joined.append(part)
+    if parts and not joined:
+        return [_cut(found, parts[0], budget_tokens)]
+    _fill(joined, left)
+    return [_excerpt(found, part) for part in sorted(joined, key=_by_place(found, joined))]
+
+
+def document_of(found: FoundTexts, passage: PassageId) -> tuple[str, str]:
+    """Source and path of a passage's first place; empty without a place."""
+    places = found.places.get(passage, ())
+    return (places[0].source, places[0].document) if places else ("", "")
+
+
+def _parts(
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    total: float,
+    found: FoundTexts,
+    count_tokens: Callable[[str], int],
+    kept: Collection[PassageId],
+) -> list[_Part]:
+    """The passages worth sending, best first."""
+    by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
+    for one in sentences:
+        by_passage[one.passage].append(one)
+
+    def score(one: Sentence) -> float:
+        return _COSINE * one.cosine + _TERMS * sum(weights[term] for term in one.terms) / total
+
+    scores = {id_: [score(one) for one in some] for id_, some in by_passage.items()}
+    best = max((max(some) for some in scores.values()), default=0.0)
+    return [
+        _Part(rank, id_, scores[id_], [count_tokens(one.text) for one in by_passage[id_]], set())
+        for rank, id_ in enumerate(found.ranked)
+        if id_ in scores
+        and (
+            id_ in kept
+            or (
+                len(_WORD.findall(found.passages[id_].text)) >= _LEAST_WORDS
+                and max(scores[id_]) >= _FAR_BELOW * best
+            )
+        )
+    ]
+
+
+def _fill(parts: Sequence[_Part], left: int) -> None:
+    """Choose further sentences while there is room, best first."""
+
+    def priority(part: _Part, at: int) -> float:
+        near = at - 1 in part.chosen or at + 1 in part.chosen
+        return part.scores[at] * (1 + _NEAR * near) / (1 + part.rank / _HALF)
+
+    waiting = [
+        (-priority(part, at), part.rank, at, part)
+        for part in parts
+        for at in range(len(part.scores))
+        if at not in part.chosen
+    ]
+    heapq.heapify(waiting)
+    while waiting:
+        _, rank, at, part = heapq.heappop(waiting)
+        if at in part.chosen or part.tokens[at] > left:
+            continue
+        part.chosen.add(at)
+        left -= part.tokens[at]
+        for beside in (at - 1, at + 1):
+            if 0 <= beside < len(part.scores) and beside not in part.chosen:
+                heapq.heappush(waiting, (-priority(part, beside), rank, beside, part))
+
+
+def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tuple[int, int, int]]:
+    """A key: the documents by their best passage, and the passages of each in order."""
+    first: dict[object, int] = {}
+    for part in parts:
+        first.setdefault(document_of(found, part.passage), part.rank)
+
+    def key(part: _Part) -> tuple[int, int, int]:
+        places = found.places.get(part.passage, ())
+        line = places[0].first_line if places else 0
+        return first[document_of(found, part.passage)], line, part.rank
+
+    return key
+
+
+def _cut(found: FoundTexts, part: _Part, budget_tokens: int) -> Excerpt:
+    """The beginning of a passage none of whose sentences fits into the budget."""
+    text = found.passages[part.passage].text[: budget_tokens * _BYTES_PER_TOKEN // 2]
+    return Excerpt(part.passage, f"{text}{GAP.rstrip()}", (text,), False)
+
+
+def _excerpt(found: FoundTexts, part: _Part) -> Excerpt:
+    text = found.passages[part.passage].text
+    spans = sentence_spans(text)
+    chosen = sorted(part.chosen)
+    sentences = tuple(text[slice(*spans[at])] for at in chosen)
+    if len(chosen) == len(spans):
+        return Excerpt(part.passage, text, sentences, True)
+    runs: list[list[int]] = []
+    for at in chosen:
+        if runs and runs[-1][-1] == at - 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    shown = GAP.join(text[spans[run[0]][0] : spans[run[-1]][1]] for run in runs)
+    before = GAP.lstrip() if chosen[0] else ""
+    after = GAP.rstrip() if chosen[-1] < len(spans) - 1 else ""
+    return Excerpt(part.passage, f"{before}{shown}{after}", sentences, False)

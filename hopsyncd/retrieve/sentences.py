@@ -1,0 +1,153 @@
+"""The sentences of passages found, each compared with the question."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.keywords import STOP_WORDS, normalise
+from hopsyncd.models.questions import sentence_spans
+from hopsyncd.retrieve.query_context import idf_of
+from hopsyncd.text.words import index_terms, terms_of_each
+from store.content import best_sets, sets_by_id
+from store.contract import Connection
+from store.exceptions import NoSuchVersion
+from store.reads import Place, places_at
+from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
+from store.versions import version
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a passage found; `rank` is the passage's rank, counted from 0.
+
+    cosine: its cosine with the question. terms: the question's terms that the sentence, its heading
+    or the path of its document contains. names: the keywords of the sentence's own question, which
+    include the headings.
+    """
+
+    passage: PassageId
+    rank: int
+    text: str
+    cosine: float
+    terms: frozenset[str]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTexts:
+    """Passages found, best first, with their texts and places."""
+
+    ranked: tuple[PassageId, ...]
+    passages: Mapping[PassageId, Passage]
+    places: Mapping[PassageId, Sequence[Place]]
+
+
+_AUXILIARIES = (
+    "do does did done have has had can could will would should may might am if whom whose"
+)
+
+
+@cache
+def function_terms() -> frozenset[str]:
+    """The index terms of stop words and auxiliary verbs."""
+    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
+
+
+def term_weights(snapshot: Snapshot, question: str) -> dict[str, float]:
+    """The idf of the question's terms, without function words."""
+    return {
+        term: idf
+        for term, idf in idf_of(snapshot, question).items()
+        if term not in function_terms()
+    }
+
+
+def visible_places(
+    connection: Connection, served: Snapshot, passages: Iterable[PassageId]
+) -> dict[PassageId, list[Place]]:
+    """The places of passages in the documents that the version shows."""
+    places = places_at(connection, served.version.id, passages, served.hidden)
+    if served.filtered is None:
+        return places
+    rows = served.select_visible_documents(
+        [place.row for found in places.values() for place in found]
+    )
+    return {
+        passage: [place for place in found if place.row in rows]
+        for passage, found in places.items()
+    }
+
+
+def read_sets(
+    connection: Connection, version_id: int, passages: Sequence[PassageId]
+) -> dict[PassageId, QuestionSet]:
+    """The question sets of passages at a version, if they are still stored."""
+    try:
+        at = version(connection, version_id)
+    except NoSuchVersion:  # garbage collection has removed it
+        return {}
+    ids = best_sets(connection, at.generation, passages)
+    return {one.passage: one for one in sets_by_id(connection, ids.values())}
+
+
+def sentences_of(
+    found: FoundTexts,
+    sets: Mapping[PassageId, QuestionSet],
+    question: Vectors,
+    terms: Collection[str],
+    encoder: Encoder,
+) -> list[Sentence]:
+    """All sentences, by rank and position.
+
+    The built-in generator makes a question of each sentence. The vector of such a sentence is taken
+    from the passage's question set. Other sentences are embedded now.
+    """
+    sentences: list[Sentence] = []
+    for rank, id_ in enumerate(found.ranked):
+        passage = found.passages[id_]
+        texts = [passage.text[start:end] for start, end in sentence_spans(passage.text)]
+        stored = _questions_by_text(sets.get(id_))
+        vectors = _vectors(passage, texts, stored, encoder)
+        cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
+        headings = frozenset(normalise(heading) for heading in passage.heading)
+        paths = [place.document for place in found.places.get(id_, ())]
+        above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
+        said = terms_of_each(texts)
+        for text, cosine in zip(texts, cosines.tolist(), strict=True):
+            has = above.union(said[text]).intersection(terms)
+            names = stored[text][1] if text in stored else headings
+            sentences.append(Sentence(id_, rank, text, cosine, has, names))
+    return sentences
+
+
+def _questions_by_text(
+    questions: QuestionSet | None,
+) -> dict[str, tuple[NDArray[np.int16], frozenset[str]]]:
+    """The vector and the keywords of each incoming question, by its text."""
+    if questions is None:
+        return {}
+    return {
+        one.text: (questions.vectors[one.vector_row], one.keywords)
+        for one in questions.questions
+        if one.direction is Direction.INCOMING
+    }
+
+
+def _vectors(
+    passage: Passage,
+    texts: Sequence[str],
+    stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
+    encoder: Encoder,
+) -> Vectors:
+    """(m, d) the vectors of the m texts, each embedded with its heading, as by the generator."""
+    about = " > ".join(passage.heading)
+    missing = [text for text in texts if text not in stored]
+    made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))
+    embedded = dict(zip(missing, made, strict=True))
+    rows = [stored[text][0] if text in stored else embedded[text] for text in texts]
+    return np.array(rows, dtype=np.int16).reshape(len(rows), encoder.dimensions)
