@@ -18,6 +18,7 @@ from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import make_app
+from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.descriptors import raise_descriptor_limit
 from hopsyncd.api.freshness import Freshness
 from hopsyncd.api.metrics import Load, Metrics
@@ -131,6 +132,7 @@ class Daemon:
         newest = head(connection)
         return Services(
             ReadService(serving, freshness, names, reader, self._workers, metrics),
+            CollectionService(serving, freshness, reader),
             StatusService(
                 serving,
                 freshness,

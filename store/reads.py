@@ -319,6 +319,21 @@ def document_at(
     return (row[1], _occurrences(connection, row[0])) if row else None
 
 
+def revisions_of(
+    connection: Connection, source: str, path: str, limit: int
+) -> list[tuple[int, int]]:
+    """The versions in which revisions of a document began and ended, the newest first.
+
+    A revision that is still in force ends at ALIVE.
+    """
+    rows = connection.execute(
+        "SELECT d.born, d.died FROM document AS d JOIN source AS s ON s.id = d.source"
+        " WHERE s.name = ?1 AND d.path = ?2 ORDER BY d.born DESC LIMIT ?3",
+        [source, path, limit],
+    )
+    return [(born, died) for born, died in rows]
+
+
 def questions_at(
     connection: Connection, version: int, passage: PassageId
 ) -> list[tuple[Direction, str]]:

@@ -160,6 +160,24 @@ class ChangedText(DiffDocument):
     lines: list[str]
 
 
+class DocumentChange(TypedDict):
+    """A version that changed a document, and the changed sentences as in ChangedText."""
+
+    version: int
+    created: str
+    what: Literal["added", "changed", "removed"]
+    lines: list[str]
+
+
+class HistoryAnswer(TypedDict):
+    """The changes of a document, the newest first."""
+
+    version: int
+    source: str
+    document: str
+    changes: list[DocumentChange]
+
+
 DiffAnswer = TypedDict(
     "DiffAnswer",
     {

@@ -249,6 +249,46 @@ class DocumentAnswer(TypedDict):
     passages: list[PlacedPassage]
 
 
+class FacetValue(TypedDict):
+    """A value that documents have, the filter for it, and the number of these documents."""
+
+    value: str
+    filter: str
+    documents: int
+
+
+class MonthCount(TypedDict):
+    """The number of documents that were last written in a month, such as 2026-03."""
+
+    month: str
+    documents: int
+
+
+class Facets(TypedDict):
+    """How many documents have each value. The commonest value comes first; months are in order."""
+
+    source: list[FacetValue]
+    type: list[FacetValue]
+    folder: list[FacetValue]
+    tag: list[FacetValue]
+    author: list[FacetValue]
+    month: list[MonthCount]
+
+
+class FacetsAnswer(TypedDict):
+    """`documents` and `passages` count what the filters leave.
+
+    `modified` says when each document of the request was last written, or null.
+    """
+
+    version: int
+    degraded: list[str]
+    documents: int
+    passages: int
+    facets: Facets
+    modified: list[str | None]
+
+
 class NearPassage(TypedDict):
     """A passage near another; `start` is the beginning of its text.
 

@@ -149,6 +149,14 @@ class AskRequest(_Body):
         return self.llm is not False
 
 
+class FacetsRequest(_Body):
+    """`documents`: as SOURCE/PATH; the answer says when each was last written."""
+
+    at: At = "head"
+    filters: FilterTexts = ()
+    documents: Annotated[tuple[DocumentKey, ...], Field(max_length=100, strict=False)] = ()
+
+
 class SyncRequest(_Body):
     """No sources means all of them."""
 
@@ -295,6 +303,14 @@ class DocumentRequest(_Parameters):
     source: SourceName
     document: Path
     at: At = "head"
+
+
+class HistoryRequest(_Parameters):
+    """`limit`: how many changes."""
+
+    source: SourceName
+    document: Path
+    limit: Annotated[int, Field(ge=1, le=100), Digits] = 10
 
 
 class NeighboursRequest(_Parameters):

@@ -5,6 +5,7 @@ from typing import Any
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.admin_service import AdminService
+from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.endpoints import endpoint, endpoints_of, openapi_document
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.requests import NoParameters
@@ -26,6 +27,7 @@ class Services:
     """The services by name; an endpoint names the one that answers it."""
 
     reading: ReadService
+    collection: CollectionService
     status: StatusService
     watches: WatchService
     administration: AdminService

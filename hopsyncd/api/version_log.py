@@ -278,13 +278,18 @@ def changed_texts(
     return [
         {
             **_document(source, path, names),
-            "lines": diff_lines(*(_text(connection, at, source, path) for at in (old, new))),
+            "lines": diff_lines(
+                *(document_sentences(connection, at, source, path) for at in (old, new))
+            ),
         }
         for source, path in documents
     ]
 
 
-def _text(connection: Connection, version: int, source: str, path: str) -> list[Sentence]:
+def document_sentences(
+    connection: Connection, version: int, source: str, path: str
+) -> list[Sentence]:
+    """The sentences of a document at a version, with their headings; empty if it is not there."""
     found = document_at(connection, version, source, path)
     occurrences = found[1] if found else ()
     passages = known_passages(connection, {one.passage for one in occurrences})

@@ -46,7 +46,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     with bound_address(_HOST, port or 0, "Choose another port, or leave out --port") as listener:
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
-        server = loopback_server(make_page(client, door), config.limits)
+        page = make_page(client, door, lambda: server.should_exit)
+        server = loopback_server(page, config.limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")
         with NamedTemporaryFile("w", suffix=".html") as file:

@@ -177,6 +177,28 @@ def diff(
     )
 
 
+def facets(
+    at: str = "head", filters: Sequence[str] = (), documents: Sequence[str] = ()
+) -> Call[found.FacetsAnswer]:
+    """Count the documents that filters leave, by source, type, folder and so on."""
+    return call(
+        "POST",
+        "/v1/facets",
+        {"at": at, "filters": list(filters), "documents": list(documents)},
+        "FacetsAnswer",
+    )
+
+
+def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
+    """The changes of a document, sentence by sentence, the newest first."""
+    return call(
+        "GET",
+        "/v1/history",
+        {"source": source, "document": document, "limit": limit},
+        "HistoryAnswer",
+    )
+
+
 def status() -> Call[daemon_state.StatusAnswer]:
     """The state of the daemon and its sources."""
     return call("GET", "/v1/status", {}, "StatusAnswer")
@@ -366,6 +388,8 @@ class Methods:
     paths = send_method(paths)
     log = send_method(log)
     diff = send_method(diff)
+    facets = send_method(facets)
+    history = send_method(history)
     status = send_method(status)
     sources = send_method(sources)
     health = send_method(health)

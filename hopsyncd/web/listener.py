@@ -67,6 +67,7 @@ class Door:
     _token: str = ""  # empty if there is none, or it was used
     _until_s: float = 0.0  # by time.monotonic()
     _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
+    _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
     def new_address(self) -> str:
         """Make an address that opens the page once. Without a `kept` file it expires in 10 min."""
@@ -89,6 +90,15 @@ class Door:
             self._token = ""
         self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
         return self._sessions[-1]
+
+    def form_token(self, request: Request) -> str:
+        """The token that the forms of a request's session carry. Other pages cannot know it."""
+        session = next(filter(self.is_open_to, session_cookies(request)), "")
+        return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
+
+    def is_form_of(self, request: Request, token: str) -> bool:
+        """Whether a form carries the token of the session that sends it."""
+        return hmac.compare_digest(self.form_token(request).encode(), token.encode())
 
     def is_open_to(self, cookie: str) -> bool:
         """Whether a cookie belongs to a session."""
@@ -146,12 +156,12 @@ class PageGuard:
             entered = HTMLResponse(_ENTERED.format(base=base))
             entered.set_cookie(COOKIE, session, path=base, httponly=True, samesite="strict")
             return entered
-        if not any(map(self._door.is_open_to, _cookies(request))):
+        if not any(map(self._door.is_open_to, session_cookies(request))):
             return _refusal(401, "This browser has no session")
         return None
 
 
-def _cookies(request: Request) -> list[str]:
+def session_cookies(request: Request) -> list[str]:
     """The values of our cookie in a request.
 
     `request.cookies` takes quadratic time to unquote values in some versions of Python. Ours are

@@ -1,5 +1,6 @@
 """The page in a real Chromium: what it shows, by mouse, keyboard and screen reader."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, serious, shown
+from tests.fakes.browser import PATIENCE_S, chromium, shown, violations
 
 QUESTION = "Where did Mira Kaltenbrunn, director of The Bronze Door, grow up?"
 ASKED = "/?q=Where+did+Mira+Kaltenbrunn%2C+director+of+The+Bronze+Door%2C+grow+up%3F"
@@ -83,19 +84,13 @@ def opened(view: Shown) -> Iterator[Page]:
     page.close()
 
 
-def open_first(page: Page, link: str) -> None:
-    """From the results of the question to what a link of the first one leads to."""
-    page.goto(page.url.partition("?")[0].rstrip("/") + ASKED)
-    page.locator(".results li").first.get_by_role("link", name=link).click()
-    page.wait_for_url(lambda url: "?q=" not in url)
-
-
 VIEWS = {
-    "search": "/",
+    "first": "/",
     "results": ASKED,
-    "how": f"/how{ASKED[1:]}",
-    "versions": "/versions",
-    "version": "/versions/2",
+    "filtered": f"{ASKED}&f=path:people/",
+    "past": f"{ASKED}&at=1",
+    "changes": "/changes",
+    "version": "/changes/2",
     "compare": f"/compare{ASKED[1:]}&old=1",
     "sources": "/sources",
     "watches": "/watches",
@@ -112,9 +107,12 @@ def test_each_view_is_usable_by_everyone_in_light_and_dark_and_narrow(
     page.close()
 
 
-@pytest.mark.parametrize("link", ["The Bronze Door", "Related passages"])
-def test_a_passage_and_its_neighbourhood_are_usable_by_everyone(opened: Page, link: str) -> None:
-    open_first(opened, link)
+@pytest.mark.parametrize("tab", ["Document", "Related"])
+def test_a_document_is_usable_by_everyone(opened: Page, view: Shown, tab: str) -> None:
+    opened.goto(view.base + ASKED)
+    opened.locator(".read").first.click()
+    opened.get_by_role("link", name="Whole page").click()
+    opened.get_by_role("navigation", name="Document").get_by_role("link", name=tab).click()
     _check_usable(opened)
 
 
@@ -122,60 +120,187 @@ def _check_usable(page: Page) -> None:
     expect(page.locator("h1")).to_have_count(1)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        assert serious(Axe().run(page).response["violations"]) == []
+        assert violations(Axe().run(page).response["violations"]) == []
     page.set_viewport_size({"width": 320, "height": 640})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_what_is_typed_is_answered_with_citations_and_without_a_reload(opened: Page) -> None:
+def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:
     opened.evaluate("window.same = true")
     opened.locator("#q").press_sequentially(QUESTION, delay=2)
-    expect(opened.locator(".results li").first).to_contain_text("The Bronze Door")
-    expect(opened.locator(".answer q").first).to_be_visible()
-    expect(opened.locator("#told")).to_contain_text("passages")
+    expect(opened.locator(".results")).to_contain_text("The Bronze Door")
+    expect(opened.locator(".card").first).to_be_visible()
+    expect(opened.locator("#told")).to_contain_text("documents")
     expect(opened).to_have_url(re.compile(r"q=Where\+did\+Mira"))
     assert opened.evaluate("window.same") is True
 
 
-def test_a_citation_leads_to_the_passage_marked_in_its_document(opened: Page, view: Shown) -> None:
+def test_the_cards_of_an_answer_are_joined_by_the_name_they_share(
+    opened: Page, view: Shown
+) -> None:
     opened.goto(view.base + ASKED)
-    opened.locator(".cite").first.click()
-    opened.locator(".citations a").first.click()
-    opened.wait_for_url("**/passage/**")
-    expect(opened.locator("mark")).to_have_count(1)
-    cited = opened.locator("h1").inner_text()
-    assert opened.locator("mark").inner_text() in FILMS.get(cited, MOVED)
+    cards = opened.locator(".card")
+    expect(cards.first.locator(".file")).to_have_text("bronze-door.md")
+    expect(opened.locator(".joint .name").first).to_have_text("Mira Kaltenbrunn")
+    expect(cards.nth(1).locator(".file")).to_have_text("kaltenbrunn.md")
+    expect(cards.first.locator("time")).to_be_visible()
+    expect(cards.first.locator("mark").first).to_be_visible()
 
 
-def test_a_search_at_an_older_version_finds_what_was_there_then(opened: Page, view: Shown) -> None:
+def test_results_are_grouped_by_document_with_the_words_of_the_question_marked(
+    opened: Page, view: Shown
+) -> None:
     opened.goto(view.base + ASKED)
-    expect(opened.locator("#results")).to_contain_text("Vasterholm")
-    opened.get_by_text("Filters").click()
-    opened.get_by_label("At version").fill("1")
-    expect(opened.locator("#results")).to_contain_text("village of Ostrava Vale")
-    expect(opened.locator("#results")).to_contain_text("version 1")
+    names = opened.locator(".group .doc").all_inner_texts()
+    assert len(names) == len(set(names)) > 2
+    expect(opened.locator(".group .snippet mark").first).to_be_visible()
 
 
-def test_filters_bound_what_is_shown_and_are_kept_in_the_address(opened: Page, view: Shown) -> None:
+def test_a_card_opens_its_passage_marked_in_its_document(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED)
-    opened.get_by_text("Filters").click()
-    opened.get_by_role("spinbutton", name="Passages").fill("2")
-    opened.get_by_label("Strategy").select_option("bm25")
-    expect(opened).to_have_url(re.compile("k=2.*strategy=bm25|strategy=bm25.*k=2"))
-    expect(opened.locator(".results li")).to_have_count(2)
+    opened.locator(".card .file").nth(1).click()
+    expect(opened.locator("#preview .marked")).to_contain_text("Mira Kaltenbrunn grew up")
+    expect(opened).to_have_url(re.compile("open="))
     opened.reload()
-    expect(opened.locator(".results li")).to_have_count(2)
-    assert "strategy=bm25" in opened.url
+    expect(opened.locator("#preview .marked")).to_contain_text("Mira Kaltenbrunn grew up")
+    opened.get_by_role("link", name="Close the preview").click()
+    expect(opened).not_to_have_url(re.compile("open="))
 
 
-def test_a_search_is_narrowed_to_a_folder_and_says_so(opened: Page, view: Shown) -> None:
+def test_a_wide_window_previews_the_first_card_by_itself(opened: Page, view: Shown) -> None:
+    opened.set_viewport_size({"width": 1280, "height": 800})
     opened.goto(view.base + ASKED)
-    opened.get_by_text("Filters").click()
-    opened.get_by_label("Path").fill("people/")
+    expect(opened.locator("#preview .marked")).to_contain_text("The Bronze Door is a film")
+    expect(opened).not_to_have_url(re.compile("open="))
+
+
+def test_the_preview_shows_what_is_related_and_why(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED)
+    opened.locator(".card .file").first.click()
+    opened.locator("#preview").get_by_role("link", name="Related").click()
+    first = opened.locator(".related li", has_text="Mira Kaltenbrunn").first
+    expect(first.locator(".reason")).to_contain_text("Both mention Mira Kaltenbrunn")
+
+
+def test_a_citation_is_copied_as_markdown_and_a_link_with_its_version(
+    opened: Page, view: Shown
+) -> None:
+    view.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened.goto(view.base + ASKED)
+    opened.locator(".card").nth(1).get_by_role("button", name="Copy").click()
+    expect(opened.locator("#toast")).to_have_text("Citation copied")
+    copied = opened.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("> Mira Kaltenbrunn grew up")
+    assert "`notes/people/kaltenbrunn.md`" in copied and "(version " in copied
+    opened.locator(".card .file").nth(1).click()
+    opened.locator("#preview").get_by_role("button", name="Link").click()
+    expect(opened.locator("#toast")).to_have_text("Link copied")
+    opened.goto(opened.evaluate("navigator.clipboard.readText()"))
+    expect(opened.locator(".marked")).to_contain_text("harbour of Vasterholm")
+
+
+def test_the_version_chip_applies_everywhere(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED)
+    expect(opened.locator("#found")).to_contain_text("Vasterholm")
+    opened.locator("#versions summary").click()
+    opened.locator("#versions").get_by_label("Version, tag or time").fill("1")
+    opened.locator("#versions").get_by_role("button", name="Show").click()
+    expect(opened.locator("#found")).to_contain_text("village of Ostrava Vale")
+    expect(opened.locator(".past")).to_contain_text("version 1")
+    opened.locator("#q").fill("Who paints?")
+    opened.locator("#q").press("Enter")
+    expect(opened).to_have_url(re.compile("at=1"))
+    opened.get_by_role("link", name="Changes").click()
+    expect(opened.locator(".past")).to_contain_text("version 1")
+    opened.get_by_role("link", name="Back to now").click()
+    expect(opened.locator(".past")).to_have_count(0)
+
+
+def test_facets_narrow_the_search_and_are_kept_in_the_address(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED)
+    folder = opened.get_by_role("region", name="Folder")
+    expect(folder.locator("li", has_text="films/")).to_contain_text("8")
+    folder.get_by_role("link", name="people/").click()
     expect(opened.locator(".results")).not_to_contain_text("films/")
-    expect(opened.locator("#results")).to_contain_text("path:people")
-    opened.get_by_role("link", name="How it was found").click()
-    expect(opened.locator("ol.lines").last).not_to_contain_text("films/")
+    expect(opened).to_have_url(re.compile("f=path%3Apeople"))
+    expect(opened.locator(".active")).to_contain_text("2 documents")
+    opened.reload()
+    expect(opened.locator(".results")).not_to_contain_text("films/")
+    opened.get_by_role("link", name="Remove the filter path:people/").click()
+    expect(opened.locator(".results")).to_contain_text("films/")
+
+
+def test_the_histogram_narrows_to_a_month(opened: Page, view: Shown, place: Place) -> None:
+    old = place.write("people/old.md", "# Old Knud\n\nOld Knud grew up in Bergen too.\n")
+    os.utime(old, (1_600_000_000, 1_600_000_000))
+    place.sync("notes")
+    opened.goto(view.base + ASKED)
+    bars = opened.locator(".histogram a")
+    expect(bars).to_have_count(2)
+    expect(bars.first).to_have_attribute("aria-label", "2020: 1 document")
+    bars.first.click()
+    expect(opened.locator(".group")).to_have_count(1)
+    expect(opened.locator(".results")).to_contain_text("Old Knud")
+    opened.get_by_role("link", name="Any time").click()
+    expect(opened.locator(".results")).to_contain_text("The Bronze Door")
+    old.unlink()
+    place.sync("notes")
+
+
+def test_how_it_was_found_is_told_in_words(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED + "&at=1")
+    opened.get_by_text("How it was found").click()
+    reason = opened.locator(".how-body > .reasons li").first
+    expect(reason).to_contain_text("The Bronze Door")
+    expect(reason).to_contain_text("Mira Kaltenbrunn")
+    assert "%" not in opened.locator(".how-body").inner_text()
+
+
+def test_an_open_answer_follows_an_edit_with_the_changed_words_marked(
+    opened: Page, view: Shown, place: Place
+) -> None:
+    opened.goto(view.base + ASKED)
+    expect(opened.locator(".card", has_text="harbour of Vasterholm")).to_be_visible()
+    opened.locator("#q").focus()
+    opened.wait_for_timeout(500)  # the stream of events begins
+    place.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
+    fresh = opened.locator(".card.fresh")
+    expect(fresh.locator("ins")).to_have_text("suburb")
+    expect(fresh.locator("del")).to_have_text("harbour")
+    expect(fresh.locator(".just-changed")).to_have_text(re.compile(r"changed \d+ s ago"))
+    expect(opened.locator(".live")).to_have_text(
+        re.compile(r"Updated: changed \d+ s ago in kaltenbrunn\.md")
+    )
+    expect(opened.locator("#told")).to_contain_text("kaltenbrunn.md changed")
+    expect(opened.locator("#q")).to_be_focused()
+    place.write("people/kaltenbrunn.md", MOVED)
+    expect(opened.locator(".card.fresh ins")).to_have_text("harbour")
+    expect(opened.locator(".card.fresh del")).to_have_text("suburb")
+
+
+def test_an_answer_of_the_past_stays_when_a_file_changes(
+    opened: Page, view: Shown, place: Place
+) -> None:
+    opened.goto(view.base + ASKED + "&at=2")
+    before = opened.locator("#found").inner_text()
+    assert "harbour" in before
+    opened.wait_for_timeout(500)
+    place.write("people/kaltenbrunn.md", MOVED.replace("harbour", "suburb"))
+    place.sync("notes")
+    opened.wait_for_timeout(1000)
+    assert opened.locator("#found").inner_text() == before
+    place.write("people/kaltenbrunn.md", MOVED)
+    place.sync("notes")
+
+
+def test_the_history_of_a_document_shows_its_changed_sentences(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED)
+    opened.locator(".card .file").nth(1).click()
+    opened.locator("#preview").get_by_role("link", name="History").click()
+    expect(opened.locator(".history > li").last).to_contain_text("Added")
+    moved = opened.locator(".history > li", has_text="village").first
+    expect(moved.locator("ins").first).to_contain_text("harbour")
+    expect(moved.locator("del").first).to_contain_text("village")
 
 
 def test_an_unknown_version_is_told_in_words(opened: Page, view: Shown) -> None:
@@ -183,97 +308,59 @@ def test_an_unknown_version_is_told_in_words(opened: Page, view: Shown) -> None:
     expect(opened.get_by_role("alert")).to_contain_text("nowhere")
 
 
-def test_it_works_without_scripts(view: Shown, browser: Browser) -> None:
+def test_search_and_reading_work_without_scripts(view: Shown, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
     context.add_cookies(view.context.cookies(view.base))  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(view.base + "/")
     page.locator("#q").fill(QUESTION)
-    page.get_by_role("button", name="Search").click()
-    expect(page.locator(".results li").first).to_contain_text("The Bronze Door")
+    page.locator("#q").press("Enter")
+    expect(page.locator(".group").first).to_contain_text("The Bronze Door")
+    page.locator(".read").first.click()
+    expect(page.locator("#preview .marked")).to_be_visible()
+    page.locator("#preview").get_by_role("link", name="Related").click()
+    expect(page.locator(".related")).to_be_visible()
+    page.get_by_role("link", name="Close the preview").click()
+    expect(page.locator("#preview .marked")).to_have_count(0)
+    expect(page.locator("[data-copy]").first).to_be_hidden()
     context.close()
 
 
-def test_the_keyboard_alone_goes_from_the_question_to_a_passage(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + ASKED)
-    opened.locator("h2").first.click()
+def test_the_keyboard_alone_asks_reads_and_comes_back(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + "/changes")
     opened.keyboard.press("/")
     expect(opened.locator("#q")).to_be_focused()
-    opened.keyboard.press("ArrowDown")
-    opened.keyboard.press("ArrowDown")
-    second = opened.locator(".results h3 a").nth(1)
-    expect(second).to_be_focused()
-    title = second.inner_text()
+    opened.keyboard.type(QUESTION)
     opened.keyboard.press("Enter")
-    expect(opened.locator("mark")).to_be_visible()
-    expect(opened).to_have_title(f"{title} · hopsyncd")
+    expect(opened.locator(".card").first).to_be_visible()
+    opened.keyboard.press("ArrowDown")
+    expect(opened.locator(".card .file").first).to_be_focused()
+    opened.keyboard.press("ArrowDown")
+    expect(opened.locator(".card .file").nth(1)).to_be_focused()
+    opened.keyboard.press("Enter")
+    expect(opened.locator("#preview .marked")).to_be_visible()
+    expect(opened.locator("#preview .preview-body")).to_be_focused()
+    opened.keyboard.press("Escape")
+    expect(opened.locator("#preview")).not_to_have_class(re.compile("chosen"))
 
 
 def test_the_first_tab_offers_to_skip_to_the_content(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + "/versions")
+    opened.goto(view.base + "/changes")
     opened.keyboard.press("Tab")
     expect(opened.locator(".skip")).to_be_focused()
     opened.keyboard.press("Enter")
     expect(opened.locator("main")).to_be_focused()
 
 
-def left_of(box: Locator) -> float:
-    found = box.bounding_box()
-    assert found
-    return found["x"]
-
-
-def test_how_it_was_found_is_drawn_from_seeds_over_hops(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + ASKED + "&at=1")
-    with opened.expect_navigation():
-        opened.get_by_role("link", name="How it was found").click()
-    hops = opened.locator("ol.lines").first.locator("li")
-    assert hops.count() == opened.locator("svg .number").count() > 0
-    start, end = hops.first.locator("strong").all_inner_texts()
-    boxes = {
-        (box.get_attribute("aria-label") or "").partition(", result")[0]: left_of(box)
-        for box in opened.locator("svg .box").all()
-    }
-    assert boxes[start] < boxes[end]
-    question = opened.locator("svg .hop title").first.text_content()
-    assert question and question in hops.first.inner_text()
-
-
-def test_a_box_of_the_picture_opens_its_passage(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + f"/how{ASKED[1:]}")
-    opened.locator("svg .box").first.click()
-    expect(opened.locator("mark")).to_be_visible()
-
-
-def test_the_neighbourhood_is_walked_by_mouse(opened: Page) -> None:
-    open_first(opened, "Related passages")
-    here = opened.locator("h1").inner_text()
-    opened.locator("svg .box:not(.centre)").first.click()
-    expect(opened.locator("h1")).not_to_have_text(here)
-    expect(
-        opened.locator(f'svg .box[aria-label="{here[len("Related to “") : -1]}"]')
-    ).to_have_count(1)
-
-
-def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
-    open_first(opened, "Related passages")
-    here = opened.locator("h1").inner_text()
-    opened.locator(".drawing").focus()
-    opened.keyboard.press("ArrowRight")
-    expect(opened.locator("svg .centre")).to_be_focused()
-    beside = opened.locator("svg .box:not(.centre)").first
-    is_right = left_of(beside) > left_of(opened.locator("svg .centre"))
-    opened.keyboard.press("ArrowRight" if is_right else "ArrowLeft")
-    assert opened.evaluate("document.activeElement.matches('.box:not(.centre)')")
-    opened.keyboard.press("Enter")
-    expect(opened.locator("h1")).not_to_have_text(here)
-
-
-def test_a_narrow_picture_begins_at_what_it_is_about(opened: Page) -> None:
-    open_first(opened, "Related passages")
-    opened.set_viewport_size({"width": 320, "height": 640})
-    opened.reload()
-    expect(opened.locator("svg .centre")).to_be_in_viewport(ratio=0.9)
+def test_questions_asked_before_are_offered_and_stay_in_the_browser(
+    opened: Page, view: Shown
+) -> None:
+    opened.goto(view.base + "/")
+    opened.locator("#q").fill("Who repairs clocks?")
+    opened.locator("#q").press("Enter")
+    expect(opened.locator(".results")).to_be_visible()
+    opened.goto(view.base + "/")
+    expect(opened.locator("#recent-questions")).to_contain_text("Who repairs clocks?")
 
 
 def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:
@@ -281,38 +368,38 @@ def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:
     expect(opened.locator("main code")).to_have_text("at")
 
 
-def test_a_dot_on_the_line_shows_which_sentences_its_version_changed(opened: Page) -> None:
-    opened.get_by_role("link", name="Time").click()
-    expect(opened.locator("svg .dot")).to_have_count(2)
-    expect(opened.locator("ol.versions li").first).to_contain_text("changed people/kaltenbrunn.md")
-    opened.locator("svg .dot").last.click()
-    expect(opened.locator("h1")).to_contain_text("Version 2")
+def test_changes_show_the_sentences_of_each_version(opened: Page) -> None:
+    opened.get_by_role("link", name="Changes").click()
+    item = opened.locator(".timeline > li", has_text="village").first
+    expect(item.locator("ins").first).to_contain_text("harbour")
+    expect(item.locator("del").first).to_contain_text("village")
+    item.get_by_role("link", name="changed people/kaltenbrunn.md").click()
+    expect(opened.locator("main")).to_contain_text("Version 2")
     expect(opened.locator("ins").first).to_contain_text("harbour")
-    expect(opened.locator("del").first).to_contain_text("village")
 
 
 def test_the_first_version_is_told_as_such(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + "/versions/1")
+    opened.goto(view.base + "/changes/1")
     expect(opened.locator("main")).to_contain_text("This is the first version")
 
 
 def test_a_question_at_two_versions_shows_what_changed(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED)
-    opened.get_by_role("link", name="Compare versions").click()
+    opened.get_by_role("link", name="How the answer changed").click()
     opened.get_by_label("Earlier version").fill("1")
     with opened.expect_navigation():
         opened.get_by_role("button", name="Compare").click()
-    before, after = opened.locator(".columns section").all()
+    before, after = opened.locator(".sides section").all()
     expect(before.locator(".changed").first).to_be_visible()
     expect(after.locator(".changed").first).to_be_visible()
-    expect(after).to_contain_text("Vasterholm")
+    expect(after.locator("ins", has_text="Vasterholm").first).to_be_visible()
     expect(before).not_to_contain_text("Vasterholm")
 
 
 def test_sources_show_their_health_and_what_cannot_be_read(opened: Page) -> None:
     opened.get_by_role("link", name="Sources").click()
-    expect(opened.locator(".card.paused")).to_contain_text("No such file or directory")
-    expect(opened.locator(".card.ok")).to_contain_text("12")
+    expect(opened.locator(".source.paused")).to_contain_text("No such file or directory")
+    expect(opened.locator(".source.ok")).to_contain_text("12")
     expect(opened.locator("main")).to_contain_text("broken.pdf")
 
 
@@ -320,8 +407,8 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
     opened: Page, view: Shown, place: Place
 ) -> None:
     opened.goto(view.base + "/?q=Who+repairs+clocks+in+Bergen%3F")
-    opened.get_by_role("link", name="Watch it").click()
-    opened.get_by_role("button", name="Watch").click()
+    opened.get_by_role("link", name="Watch this question").click()
+    opened.get_by_role("button", name="Watch", exact=True).click()
     expect(opened.locator("h1")).to_have_text("Who repairs clocks in Bergen?")
     text = FILMS["people/lindqvist.md"].replace("repairs clocks in Bergen", "left Bergen")
     place.write("people/lindqvist.md", text)
@@ -339,9 +426,9 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
 
 def test_sources_keep_up_by_themselves(opened: Page, view: Shown, place: Place) -> None:
     opened.goto(view.base + "/sources")
-    expect(opened.locator("#now")).to_contain_text("notes ok")
+    expect(opened.locator("#now .source.ok h2")).to_have_text("notes")
     place.post("/v1/pause", {"name": "notes"})
-    expect(opened.locator("#now")).to_contain_text("notes paused")
+    expect(opened.locator("#now .source.paused h2").first).to_be_visible()
     place.post("/v1/resume", {"name": "notes"})
 
 

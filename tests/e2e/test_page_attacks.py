@@ -183,24 +183,41 @@ def test_a_name_rebound_to_this_machine_is_refused(base: Base) -> None:
 def test_a_script_in_title_path_or_text_is_text(base: Base) -> None:
     url, context = base
     page = context.new_page()
-    for path in ("/?q=barge+salt", "/how?q=barge", "/versions/2", "/compare?q=barge&old=1",
+    for path in ("/?q=barge+salt", "/", "/changes", "/changes/2", "/compare?q=barge&old=1",
                  "/sources", f"/?q={SCRIPT}{IMAGE}", "/passage/%3Cscript%3E",
-                 f"/?at={SCRIPT}&q=x"):  # fmt: skip
+                 f"/?at={SCRIPT}&q=x", f"/?q=barge&f={IMAGE}", f"/?q=barge&open={SCRIPT}",
+                 f"/?q=barge&tab={SCRIPT}", f"/changes?before={SCRIPT}"):  # fmt: skip
         page.goto(url + path)
         page.wait_for_timeout(50)
         assert page.evaluate("window.hacked") is None, path
         assert page.locator("main script, main img").count() == 0
     page.goto(url + "/?q=barge+salt")
     assert IMAGE in page.locator("#results").inner_text()
-    page.locator(".results li", has_text="ferry").locator("h3 a").click()
-    page.wait_for_url("**/passage/**")
+    page.locator(".read", has_text="ferry").click()
+    marked = page.locator("#preview .marked", has_text="ferry")
+    marked.wait_for()
     assert page.evaluate("window.hacked") is None
-    assert SCRIPT in page.locator("mark").inner_text()
-    page.get_by_role("link", name="related passages").click()
-    page.wait_for_url("**/around/**")
+    assert SCRIPT in marked.inner_text()
+    page.locator("#preview").get_by_role("link", name="Related").click()
+    page.locator(".related").wait_for()
     assert page.evaluate("window.hacked") is None
-    assert SCRIPT in page.locator("main").inner_text()
+    assert page.locator("main script, main img").count() == 0
     page.close()
+
+
+def test_a_form_without_the_token_of_its_session_changes_nothing(place: Place, base: Base) -> None:
+    url, context = base
+    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    origin = url.removesuffix(urlsplit(url).path)
+    before = place.get("/v1/watches")["watches"]
+    for form in ({"q": "barge?"}, {"q": "barge?", "csrf": ""}, {"q": "barge?", "csrf": "0" * 64}):
+        sent = httpx2.post(f"{url}/watches", data=form, cookies=cookies, headers={"Origin": origin})
+        assert sent.status_code == 403
+    refused = httpx2.post(
+        f"{url}/watches", data={"q": "barge?"}, cookies=cookies, headers={"Origin": "null"}
+    )
+    assert refused.status_code == 403
+    assert place.get("/v1/watches")["watches"] == before
 
 
 def test_a_script_that_got_in_would_not_run(base: Base) -> None:
@@ -225,14 +242,14 @@ def test_a_giant_document_hangs_nothing(place: Place, base: Base) -> None:
     page = context.new_page()
     page.set_default_timeout(GIANT_S * 1000)
     page.goto(url + "/?q=canal+150")
-    page.locator(".results h3 a").first.click()
-    page.locator("mark").wait_for()
+    page.locator(".read").first.click()
+    page.locator("#preview .marked", has_text="canal").wait_for()
     assert page.locator(".passage").count() <= 60
     assert "Part 150" in html.unescape(page.content())
     place.write("giant.md", "# Canals\n\n" + "The lock is shut. " * 20_000)
     place.sync()
     version = place.status()["version"]
-    page.goto(f"{url}/versions/{version}")
+    page.goto(f"{url}/changes/{version}")
     assert "too many to compare" in page.locator(".change").inner_text()
     page.close()
 
@@ -273,7 +290,8 @@ def _all_views(socket: Path) -> list[tuple[int, str]]:
     http = TestClient(make_page(Client(socket), door), base_url="http://127.0.0.1:1")
     http.get(door.new_address())
     passage = Client(socket).query("Ada")["passages"][0]["id"]
-    views = ("/?q=Ada", "/how?q=Ada", f"/passage/{passage}", f"/around/{passage}", "/versions",
-             "/versions/1", "/versions/2", "/versions/3", "/compare?q=Ada&old=1",
-             "/sources", "/watches", "/watches/1")  # fmt: skip
+    views = ("/", "/?q=Ada", "/?q=Ada&f=type:md", f"/passage/{passage}",
+             f"/passage/{passage}?tab=related", f"/preview/{passage}", "/results?q=Ada",
+             "/welcome", "/state", "/changes", "/changes/1", "/changes/2", "/changes/3",
+             "/compare?q=Ada&old=1", "/sources", "/watches", "/watches/1")  # fmt: skip
     return [(one.status_code, one.text) for one in (http.get(door.base + path) for path in views)]

@@ -54,8 +54,11 @@ from hopsyncd.retrieve.query_words import contains_literal, read_query_words
 from hopsyncd.text.abbreviations import find_pairs
 from hopsyncd.text.dates import date_terms, find_days_in_name
 from hopsyncd.text.words import index_terms, plain, spellings
+from hopsyncd.web.evidence import mark_words, question_terms, shared_name, snippet
+from hopsyncd.web.links import read_asked
 from hopsyncd.web.listener import Door, PageGuard
-from hopsyncd.web.pages import question_of, with_code
+from hopsyncd.web.reading import passage_html
+from hopsyncd.web.rendering import with_code
 from store.records import split_unspaced
 
 SMALL, LARGE = 16 << 10, 64 << 10
@@ -224,7 +227,7 @@ def _validate_field(text: str) -> object:
 
 
 def _form(text: str) -> object:
-    return question_of(_request({}, f"q={text}&k={text}"))
+    return read_asked(_request({}, f"q={text}&k={text}&f={text}&at={text}"))
 
 
 def _ignored(text: str) -> object:
@@ -270,6 +273,12 @@ PARSERS: dict[str, Parser] = {
     "cookies": Parser(_enter, 15_000),
     "form of the page": Parser(_form, 15_000),
     "message on the page": Parser(with_code),
+    "passage on the page": Parser(passage_html),
+    "marked words": Parser(lambda text: snippet(text, question_terms("Who is Ada?"))),
+    "all words marked": Parser(lambda text: mark_words(text, question_terms("a b"))),
+    "name that joins": Parser(
+        lambda text: shared_name({"heading": [], "text": text}, {"heading": [text], "text": text})
+    ),
     "ignore file": Parser(_ignored),
     "names of files": Parser(
         lambda text: (media_type(text), is_document_name(text), Rules().hides(text, False, [])),

@@ -53,7 +53,10 @@ class _FakeClient:
     def log(self, limit: int, before: int | None = None) -> Any:
         raise RequestFailed(404, "not_found", f"limit {limit} before {before} a\u202eb\x9b2J", "Go")
 
-    def ask(self, **fields: Any) -> Any:
+    def status(self) -> Any:
+        raise RequestFailed(404, "not_found", "no status", "Go")
+
+    def ask(self, question: str, **fields: Any) -> Any:
         raise RequestFailed(404, "not_found", f"k {fields['k']}", "Go")
 
 
@@ -70,17 +73,17 @@ def browser() -> TestClient:
 
 
 def test_the_page_takes_a_long_number_for_none(browser: TestClient) -> None:
-    assert "before 12 " in browser.get("/versions?before=12").text
+    assert "before 12 " in browser.get("/changes?before=12").text
     for number in (*LONG, "\u0661\u0662", ""):
-        answer = browser.get("/versions", params={"before": number})
+        answer = browser.get("/changes", params={"before": number})
         assert answer.status_code == 404 and "before None" in answer.text
         answer = browser.get("/", params={"q": "Ada", "k": number})
-        assert answer.status_code == 404 and "k 8" in answer.text
-        assert browser.get(f"/versions/{number or 'x'}").status_code == 404
+        assert answer.status_code == 404 and "K 8" in answer.text
+        assert browser.get(f"/changes/{number or 'x'}").status_code == 404
 
 
 def test_the_page_shows_controls_as_escapes(browser: TestClient) -> None:
-    shown = browser.get("/versions").text
+    shown = browser.get("/changes").text
     assert "a\\u202eb\\x9b2J" in shown
     assert "\u202e" not in shown and "\x9b" not in shown
 

@@ -18,8 +18,9 @@ from hopsyncd.display import document_name
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import Answer, hop_json
-from hopsyncd.web.drawing import way_found
-from hopsyncd.web.pages import Pages
+from hopsyncd.web.listener import Door
+from hopsyncd.web.search_views import SearchViews
+from hopsyncd.web.views import Shared
 from store.history import diff
 from store.reads import Place
 from store.records import Passage
@@ -54,26 +55,22 @@ class Daemon:
         assert (source, document) == ("work", ID)
         return {"passages": [MAIL]}
 
+    def facets(self, **_: object) -> Mapping[str, Any]:
+        return {"modified": ["2026-03-03T10:00:00+00:00"]}
 
-def test_the_page_of_a_mail_is_headed_by_its_subject_and_sender() -> None:
+
+def test_the_page_shows_a_mail_by_its_subject_and_sender() -> None:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}
     request = Request({**scope, "path_params": {"id": MAIL["id"]}})
-    pages = Pages(cast("Client", Daemon()), "")
+    views = SearchViews(Shared(cast("Client", Daemon()), Door("127.0.0.1:1"), "0"))
 
     async def rendered() -> str:
-        return bytes((await pages.passage(request)).body).decode()
+        return bytes((await views.preview(request)).body).decode()
 
     html = asyncio.run(rendered())
-    assert "<h1>The mast (Rune Vik)</h1>" in html
-    assert html.count("The mast (Rune Vik)") == 3  # the heading, the place, the other place
-    assert html.count(ID) == 1  # among the fields of the message
-
-
-def test_a_mail_in_a_picture_has_its_subject_and_sender() -> None:
-    (box,) = way_found([MAIL]).boxes
-    assert (box.title, box.document) == ("Spreaders", "The mast (Rune Vik)")
-    (box,) = way_found([{**MAIL, "document": "notes/a.md", "origin": None}]).boxes
-    assert box.document == "a.md"
+    assert "<strong>The mast (Rune Vik)</strong>" in html
+    # The title, its region, the place, the citation, and the other place.
+    assert html.count("The mast (Rune Vik)") == 5
 
 
 def test_an_agent_gets_a_title_for_a_mail_and_its_id_to_ask_with() -> None:

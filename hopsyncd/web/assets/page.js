@@ -1,130 +1,436 @@
 "use strict";
 
 const TYPED_MS = 120; // a pause in typing that asks
-const REFRESH_MS = 3000;
+const POLL_MS = 3000;
+const WIDE = matchMedia("(min-width: 73.25rem)"); // room for the preview beside the results
+const RECENT = "hopsyncd.recent";
+const MOST_RECENT = 8;
 
-function searchAsTyped(form) {
-  const results = document.getElementById("results");
-  const told = document.getElementById("told");
-  let waiting = 0;
-  let running = null;
+const base = document.body.dataset.base;
+const told = document.getElementById("told");
+const byId = (id) => document.getElementById(id);
 
-  async function ask(submitted) {
-    if (running) running.abort();
-    running = new AbortController();
-    const fields = new URLSearchParams(new FormData(form));
-    results.setAttribute("aria-busy", "true");
-    try {
-      // An LLM, if one is configured, is asked only for a question that somebody has finished.
-      const url = `${form.dataset.results}?${fields}${submitted ? "&submitted=1" : ""}`;
-      const response = await fetch(url, {
-        signal: running.signal,
-        headers: { Accept: "text/html" },
-      });
-      const text = await response.text();
-      const made = new DOMParser().parseFromString(text, "text/html");
-      const content = response.ok ? made.body : made.querySelector("main");
-      results.replaceChildren(...(content ?? made.body).childNodes);
-      history.replaceState(null, "", `?${fields}`);
-      const heading = results.querySelector("#passages");
-      told.textContent = heading ? heading.textContent : "";
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      results.textContent = "The page's program does not answer: is `hopsyncd web` still running?";
+function parse(text) {
+  return new DOMParser().parseFromString(text, "text/html");
+}
+
+// Changes only what differs, so that focus, scrolling and open details stay.
+function morph(target, nodes) {
+  Idiomorph.morph(target, nodes, {
+    morphStyle: "innerHTML",
+    ignoreActiveValue: true,
+    callbacks: {
+      beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+    },
+  });
+}
+
+function say(text) {
+  const toast = byId("toast");
+  toast.textContent = text;
+  toast.hidden = false;
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => (toast.hidden = true), 2200);
+}
+
+/* Search as somebody types */
+
+const results = byId("results");
+const form = byId("ask");
+let running = null;
+
+function searchFields() {
+  const fields = new URLSearchParams(new FormData(form));
+  if (!fields.get("q")) fields.delete("q");
+  return fields;
+}
+
+// An LLM, if one is configured, is asked only for a question that somebody has finished.
+async function ask(fields, submitted) {
+  if (running) running.abort();
+  running = new AbortController();
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    const response = await fetch(`${form.dataset.results}?${fields}${submitted ? "&submitted=1" : ""}`, {
+      signal: running.signal,
+    });
+    const made = parse(await response.text());
+    const layout = byId("main");
+    if (!response.ok) {
+      results.replaceChildren(...made.querySelector("main").childNodes);
+    } else if (made.querySelector(".welcome")) {
+      location.assign(`${base}/`);
+      return;
+    } else {
+      layout.className = "ask-layout";
+      results.classList.remove("welcome");
+      results.replaceChildren(...made.body.childNodes);
+      results.dataset.part = `${form.dataset.results}?${fields}`;
+      if (!byId("preview")) layout.append(emptyPreview());
+      history.replaceState(null, "", `${base}/?${fields}`);
+      const heading = byId("passages");
+      told.textContent = heading ? `Found ${heading.textContent}` : "Nothing was found";
+      openFirst();
     }
-    results.removeAttribute("aria-busy");
+    drawRecent();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    results.textContent = "The page's program does not answer: is `hopsyncd web` still running?";
   }
+  document.body.removeAttribute("aria-busy");
+}
 
+function emptyPreview() {
+  const preview = document.createElement("aside");
+  preview.id = "preview";
+  preview.className = "preview";
+  preview.setAttribute("aria-label", "Preview");
+  return preview;
+}
+
+function searchAsTyped() {
+  let waiting = 0;
   form.addEventListener("input", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => ask(false), TYPED_MS);
+    waiting = setTimeout(() => ask(searchFields(), false), TYPED_MS);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(waiting);
-    ask(true);
+    remember(form.elements.q.value.trim());
+    ask(searchFields(), true);
   });
 }
 
-function boxBeside(from, boxes, key) {
-  const centre = (box) => {
-    const { left, top, width, height } = box.getBoundingClientRect();
-    return [left + width / 2, top + height / 2];
-  };
-  const [x, y] = centre(from);
-  const along = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
-  let best = null;
-  let least = Infinity;
-  for (const box of boxes) {
-    const [dx, dy] = [centre(box)[0] - x, centre(box)[1] - y];
-    const forward = dx * along[0] + dy * along[1];
-    const aside = Math.abs(dx * along[1]) + Math.abs(dy * along[0]);
-    if (box === from || forward < 4) continue;
-    if (forward + 2 * aside < least) [best, least] = [box, forward + 2 * aside];
+/* Questions asked before: kept in this browser only */
+
+function recentQuestions() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((one) => typeof one === "string") : [];
+  } catch {
+    return [];
   }
-  return best;
 }
 
-function walkByKeys(event) {
+function remember(question) {
+  if (!question) return;
+  const kept = [question, ...recentQuestions().filter((one) => one !== question)];
+  localStorage.setItem(RECENT, JSON.stringify(kept.slice(0, MOST_RECENT)));
+  drawRecent();
+}
+
+function drawRecent() {
+  const questions = recentQuestions();
+  for (const list of document.querySelectorAll("[data-recent]")) {
+    list.replaceChildren(
+      ...questions.slice(0, 5).map((question) => {
+        const link = document.createElement("a");
+        link.href = `${base}/?${new URLSearchParams({ q: question })}`;
+        const name = document.createElement("span");
+        name.className = "name";
+        name.textContent = question;
+        link.append(name);
+        const item = document.createElement("li");
+        item.append(link);
+        return item;
+      }),
+    );
+    list.closest("section").hidden = questions.length === 0;
+  }
+}
+
+/* The preview */
+
+async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
+  const preview = byId("preview");
+  if (!preview) return false;
+  const fields = new URLSearchParams(location.search);
+  if (tab && tab !== "document") fields.set("tab", tab);
+  else fields.delete("tab");
+  fields.delete("open");
+  const response = await fetch(`${base}/preview/${id}?${fields}`);
+  const made = parse(await response.text());
+  const content = response.ok ? made.body : made.querySelector("main");
+  preview.replaceChildren(...content.childNodes);
+  preview.classList.toggle("chosen", chosen);
+  for (const link of document.querySelectorAll(".read[data-open]")) {
+    if (link.dataset.open === id) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  showMarked(preview, focus);
+  if (chosen) {
+    fields.set("open", id);
+    history.replaceState(null, "", `${base}/?${fields}`);
+  }
+  return true;
+}
+
+function showMarked(preview, focus) {
+  const marked = preview.querySelector("#marked");
+  const body = preview.querySelector(".preview-body");
+  if (!body) return;
+  if (marked) body.scrollTop = marked.offsetTop - body.offsetTop - 48;
+  if (focus) body.focus({ preventScroll: true });
+}
+
+function openFirst() {
+  const preview = byId("preview");
+  if (!preview || !WIDE.matches || preview.classList.contains("chosen")) return;
+  const first = document.querySelector(".card [data-open], .read[data-open]");
+  if (first) openPassage(first.dataset.open, "document", { focus: false, chosen: false });
+  else preview.replaceChildren();
+}
+
+function closePreview() {
+  const preview = byId("preview");
+  const id = preview.querySelector("[data-passage]")?.dataset.passage;
+  preview.classList.remove("chosen");
+  const fields = new URLSearchParams(location.search);
+  fields.delete("open");
+  fields.delete("tab");
+  history.replaceState(null, "", `${base}/?${fields}`);
+  document.querySelector(`.read[data-open="${CSS.escape(id ?? "")}"]`)?.focus();
+}
+
+/* Clicks and keys */
+
+async function copy(text, what) {
+  await navigator.clipboard.writeText(text);
+  say(`${what} copied`);
+}
+
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const target = event.target.closest("[data-open], [data-close], [data-copy], [data-copy-link]");
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+  if (!target) return;
+  if ("copy" in target.dataset) copy(target.dataset.copy, "Citation");
+  else if ("copyLink" in target.dataset) copy(new URL(target.dataset.copyLink, location.href).href, "Link");
+  else if (byId("preview")) {
+    event.preventDefault();
+    if ("close" in target.dataset) closePreview();
+    else openPassage(target.dataset.open, target.dataset.tab);
+  }
+});
+
+document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const active = document.activeElement;
   const typing = active.matches("input, select, textarea");
+  const question = byId("q");
   if (event.key === "/" && !typing) {
-    const field = document.getElementById("q");
-    if (field) {
-      event.preventDefault();
-      field.focus();
-      field.select();
-    }
-    return;
-  }
-  if (!event.key.startsWith("Arrow")) return;
-  const picture = active.closest(".drawing");
-  if (picture) {
-    const boxes = [...picture.querySelectorAll("svg a")];
-    const next = active === picture ? picture.querySelector("a.centre") ?? boxes[0] : boxBeside(active, boxes, event.key);
+    event.preventDefault();
+    question.focus();
+    question.select();
+  } else if (event.key === "Escape") {
+    const menu = document.querySelector("details.menu[open]");
+    if (menu) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    } else if (byId("preview")?.classList.contains("chosen")) closePreview();
+  } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    if (typing && active !== question) return;
+    const links = [...document.querySelectorAll(".card .file, .read")].filter((one) => one.offsetParent);
+    const at = links.indexOf(active);
+    if (!links.length || (at < 0 && active !== question && active !== document.body)) return;
+    const next = event.key === "ArrowDown" ? links[at + 1] : at > 0 ? links[at - 1] : question;
     if (next) {
       event.preventDefault();
       next.focus();
-      next.scrollIntoView({ block: "nearest", inline: "nearest" });
-    }
-    return;
-  }
-  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-  if (typing && active.id !== "q") return;
-  const links = [...document.querySelectorAll(".results h3 a")];
-  const at = links.indexOf(active);
-  if (!links.length || (at < 0 && active.id !== "q" && active !== document.body)) return;
-  const next = event.key === "ArrowDown" ? links[at + 1] : at > 0 ? links[at - 1] : document.getElementById("q");
-  if (next) {
-    event.preventDefault();
-    next.focus();
-  }
-}
-
-async function refresh(part) {
-  if (!document.hidden) {
-    try {
-      const response = await fetch(part.dataset.refresh);
-      const made = new DOMParser().parseFromString(await response.text(), "text/html");
-      if (response.ok && made.body.innerHTML !== part.innerHTML) part.replaceChildren(...made.body.childNodes);
-    } catch {
-      return; // the command has been stopped; what was last known stays
     }
   }
-  setTimeout(refresh, REFRESH_MS, part);
+});
+
+/* Parts that are drawn again */
+
+async function refresh(part, prepare = () => {}, more = "") {
+  const response = await fetch(part.dataset.part + more);
+  if (!response.ok) return;
+  const made = parse(await response.text()).body;
+  prepare(made);
+  morph(part, [...made.childNodes]);
 }
 
-// A picture that is wider than its place begins at what it is about, a line of time at its end.
-function scrollToSubject(drawing) {
-  const subject = drawing.querySelector(".centre, .dot:last-of-type");
-  if (!subject) return;
-  const { x, width } = subject.getBBox();
-  drawing.scrollLeft = x + width / 2 - drawing.clientWidth / 2;
+function poll(part) {
+  setTimeout(async () => {
+    if (!document.hidden) await refresh(part).catch(() => {}); // the program has been stopped
+    poll(part);
+  }, POLL_MS);
 }
 
-document.addEventListener("keydown", walkByKeys);
-for (const drawing of document.querySelectorAll(".drawing")) scrollToSubject(drawing);
-for (const form of document.querySelectorAll("form[data-results]")) searchAsTyped(form);
-for (const part of document.querySelectorAll("[data-refresh]")) setTimeout(refresh, REFRESH_MS, part);
-if (location.hash === "#marked") document.getElementById("marked")?.focus({ preventScroll: true });
+/* Live: a new version updates what is shown, with its changed words marked */
+
+function plainText(element) {
+  const copied = element.cloneNode(true);
+  for (const old of copied.querySelectorAll("del")) old.remove();
+  return copied.textContent.replace(/\s+/g, " ").trim();
+}
+
+function textsByKey(root) {
+  const texts = new Map();
+  for (const holder of root.querySelectorAll("[data-key]")) {
+    const text = holder.querySelector("[data-text]");
+    const place = holder.classList.contains("card") ? "card " : "hit ";
+    if (text && !texts.has(place + holder.dataset.key)) texts.set(place + holder.dataset.key, [holder, text]);
+  }
+  return texts;
+}
+
+// The longest common subsequence of words, as [kind, words] runs.
+function diffWords(before, after) {
+  const rows = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
+  for (let i = before.length - 1; i >= 0; i--) {
+    for (let j = after.length - 1; j >= 0; j--) {
+      rows[i][j] = before[i] === after[j] ? rows[i + 1][j + 1] + 1 : Math.max(rows[i + 1][j], rows[i][j + 1]);
+    }
+  }
+  const runs = [];
+  const add = (kind, word) => {
+    if (runs.at(-1)?.[0] === kind) runs.at(-1)[1].push(word);
+    else runs.push([kind, [word]]);
+  };
+  let [i, j] = [0, 0];
+  while (i < before.length || j < after.length) {
+    if (i < before.length && j < after.length && before[i] === after[j]) {
+      add("same", after[j]);
+      [i, j] = [i + 1, j + 1];
+    } else if (j >= after.length || (i < before.length && rows[i + 1][j] >= rows[i][j + 1])) add("del", before[i++]);
+    else add("ins", after[j++]);
+  }
+  return runs;
+}
+
+function showChangedWords(element, before) {
+  const marked = new Set([...element.querySelectorAll("mark")].map((one) => one.textContent));
+  const after = plainText(element);
+  const runs = diffWords(before.split(" ").slice(0, 400), after.split(" ").slice(0, 400));
+  const nodes = [];
+  for (const [kind, words] of runs) {
+    const holder = kind === "same" ? document.createDocumentFragment() : document.createElement(kind);
+    words.forEach((word, at) => {
+      if (at) holder.append(" ");
+      const bare = word.match(/[\p{L}\p{N}_]+/u)?.[0];
+      if (kind === "del" || !bare || !marked.has(bare)) {
+        holder.append(word);
+        return;
+      }
+      const mark = document.createElement("mark");
+      mark.textContent = bare;
+      const start = word.indexOf(bare);
+      holder.append(word.slice(0, start), mark, word.slice(start + bare.length));
+    });
+    if (nodes.length) nodes.push(" ");
+    nodes.push(holder);
+  }
+  element.replaceChildren(...nodes);
+}
+
+function ago(noticedMs) {
+  const seconds = Math.max(Math.round((Date.now() - noticedMs) / 1000), 0);
+  if (seconds < 60) return `${seconds} s ago`;
+  return `${Math.round(seconds / 60)} min ago`;
+}
+
+function tellAges() {
+  for (const one of document.querySelectorAll("[data-since]")) {
+    one.textContent = `${one.dataset.before ?? ""}changed ${ago(Number(one.dataset.since))}${one.dataset.after ?? ""}`;
+  }
+}
+
+function markChanges(made, before, event) {
+  for (const [key, [holder, text]] of textsByKey(made)) {
+    const old = before.get(key);
+    if (old !== undefined && old !== plainText(text)) {
+      showChangedWords(text, old);
+      holder.classList.add("fresh");
+    }
+  }
+  const changed = new Map(event.documents.map((one) => [one.key, one]));
+  const shown = new Set();
+  for (const holder of made.querySelectorAll("[data-key]")) {
+    const found = changed.get(holder.dataset.key.split("#")[0]);
+    if (!found) continue;
+    shown.add(found.name);
+    const label = holder.querySelector(".just-changed");
+    if (label) {
+      label.hidden = false;
+      label.dataset.since = event.noticed_ms;
+      holder.querySelector(".date")?.remove();
+    }
+  }
+  const note = made.querySelector("[data-live-note]");
+  if (note && shown.size) {
+    const [first, ...others] = shown;
+    note.hidden = false;
+    note.dataset.since = event.noticed_ms;
+    note.dataset.before = "Updated: ";
+    note.dataset.after = ` in ${first}${others.length ? ` and ${others.length} more` : ""}`;
+    told.textContent = `The answer was updated, because ${first} changed`;
+  }
+}
+
+async function update(event) {
+  refresh(byId("state")).catch(() => {});
+  if (document.body.dataset.at !== "head") return;
+  for (const part of document.querySelectorAll("main [data-part]")) {
+    if (part.hasAttribute("data-poll")) {
+      await refresh(part);
+      continue;
+    }
+    // An LLM writes again only if a document in view has changed.
+    const isWritten = part.querySelector('.answer[data-by="llm"]');
+    const keys = [...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key.split("#")[0]);
+    if (isWritten && !event.documents.some((one) => keys.includes(one.key))) continue;
+    const before = new Map([...textsByKey(part)].map(([key, [, text]]) => [key, plainText(text)]));
+    await refresh(part, (made) => markChanges(made, before, event), isWritten ? "&submitted=1" : "");
+  }
+  drawRecent();
+  tellAges();
+  await updatePreview(event);
+}
+
+async function updatePreview(event) {
+  const preview = byId("preview");
+  const head = preview?.querySelector("[data-passage]");
+  if (!head || !event.documents.some((one) => head.dataset.document === one.key)) return;
+  const marked = preview.querySelector("#marked[data-text]");
+  const before = marked && plainText(marked);
+  const holder = document.querySelector(`[data-key="${CSS.escape(head.dataset.key)}"] [data-open]`);
+  const tab = preview.querySelector(".subtabs [aria-current]")?.dataset.tab;
+  const chosen = preview.classList.contains("chosen");
+  if (!holder) return;
+  await openPassage(holder.dataset.open, tab, { focus: false, chosen });
+  const fresh = preview.querySelector("#marked[data-text]");
+  if (fresh && before && fresh.children.length === 1 && plainText(fresh) !== before) {
+    showChangedWords(fresh.firstElementChild, before);
+  }
+}
+
+function listen() {
+  let working = Promise.resolve();
+  const stream = new EventSource(`${base}/events`);
+  stream.addEventListener("version", (message) => {
+    const event = JSON.parse(message.data);
+    working = working.then(() => update(event)).catch(() => {});
+  });
+  addEventListener("pagehide", () => stream.close());
+  addEventListener("pageshow", (event) => event.persisted && listen());
+}
+
+listen();
+setInterval(tellAges, 1000);
+if (results && form) searchAsTyped();
+else form.addEventListener("submit", () => remember(form.elements.q.value.trim()));
+drawRecent();
+if (location.search.includes("q=")) remember(form.elements.q.value.trim());
+for (const part of document.querySelectorAll("[data-poll], #state")) poll(part);
+if (byId("preview")) {
+  if (new URLSearchParams(location.search).has("open")) {
+    byId("preview").classList.add("chosen");
+    showMarked(byId("preview"), false);
+  } else openFirst();
+}
+if (location.hash === "#marked") byId("marked")?.focus({ preventScroll: true });

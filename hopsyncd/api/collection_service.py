@@ -1,0 +1,88 @@
+"""Endpoints about a version as a whole: what it holds, by source, type, folder, tag and date."""
+
+from datetime import datetime
+
+import numpy as np
+
+from hopsyncd.answers.changed import HistoryAnswer
+from hopsyncd.answers.found import Facets, FacetsAnswer
+from hopsyncd.api.access import Caller
+from hopsyncd.api.document_history import document_changes
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.facets import count_facets, modified_times
+from hopsyncd.api.freshness import Freshness
+from hopsyncd.api.record_reader import RecordReader
+from hopsyncd.api.requests import FacetsRequest, HistoryRequest
+from hopsyncd.api.serving import Serving
+from hopsyncd.errors import NotFound
+from hopsyncd.retrieve.query_parser import parse_question
+from store.transactions import snapshot
+
+_NO_FACETS: Facets = {
+    "source": [],
+    "type": [],
+    "folder": [],
+    "tag": [],
+    "author": [],
+    "month": [],
+}
+
+
+class CollectionService:
+    """The endpoints about the whole collection, and how it became what it is."""
+
+    def __init__(self, serving: Serving, freshness: Freshness, reader: RecordReader) -> None:
+        self._serving = serving
+        self._freshness = freshness
+        self._reader = reader
+
+    @endpoint("POST", "/v1/facets", "read")
+    def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
+        """Count the documents that filters leave, by source, type, folder and so on."""
+        acl = caller.acl
+        wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
+        engine = self._serving.state.engine
+        with engine.reading(request.at, acl, wanted) as (_, head):
+            degraded = self._freshness.reasons(acl)
+            if head is None:
+                modified: list[str | None] = [None] * len(request.documents)
+                return {
+                    "version": 0,
+                    "degraded": degraded,
+                    "documents": 0,
+                    "passages": 0,
+                    "facets": _NO_FACETS,
+                    "modified": modified,
+                }
+            return {
+                "version": head.version.id,
+                "degraded": degraded,
+                "documents": int(np.count_nonzero(head.statistics.visible.documents)),
+                "passages": head.statistics.passages,
+                "facets": count_facets(head, wanted),
+                "modified": modified_times(head.unfiltered or head, request.documents),
+            }
+
+    @endpoint("GET", "/v1/history", "read")
+    def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:
+        """The changes of a document, sentence by sentence, the newest first."""
+        if not caller.acl.shows(request.source):
+            raise _no_document(request)
+        with snapshot(connection := self._reader.connection()):
+            changes = document_changes(connection, request.source, request.document, request.limit)
+        if not changes:
+            raise _no_document(request)
+        return {
+            "version": self._serving.state.version,
+            "source": request.source,
+            "document": request.document,
+            "changes": changes,
+        }
+
+
+def _no_document(request: HistoryRequest) -> NotFound:
+    return NotFound(
+        f"There is no document {request.document}",
+        f"no version has a document of that path in a source named {request.source!r}",
+        "Give source and path exactly as an answer has them",
+    )

@@ -1,0 +1,45 @@
+"""The changes of one document: in which versions, and which sentences."""
+
+from typing import Literal
+
+from hopsyncd.answers.changed import DocumentChange
+from hopsyncd.api.version_log import diff_lines, document_sentences, moment_text
+from store.contract import Connection
+from store.reads import revisions_of
+from store.records import ALIVE
+from store.versions import logged_version
+
+
+def document_changes(
+    connection: Connection, source: str, path: str, limit: int
+) -> list[DocumentChange]:
+    """The changes of a document, the newest first; a change whose version expired has no lines."""
+    changes = list[DocumentChange]()
+    revisions = revisions_of(connection, source, path, limit + 1)
+    for at, (born, died) in enumerate(revisions):
+        after = revisions[at - 1][0] if at else ALIVE
+        if died not in (ALIVE, after):
+            changes.append(_change(connection, died, "removed", []))
+        follows = at + 1 < len(revisions) and revisions[at + 1][1] == born
+        if not follows:
+            changes.append(_change(connection, born, "added", []))
+            continue
+        lines = diff_lines(
+            *(document_sentences(connection, n, source, path) for n in (born - 1, born))
+        )
+        changes.append(_change(connection, born, "changed", lines))
+    return changes[:limit]
+
+
+def _change(
+    connection: Connection,
+    number: int,
+    what: Literal["added", "changed", "removed"],
+    lines: list[str],
+) -> DocumentChange:
+    return {
+        "version": number,
+        "created": moment_text(logged_version(connection, number).created_ms),
+        "what": what,
+        "lines": lines,
+    }

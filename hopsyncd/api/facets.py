@@ -1,0 +1,102 @@
+"""Counts the documents of a version by source, type, folder, tag, author and month."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hopsyncd.answers.found import Facets, FacetValue, MonthCount
+from hopsyncd.api.version_log import time_text
+from hopsyncd.index.arrays import Integers
+from hopsyncd.index.filters import Condition, Filter
+from hopsyncd.index.live_index import NO_DATE
+from hopsyncd.index.snapshot import Snapshot
+from store.records import content_id
+
+_MOST_VALUES = 40  # of each facet, the commonest first
+
+
+def count_facets(head: Snapshot, wanted: Filter) -> Facets:
+    """Count the visible documents of a snapshot that a filter leaves.
+
+    A document has one source, type, folder and author, and any number of tags. Folders are those
+    directly below the folder that the filter names.
+    """
+    index, visible = head.index, head.statistics.visible.documents
+    rows = np.flatnonzero(visible)
+    by_source = np.bincount(index.documents.source[rows], minlength=len(index.sources))
+    properties = _count_properties(head)
+    return {
+        "source": _values("source", dict(zip(index.sources, by_source.tolist(), strict=False))),
+        "type": _values("type", properties["type"]),
+        "folder": _values("path", _count_folders(head, rows, wanted)),
+        "tag": _values("tag", properties["tag"]),
+        "author": _values("author", properties["author"]),
+        "month": _count_months(index.documents.modified_ms[rows]),
+    }
+
+
+def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
+    """When each document, given as SOURCE/PATH, was last written; None if it is not visible."""
+    index, times = head.index, list[str | None]()
+    visible = np.flatnonzero(head.statistics.visible.documents)
+    keys = index.documents.path_key[visible]
+    for document in documents:
+        source, _, path = document.partition("/")
+        rows = visible[keys == content_id("path", source, path)]
+        at_ms = int(index.documents.modified_ms[rows[0]]) if len(rows) else NO_DATE
+        times.append(None if at_ms == NO_DATE else time_text(at_ms))
+    return times
+
+
+def _count_properties(head: Snapshot) -> dict[str, Counter[str]]:
+    """How many visible documents have each type, tag and author."""
+    index, visible = head.index, head.statistics.visible.documents
+    table = index.document_properties
+    known = table.document_row < len(visible)
+    own = table.property[known][visible[table.document_row[known]]]
+    counts = np.bincount(own)
+    found = {"type": Counter[str](), "tag": Counter[str](), "author": Counter[str]()}
+    for number in np.flatnonzero(counts).tolist():
+        name, value = index.properties[number]
+        if name == "type":
+            value = value.partition(" ")[0]
+        if name in found and value:
+            found[name][value] += int(counts[number])
+    return found
+
+
+def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[str]:
+    """How many documents are in each folder directly below the chosen folder."""
+    chosen = [one.value for one in wanted if one.key == "path" and not one.is_excluded]
+    above = chosen[-1].rstrip("/") + "/" if len(chosen) == 1 else ""
+    counts = Counter[str]()
+    for row in rows.tolist():
+        path = head.index.document_paths[row]
+        if not path.casefold().startswith(above.casefold()):
+            continue
+        folder, slash, _ = path[len(above) :].partition("/")
+        if slash:
+            counts[f"{above}{folder}/"] += 1
+    return counts
+
+
+def _count_months(modified_ms: Integers) -> list[MonthCount]:
+    """How many documents were last written in each month that has any, in order."""
+    dated = modified_ms[modified_ms != NO_DATE]
+    months = dated.astype("datetime64[ms]").astype("datetime64[M]")
+    found, counts = np.unique(months, return_counts=True)
+    return [
+        {"month": str(month), "documents": int(count)}
+        for month, count in zip(found, counts, strict=True)
+    ]
+
+
+def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
+    """The values that any document has, the commonest first, each with its filter."""
+    found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
+    ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
+    return [
+        {"value": value, "filter": str(Condition(key, value)), "documents": count}
+        for value, count in ordered[:_MOST_VALUES]
+    ]

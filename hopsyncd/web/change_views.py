@@ -1,0 +1,118 @@
+"""The view Changes: versions with their changed sentences, and an answer at two versions."""
+
+import re
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hopsyncd.client import RequestFailed
+from hopsyncd.web.links import read_asked, read_number
+from hopsyncd.web.views import View, run_view
+
+_VERSIONS_SHOWN = 20
+_DIFFED = 6  # of the versions shown, those whose changed sentences are shown at once
+_FEW_DOCUMENTS = 4
+_LINES_SHOWN = 14  # of each document in the list
+_DIFF_LINES = 100  # of each list: documents, passages and edges
+
+
+class ChangeViews(View):
+    """What changed, and when."""
+
+    name = "Changes"
+
+    @run_view
+    def changes(self, request: Request) -> Response:
+        """The newest versions, with the sentences that each one changed."""
+        before = read_number(request.query_params.get("before", ""))
+        log = self.client.log(_VERSIONS_SHOWN, before)
+        versions = log["versions"]
+        texts = dict[int, Any]()
+        for new, old in pairwise(versions):
+            few = 0 < new["documents_changed"] <= _FEW_DOCUMENTS
+            if len(texts) < _DIFFED and few and not (new["collected"] or old["collected"]):
+                diff = self.client.diff(
+                    str(old["version"]), str(new["version"]), _FEW_DOCUMENTS, graph=False
+                )
+                texts[new["version"]] = [
+                    {**one, "lines": one["lines"][:_LINES_SHOWN]} for one in diff["texts"]
+                ]
+        context: dict[str, Any] = {"log": log, "texts": texts, "before": before}
+        if "part" in request.query_params:
+            return self.part(request, "change_list.html", **context)
+        return self.html(request, "changes.html", **context)
+
+    @run_view
+    def version(self, request: Request) -> Response:
+        """The changes of a version: documents and sentences."""
+        number: int = request.path_params["number"]
+        entry, previous = [*self.client.log(2, number + 1)["versions"], None, None][:2]
+        if entry is None or entry["version"] != number:
+            problem = RequestFailed(
+                404, "not_found", f"There is no version {number}", "`hopsyncd log` lists them"
+            )
+            return self.html(request, "error.html", 404, error=problem)
+        diff = None
+        if previous and not (entry["collected"] or previous["collected"]):
+            diff = self.client.diff(str(previous["version"]), str(number), _DIFF_LINES)
+        return self.html(request, "version.html", entry=entry, previous=previous, diff=diff)
+
+    @run_view
+    def compare(self, request: Request) -> Response:
+        """The same question at two versions, side by side."""
+        asked = read_asked(request)
+        given = request.query_params
+        old, new = given.get("old", "").strip(), given.get("new", "").strip() or "head"
+        sides, ranks = [], []
+        if asked.question and old:
+            for at in (old, new):
+                answer = self.client.ask(
+                    asked.question,
+                    k=asked.k,
+                    strategy=asked.strategy,
+                    match=asked.match,
+                    at=at,
+                    llm=False,
+                    passages=True,
+                )
+                sides.append(answer)
+                ranks.append({one["id"]: rank for rank, one in enumerate(answer["passages"], 1)})
+        return self.html(
+            request,
+            "compare.html",
+            old=old,
+            new=new,
+            sides=sides,
+            ranks=ranks,
+            changed_answer=_changed_answer,
+        )
+
+
+def _changed_answer(sides: Any, at: int) -> Markup:
+    """The answer of a side, with the words marked that the other side does not have."""
+    before, after = (str(side["answer"] or "") for side in sides)
+    return word_diff(before if at else after, after if at else before, bool(at))
+
+
+def word_diff(other: str, text: str, is_new: bool) -> Markup:
+    """The text as HTML, with the words marked that another text does not have.
+
+    >>> word_diff("He died in 1824.", "He died in 1825.", True)
+    Markup('He died in <ins>1825.</ins>')
+    """
+    before, after = re.findall(r"\S+\s*", other), re.findall(r"\S+\s*", text)
+    element = "ins" if is_new else "del"
+    parts = list[Markup]()
+    for kind, _, _, start, end in SequenceMatcher(None, before, after, False).get_opcodes():
+        words = "".join(after[start:end])
+        if kind == "equal":
+            parts.append(Markup("{}").format(words))
+        elif words:
+            parts.append(Markup(f"<{element}>{{}}</{element}>{{}}").format(
+                words.rstrip(), words[len(words.rstrip()) :]
+            ))  # fmt: skip
+    return Markup("").join(parts)

@@ -1,0 +1,272 @@
+"""Prepares an answer for people: evidence cards, results by document, marked words, reasons."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from hopsyncd.display import document_name, title_of
+from hopsyncd.formats.units import sentences
+from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.text.words import index_terms, terms_of_each
+
+Passage = Mapping[str, Any]
+
+_WORD = re.compile(r"\w+")
+_SNIPPET_CHARACTERS = 320
+_SHOWN_PER_DOCUMENT = 2
+_NAME = re.compile(r"\b[A-Z][\w\u2019'-]+(?:(?: of| the| de| von| van)? [A-Z0-9][\w\u2019'-]*)*")
+_LONGEST_NAME = 60
+_BELOW = " \u203a "
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The sentences of an answer from one passage.
+
+    joined_by: the name that this passage and one before it share, or the question that led here;
+    empty for the first card and where nothing is known. joined_to: the number of that card.
+    """
+
+    number: int
+    passage: Passage
+    sentences: Sequence[Markup]
+    plain: str
+    modified: str | None
+    joined_by: str = ""
+    joined_to: int = 0
+    is_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage among the results, with two lines of its text."""
+
+    passage: Passage
+    rank: int
+    snippet: Markup
+    also: str
+
+
+@dataclass(slots=True)
+class Group:
+    """The results from one document. `more` are those behind the first two."""
+
+    source: str | None
+    document: str | None
+    name: str
+    title: str
+    modified: str | None
+    hits: list[Hit] = field(default_factory=list)
+
+    @property
+    def shown(self) -> Sequence[Hit]:
+        return self.hits[:_SHOWN_PER_DOCUMENT]
+
+    @property
+    def more(self) -> Sequence[Hit]:
+        return self.hits[_SHOWN_PER_DOCUMENT:]
+
+
+def question_terms(question: str) -> frozenset[str]:
+    """The terms of a question to mark in texts, without words such as "the"."""
+    return _question_terms(question)
+
+
+@lru_cache(maxsize=64)
+def _question_terms(question: str) -> frozenset[str]:
+    words = [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
+    return frozenset(index_terms(" ".join(words)))
+
+
+def mark_words(text: str, terms: Collection[str]) -> Markup:
+    """The text as HTML, with the words of a question marked in any form.
+
+    >>> mark_words("She programmed <it>", question_terms("Who programs?"))
+    Markup('She <mark>programmed</mark> &lt;it&gt;')
+    """
+    if not terms:
+        return escape(text)
+    known = terms_of_each({word.lower() for word in _WORD.findall(text)})
+    wanted = {word for word, found in known.items() if not terms.isdisjoint(found)}  # type: ignore[attr-defined]
+    parts, end = list[Markup](), 0
+    for found in _WORD.finditer(text):
+        if found[0].lower() in wanted:
+            parts.append(escape(text[end : found.start()]))
+            parts.append(Markup("<mark>{}</mark>").format(found[0]))
+            end = found.end()
+    parts.append(escape(text[end:]))
+    return Markup("").join(parts)
+
+
+def snippet(text: str, terms: Collection[str]) -> Markup:
+    """The part of a text with most words of the question, marked; about two lines long."""
+    flat = " ".join(text.split())
+    if len(flat) <= _SNIPPET_CHARACTERS or not terms:
+        return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
+    parts = list(sentences(flat))
+    found = terms_of_each(parts)
+    scores = [len(set(terms) & set(found[part])) for part in parts]
+    best = max(range(len(parts)), key=lambda at: (scores[at], -at))
+    start = "… " if best else ""
+    cut = "".join(parts[best:])[:_SNIPPET_CHARACTERS]
+    return Markup("{}{}").format(start, mark_words(cut, terms))
+
+
+def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) -> list[Card]:
+    """The sentences of an answer as a chain: one card for each cited passage, in order."""
+    cited = {one["number"]: one for one in answer["citations"]}
+    by_number = dict[int, list[str]]()
+    for one in answer["sentences"]:
+        by_number.setdefault(one["citation"], []).append(one["text"])
+    if not by_number:  # an LLM wrote the answer: its sources are shown instead
+        by_number = {number: [] for number in cited}
+    asked = question_terms(answer.get("question", ""))
+    cards = list[Card]()
+    for at, (number, texts) in enumerate(by_number.items()):
+        passage = cited[number]
+        joint, card, is_name = "", 0, False
+        for before in reversed(cards[:at]):
+            joint, is_name = join_of(before.passage, passage, answer["chain"])
+            if joint:
+                card = before.number
+                break
+        cards.append(
+            Card(
+                number=number,
+                passage=passage,
+                sentences=[mark_words(text, asked) for text in texts],
+                plain=" ".join(texts) or passage["text"],
+                modified=modified.get(document_key(passage)),
+                joined_by=joint,
+                joined_to=card,
+                is_name=is_name,
+            )
+        )
+    return cards
+
+
+def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
+    """The link between two passages: a name that both have (True), or a question (False)."""
+    if name := shared_name(first, second):
+        return name, True
+    ends = {first["id"], second["id"]}
+    for hop in hops:
+        if {hop["from"]["id"], hop["to"]["id"]} == ends and hop["question"]:
+            return str(hop["question"]), False
+    return "", False
+
+
+def shared_name(first: Passage, second: Passage) -> str:
+    """The name that joins two passages: a title of one in the text of the other, or else the
+    longest name that both texts have. Empty if there is none.
+
+    >>> ada = {"heading": ["Ada"], "text": "She was a daughter of Lord Byron."}
+    >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}
+    >>> shared_name(ada, byron), shared_name(byron, ada)
+    ('Lord Byron', 'Lord Byron')
+    """
+    for one, other in ((first, second), (second, first)):
+        for title in reversed(other["heading"][:1] + other["heading"][1:][-1:]):
+            if len(title) <= _LONGEST_NAME and (found := _whole_words(one["text"], title)):
+                return found
+    names = [{found[0] for found in _NAME.finditer(_whole(one))} for one in (first, second)]
+    shared = {name for name in names[0] & names[1] if name.casefold() not in STOP_WORDS}
+    return max(shared, key=lambda name: (len(name), name), default="")
+
+
+def _whole(passage: Passage) -> str:
+    return " ".join((*passage["heading"], passage["text"]))
+
+
+def _whole_words(text: str, wanted: str) -> str:
+    found = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text, re.IGNORECASE)
+    return found[0] if found and wanted.strip() else ""
+
+
+def document_key(passage: Passage) -> str:
+    """SOURCE/PATH; empty for a passage that no document has."""
+    return f"{passage['source']}/{passage['document']}" if passage["document"] else ""
+
+
+def group_by_document(
+    passages: Sequence[Passage], question: str, modified: Mapping[str, str | None]
+) -> list[Group]:
+    """The results by document, in the order of the best passage of each."""
+    terms = question_terms(question)
+    groups = dict[str, Group]()
+    for rank, passage in enumerate(passages, 1):
+        key = document_key(passage) or passage["id"]
+        title = title_of(passage) if not passage["document"] else document_title(passage)
+        group = groups.setdefault(
+            key,
+            Group(
+                passage["source"],
+                passage["document"],
+                document_name(passage) if passage["document"] else "",
+                title,
+                modified.get(key),
+            ),
+        )
+        below = passage["heading"][1:] if passage["document"] else []
+        group.hits.append(Hit(passage, rank, snippet(passage["text"], terms), _BELOW.join(below)))
+    return list(groups.values())
+
+
+def document_title(passage: Passage) -> str:
+    """The title of a passage's document: its first heading, or else its name. A mail is named by
+    its subject and sender."""
+    name = document_name(passage)
+    is_mail = name != passage["document"]
+    return str(passage["heading"][0]) if passage["heading"] and not is_mail else name
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One step of how a passage was found, in words."""
+
+    start: str
+    start_id: str
+    verb: str
+    name: str
+    end: str
+    end_id: str
+
+
+def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
+    """The hops as sentences such as "Ada Lovelace mentions Lord Byron", without repetitions."""
+    reasons = dict[tuple[str, str], Reason]()
+    for hop in hops:
+        ends = hop["from"], hop["to"]
+        verb, name = _in_words(hop)
+        start, end = (document_title(one) for one in ends)
+        key = (ends[0]["id"], ends[1]["id"])
+        reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
+    return list(reasons.values())
+
+
+_ABOUT = re.compile(r"What is said of (.+)\?")
+_THEN = re.compile(r"Then asked about (.+)")
+
+
+def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
+    """The verb of a hop, and the name or question that it is about."""
+    question = str(hop["question"])
+    match hop["asked_by"]:
+        case "link":
+            return "links to", ""
+        case "backlink":
+            return "is linked from", ""
+        case "follow_up":
+            about = _THEN.fullmatch(question)
+            return "mentions", about[1] if about else question
+        case "both":
+            about = _ABOUT.fullmatch(question)
+            return "and the next both mention", about[1] if about else question
+        case "to":
+            return "answers", question
+        case _:
+            return "raises", question

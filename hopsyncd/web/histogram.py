@@ -1,0 +1,125 @@
+"""The bars of documents by the month or year of their last change."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from hopsyncd.web.links import Links
+
+_WIDTH, _HEIGHT, _LEAST = 200, 40, 3
+_MOST_MONTHS = 36
+_MOST_BARS = 60
+_DATE_KEYS = ("since", "before")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The documents of a month or year, and the search that keeps only them."""
+
+    label: str
+    documents: int
+    x: float
+    width: float
+    height: float
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The bars in order of time; `first` and `last` are below their ends."""
+
+    bars: Sequence[Bar]
+    first: str
+    last: str
+    is_narrowed: bool
+    all_href: str
+    width: int = _WIDTH
+
+
+def make_histogram(
+    months: Sequence[Mapping[str, Any]], links: Links, filters: Sequence[str]
+) -> Histogram:
+    """Draw months, or years if there are many months between the first and the last."""
+    counts = {str(one["month"]): int(one["documents"]) for one in months}
+    is_narrowed = any(one.partition(":")[0] in _DATE_KEYS for one in filters)
+    periods = list[tuple[str, int]]()
+    if counts:
+        first, last = min(counts), max(counts)
+        if _ordinal(last) - _ordinal(first) < _MOST_MONTHS:
+            periods = _fill(first, last, counts)
+        else:
+            years = dict[str, int]()
+            for month, documents in counts.items():
+                years[month[:4]] = years.get(month[:4], 0) + documents
+            whole = range(int(min(years)), int(max(years)) + 1)
+            periods = [(f"{year:04}", years.get(f"{year:04}", 0)) for year in whole][-_MOST_BARS:]
+    return Histogram(
+        _bars(periods, lambda since, before: links.replace_filters(_DATE_KEYS, [since, before])),
+        _label(periods[0][0]) if periods else "",
+        _label(periods[-1][0]) if periods else "",
+        is_narrowed,
+        links.replace_filters(_DATE_KEYS, []),
+    )
+
+
+def _ordinal(month: str) -> int:
+    """
+    >>> _ordinal("2026-03") - _ordinal("2025-12")
+    3
+    """
+    year, _, number = month.partition("-")
+    return int(year) * 12 + int(number) - 1
+
+
+def _fill(first: str, last: str, counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """All months from the first to the last, also those without documents.
+
+    >>> _fill("2025-12", "2026-02", {"2025-12": 3, "2026-02": 1})
+    [('2025-12', 3), ('2026-01', 0), ('2026-02', 1)]
+    """
+    months = [
+        f"{at // 12:04}-{at % 12 + 1:02}" for at in range(_ordinal(first), _ordinal(last) + 1)
+    ]
+    return [(month, counts.get(month, 0)) for month in months]
+
+
+def _bars(periods: Sequence[tuple[str, int]], link: Callable[[str, str], str]) -> list[Bar]:
+    if not periods:
+        return []
+    most = max(documents for _, documents in periods)
+    width = _WIDTH / max(len(periods), 12)
+    return [
+        Bar(
+            _label(period),
+            documents,
+            round(at * width, 2),
+            round(width, 2),
+            round(max(_HEIGHT * documents / most, _LEAST), 1),
+            link(*_bounds(period)),
+        )
+        for at, (period, documents) in enumerate(periods)
+        if documents
+    ]
+
+
+def _bounds(period: str) -> tuple[str, str]:
+    """The filters for a month or year.
+
+    >>> _bounds("2025-12"), _bounds("2025")
+    (('since:2025-12', 'before:2026-01'), ('since:2025', 'before:2026'))
+    """
+    if len(period) == 4:
+        return f"since:{period}", f"before:{int(period) + 1:04}"
+    after = _ordinal(period) + 1
+    return f"since:{period}", f"before:{after // 12:04}-{after % 12 + 1:02}"
+
+
+def _label(period: str) -> str:
+    """
+    >>> _label("2026-03"), _label("2019")
+    ('Mar 2026', '2019')
+    """
+    if len(period) == 4:
+        return period
+    return date(int(period[:4]), int(period[5:]), 1).strftime("%b %Y")

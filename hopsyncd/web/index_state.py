@@ -1,0 +1,79 @@
+"""The state of the index in a few words, for the header: up to date, importing, or in trouble."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hopsyncd.display import plural
+
+Kind = Literal["ok", "busy", "warn", "bad"]
+
+_LEAST_S = 2.0  # of an import, before the time left is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """`share`: how much of an import is done, from 0 to 1; None if nothing is imported."""
+
+    kind: Kind
+    text: str
+    detail: str = ""
+    share: float | None = None
+
+
+class ImportClock:
+    """Estimates how long an import still takes, by its progress since it was first seen."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._source = ""
+        self._began_s = 0.0
+        self._began_share = 0.0
+
+    def left_s(self, source: str, share: float) -> float | None:
+        """The seconds left; None as long as nothing is known."""
+        now_s = self._now_s()
+        if source != self._source or share < self._began_share:
+            self._source, self._began_s, self._began_share = source, now_s, share
+            return None
+        took_s, done = now_s - self._began_s, share - self._began_share
+        if took_s < _LEAST_S or done <= 0:
+            return None
+        return took_s * (1 - share) / done
+
+
+def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
+    """The state of the index, for the header."""
+    documents = plural(status["documents"], "document")
+    if progress := status["progress"]:
+        left_s = clock.left_s(progress["source"], progress["share"])
+        text = f"Importing {progress['source']}: {progress['share']:.0%}"
+        if left_s is not None:
+            text += f", {_duration(left_s)} left"
+        return IndexState("busy", text, f"{documents} so far", progress["share"])
+    paused = [one for one in status["sources"] if one["problem"]]
+    if status["error"]:
+        return IndexState("bad", "The last sync failed", status["error"])
+    if paused:
+        names = ", ".join(one["name"] for one in paused)
+        is_one = len(paused) == 1
+        text = f"{names} is paused" if is_one else f"{len(paused)} sources are paused"
+        return IndexState("warn", f"{text} · {documents}", str(paused[0]["problem"]))
+    if status["syncing"] or status["pending"]:
+        return IndexState("busy", f"Updating · {documents}")
+    if not status["sources"]:
+        return IndexState("warn", "No folder is added yet")
+    return IndexState("ok", f"Up to date · {documents}")
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(7), _duration(130), _duration(8000)
+    ('10 s', '2 min', '2 h')
+    """
+    if seconds < 55:
+        return f"{max(round(seconds, -1), 5):.0f} s"
+    if seconds < 3300:
+        return f"{max(seconds / 60, 1):.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -1,0 +1,136 @@
+"""The addresses of the page: each keeps the version, the question and the filters in view."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from hopsyncd.config.values import MATCHES, STRATEGIES, Match, Strategy
+from hopsyncd.web.rendering import query_string
+
+MAX_DIGITS = 9
+_K = 8
+_MOST = 50
+_MAX_FILTERS = 20
+_HEAD = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The fields of the search form. `question` is empty if nothing was asked.
+
+    opened: the passage in the preview, and `tab` what is shown of it.
+    """
+
+    question: str
+    filters: Sequence[str]
+    k: int
+    strategy: Strategy | None
+    match: Match
+    at: str
+    opened: str
+    tab: str
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.filters)
+
+    @property
+    def words(self) -> str:
+        """The words to search for: without a question, the values of the filters."""
+        return self.question or " ".join(self.filters)
+
+
+def read_asked(request: Request) -> Asked:
+    """The search that a request asks for. Values that make no sense are left out."""
+    given = request.query_params
+    strategy, match, tab = given.get("strategy"), given.get("match"), given.get("tab", "")
+    filters = dict.fromkeys(one.strip() for one in given.getlist("f"))
+    return Asked(
+        question=given.get("q", "").strip(),
+        filters=[one for one in filters if one][:_MAX_FILTERS],
+        k=min(max(read_number(given.get("k", "")) or _K, 1), _MOST),
+        strategy=strategy if strategy in STRATEGIES else None,
+        match=match if match in MATCHES else "auto",
+        at=given.get("at", "").strip() or _HEAD,
+        opened=given.get("open", "").strip(),
+        tab=tab if tab in ("related", "history") else "document",
+    )
+
+
+def read_number(text: str) -> int | None:
+    """A number above zero in a query string; None for anything else."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+    return int(text) or None if is_number else None
+
+
+class Links:
+    """Makes addresses for the templates, from the request in view."""
+
+    def __init__(self, request: Request, base: str, asked: Asked) -> None:
+        self._base = base
+        self._asked = asked
+        self.here_path = request.url.path
+        self._fields = [pair for pair in request.query_params.multi_items() if pair[0] != "part"]
+
+    def names(self) -> Mapping[str, Any]:
+        """The functions and values, by the names that templates use."""
+        return {
+            "url": self.url,
+            "here": self.here,
+            "here_path": self.here_path,
+            "here_fields": [pair for pair in self._fields if pair[0] not in ("at", "open", "tab")],
+            "now_url": self.here(at=""),
+            "open_url": self.open_url,
+            "close_url": self._search(),
+            "toggled": self.toggle_filter,
+            "more_url": self._search(k=_MOST),
+            "asked_query": query_string(self._search_fields()),
+        }
+
+    def url(self, path: str, **fields: Any) -> str:
+        """An address at the version in view."""
+        query = query_string({**fields, "at": self._asked.at})
+        return f"{self._base}{path}{'?' if query else ''}{query}"
+
+    def here(self, at: object) -> str:
+        """The view of this request at another version."""
+        fields = dict[str, list[str]]()
+        for name, value in self._fields:
+            if name not in ("at", "open", "tab"):
+                fields.setdefault(name, []).append(value)
+        query = query_string({**fields, "at": at})
+        return f"{self.here_path}{'?' if query else ''}{query}"
+
+    def open_url(self, passage: str, tab: str = "document") -> str:
+        """The search with a passage in the preview."""
+        shown = None if tab == "document" else tab
+        return f"{self._search(open=passage, tab=shown)}#preview"
+
+    def toggle_filter(self, text: str) -> str:
+        """The search with a filter added, or removed if it is there."""
+        filters = [one for one in self._asked.filters if one != text]
+        if len(filters) == len(self._asked.filters):
+            filters.append(text)
+        return self._search(f=filters)
+
+    def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
+        """The search without the filters of these keys, and with others."""
+        kept = [one for one in self._asked.filters if one.partition(":")[0] not in keys]
+        return self._search(f=[*kept, *added])
+
+    def _search(self, **fields: Any) -> str:
+        query = query_string(self._search_fields() | fields)
+        return f"{self._base}/{'?' if query else ''}{query}"
+
+    def _search_fields(self) -> dict[str, Any]:
+        asked = self._asked
+        return {
+            "q": asked.question,
+            "f": asked.filters,
+            "k": asked.k if asked.k != _K else None,
+            "strategy": asked.strategy,
+            "match": asked.match if asked.match != "auto" else None,
+            "at": asked.at,
+        }

@@ -1,0 +1,122 @@
+"""Tells open pages of new versions, as server-sent events.
+
+While any page listens, the daemon is asked for its version a few times a second. A page hears of a
+version only if documents that its user may see differ, and only of those documents.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.display import document_name
+from hopsyncd.errors import REPORTABLE
+
+_POLL_S = 0.15
+_BEAT_S = 15.0  # between two lines of a quiet stream, so that a lost connection is noticed
+_MOST_LISTENERS = 32
+_MOST_NAMED = 20
+_RETRY_MS = 1500
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+Event = Mapping[str, Any]
+
+
+class VersionHub:
+    """Asks the daemon for new versions on behalf of all open pages."""
+
+    def __init__(self, client: Client, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        self._client = client
+        self._is_stopping = is_stopping
+        self._listeners: dict[asyncio.Queue[Event | None], None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._thread = CapacityLimiter(1)
+
+    async def events(self, request: Request) -> Response:
+        """The stream of one page."""
+        return StreamingResponse(self._lines(), media_type="text/event-stream", headers=_HEADERS)
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        if len(self._listeners) >= _MOST_LISTENERS:
+            oldest = next(iter(self._listeners))
+            del self._listeners[oldest]
+            oldest.put_nowait(None)
+        self._listeners[queue] = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll())
+        try:
+            yield f"retry: {_RETRY_MS}\n\n".encode()
+            while True:
+                try:
+                    event = await asyncio.wait_for(queue.get(), _BEAT_S)
+                except TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                if event is None:
+                    return
+                yield f"event: version\ndata: {json.dumps(event)}\n\n".encode()
+        finally:
+            self._listeners.pop(queue, None)
+
+    async def _poll(self) -> None:
+        """Ask until nobody listens, or the daemon or this program ends."""
+        known: int | None = None
+        while self._listeners:
+            try:
+                version = await self._run(self._version)
+                event = None
+                if known is not None and version != known:
+                    event = await self._run(partial(self._changes, known, version))
+            except REPORTABLE:
+                break
+            known = version
+            if event:
+                for queue in self._listeners:
+                    queue.put_nowait(event)
+            if self._is_stopping():
+                break
+            await asyncio.sleep(_POLL_S)
+        for queue in self._listeners:
+            queue.put_nowait(None)
+
+    async def _run(self, work: Callable[[], Any]) -> Any:
+        return await run_sync(work, limiter=self._thread)
+
+    def _version(self) -> int:
+        return self._client.health()["version"]
+
+    def _changes(self, old: int, new: int) -> Event | None:
+        """The documents that differ between two versions; None if there is none to see."""
+        noticed_ms = int(time.time() * 1000)
+        if not old:
+            return {"version": new, "noticed_ms": noticed_ms, "documents": []}
+        try:
+            found = self._client.diff(str(old), str(new), _MOST_NAMED, graph=False)
+        except RequestFailed:  # a version has expired meanwhile
+            return {"version": new, "noticed_ms": noticed_ms, "documents": []}
+        if not any(found["counts"]["documents"].values()):
+            return None
+        documents = [
+            {
+                "key": f"{one['source']}/{one['document']}",
+                "name": document_name(one).rpartition("/")[2],
+                "what": what,
+            }
+            for what, listed in (
+                ("added", found["documents"]["added"]),
+                ("changed", found["documents"]["changed"]),
+                ("renamed", found["documents"]["renamed"]),
+                ("removed", found["documents"]["removed"]),
+            )
+            for one in listed
+        ]
+        return {"version": new, "noticed_ms": noticed_ms, "documents": documents[:_MOST_NAMED]}

@@ -1,0 +1,153 @@
+"""Prepares a document for reading: its passages as HTML, with one of them marked."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from hopsyncd.web.evidence import document_title
+
+Passage = Mapping[str, Any]
+
+_SHOWN = 60  # passages of a document, around the marked one
+_CELL = " | "
+_LABEL = re.compile(r"([^:|\n]{1,80}): (.*)", re.DOTALL)
+_ITEM = re.compile(r"(?:[-*•] |(?:\d{1,3}[.)]) )")
+_TASK = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+_MOST_HEADINGS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A passage of the document, with the headings that begin with it."""
+
+    headings: Sequence[tuple[int, str]]
+    html: Markup
+    is_marked: bool
+
+
+@dataclass(slots=True)
+class Opened:
+    """A passage in its document. `total` counts all passages of the document."""
+
+    passage: Passage
+    version: int
+    title: str
+    parts: Sequence[Part]
+    before: Passage | None
+    after: Passage | None
+    total: int
+    tab: str = "document"
+    modified: str | None = None
+    related: Sequence[Mapping[str, Any]] = ()
+    history: Sequence[Mapping[str, Any]] = ()
+
+
+def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
+    """Show the passages of a document around one of them."""
+    place = next((at for at, one in enumerate(whole) if one["id"] == passage["id"]), 0)
+    first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
+    shown = whole[first : first + _SHOWN]
+    parts = list[Part]()
+    above: Sequence[str] = whole[first - 1]["heading"] if first else ()
+    for one in shown:
+        parts.append(
+            Part(
+                list(_new_headings(above, one["heading"])),
+                passage_html(one["text"]),
+                one["id"] == passage["id"],
+            )
+        )
+        above = one["heading"]
+    end = first + len(shown)
+    return Opened(
+        passage,
+        version,
+        document_title(passage) if passage["document"] else "A passage",
+        parts,
+        whole[first - 1] if first else None,
+        whole[end] if end < len(whole) else None,
+        len(whole),
+    )
+
+
+def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The headings of a passage that the one before it does not have, with their levels.
+
+    >>> list(_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
+    [(3, 'Work'), (4, 'Notes')]
+    """
+    same = 0
+    while same < min(len(above), len(heading)) and above[same] == heading[same]:
+        same += 1
+    for level, text in enumerate(heading[same:], same + 2):
+        yield min(level, _MOST_HEADINGS), text
+
+
+def passage_html(text: str) -> Markup:
+    """The text of a passage as paragraphs, lists and tables."""
+    return Markup("").join(map(_block_html, re.split(r"\n{2,}", text.strip("\n"))))
+
+
+def _block_html(block: str) -> Markup:
+    lines = block.split("\n")
+    if len(lines) > 1 and all(_CELL in line for line in lines):
+        return _table_html([line.split(_CELL) for line in lines])
+    if all(map(_ITEM.match, lines)):
+        items = (Markup("<li>{}</li>").format(_item_text(line)) for line in lines)
+        return Markup("<ul>{}</ul>").format(Markup("").join(items))
+    return Markup("<p>{}</p>").format(Markup("<br>").join(map(escape, lines)))
+
+
+def _item_text(line: str) -> str:
+    """The text of a list item; a numbered one keeps its number.
+
+    >>> _item_text("- [x] Call Ann"), _item_text("2. Then rest")
+    ('☑ Call Ann', '2. Then rest')
+    """
+    if line[0].isdigit():
+        return line
+    text = line[2:]
+    return next((box + text[len(mark) :] for mark, box in _TASK.items() if text.startswith(mark)),
+                text)  # fmt: skip
+
+
+def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
+    """Rows as a table. If all cells have a label before a colon, the labels are the columns."""
+    found = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
+    if all(all(row) for row in found):
+        columns = dict.fromkeys(cell[1] for row in found for cell in row if cell)
+        head = _row_html(columns, "th")
+        labelled = [{cell[1]: cell[2] for cell in row if cell} for row in found]
+        body = [_row_html([row.get(name, "") for name in columns], "td") for row in labelled]
+        return _wrap_table(Markup("<thead>{}</thead>").format(head), body)
+    return _wrap_table(Markup(""), [_row_html(row, "td") for row in rows])
+
+
+def _wrap_table(head: Markup, body: Sequence[Markup]) -> Markup:
+    return Markup('<div class="table"><table>{}<tbody>{}</tbody></table></div>').format(
+        head, Markup("").join(body)
+    )
+
+
+def _row_html(cells: Sequence[str] | Mapping[str, Any], kind: str) -> Markup:
+    scope = ' scope="col"' if kind == "th" else ""
+    made = (Markup(f"<{kind}{scope}>{{}}</{kind}>").format(cell.strip()) for cell in cells)
+    return Markup("<tr>{}</tr>").format(Markup("").join(made))
+
+
+def passage_citation(quoted: str, passage: Passage, version: int) -> str:
+    """A quotation with its place, in Markdown.
+
+    >>> one = {"source": "notes", "document": "ada.md", "location": "line 3", "heading": ["Ada"]}
+    >>> print(passage_citation("She wrote it.", one, 7))
+    > She wrote it.
+    >
+    > — Ada, `notes/ada.md`, line 3 (version 7)
+    """
+    text = quoted.strip().replace("\n", "\n> ")
+    place = f"`{passage['source']}/{passage['document']}`" if passage["document"] else ""
+    parts = [document_title(passage) if passage["document"] else "", place, passage["location"]]
+    return f"> {text}\n>\n> — {', '.join(filter(None, parts))} (version {version})"

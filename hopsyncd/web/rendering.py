@@ -1,0 +1,103 @@
+"""Renders the templates of the page, and the filters that they use."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from hopsyncd.display import (
+    document_name,
+    full_time,
+    plural,
+    relative_time,
+    title_of,
+)
+from hopsyncd.printable import printable
+
+_LAID_OUT = "\n\t"
+_SHORT_TYPES = {
+    "markdown": "md",
+    "rfc822": "mail",
+    "": "file",
+}
+
+
+def make_templates(**shared: Any) -> Environment:
+    """The templates, with the names that all of them use."""
+    templates = Environment(
+        loader=PackageLoader("hopsyncd.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_make_printable,
+    )
+    templates.trim_blocks = templates.lstrip_blocks = True
+    templates.globals.update(
+        plural=plural, title_of=title_of, document_name=document_name, **shared
+    )
+    templates.filters.update(
+        time=time_element,
+        relative=relative_time,
+        query=query_string,
+        code=with_code,
+        kind=document_kind,
+        file=file_name,
+        capitalize_first=lambda text: text[:1].upper() + text[1:],
+    )
+    return templates
+
+
+def _make_printable(value: object) -> object:
+    """Escape control characters in a value that a template prints."""
+    if isinstance(value, Markup):
+        return Markup(printable(value, keep=_LAID_OUT))
+    return printable(value, keep=_LAID_OUT) if isinstance(value, str) else value
+
+
+def query_string(fields: Mapping[str, Any]) -> str:
+    """The query string of a link, without empty fields and the default version.
+
+    >>> query_string({"q": "a b", "at": "head", "k": None, "f": ["type:md", "tag:x"]})
+    'q=a+b&f=type%3Amd&f=tag%3Ax'
+    """
+    kept = {name: one for name, one in fields.items() if one not in (None, "", "head", [], ())}
+    return urlencode(kept, doseq=True)
+
+
+def with_code(message: str) -> Markup:
+    """Render a message as HTML, with text in backticks as code.
+
+    >>> with_code("Run `a < b`")
+    Markup('Run <code>a &lt; b</code>')
+    """
+    parts = (Markup("<code>{}</code>" if at % 2 else "{}").format(part)
+             for at, part in enumerate(message.split("`")))  # fmt: skip
+    return Markup("").join(parts)
+
+
+def time_element(moment: str | None) -> Markup:
+    """A time of the API in relative form, with the full time shown on hover."""
+    if moment is None:
+        return Markup("never")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        moment, full_time(moment), relative_time(moment)
+    )
+
+
+def document_kind(document: str | None) -> str:
+    """A short name for a document's type, by its path.
+
+    >>> document_kind("people/ada.md"), document_kind("1234@example.org")
+    ('md', 'mail')
+    """
+    name = (document or "").rpartition("/")[2]
+    _, dot, ending = name.rpartition(".")
+    if "@" in name:
+        return "mail"
+    return _SHORT_TYPES.get(ending, ending.lower()[:5]) if dot else "file"
+
+
+def file_name(document: str | None) -> str:
+    """The last part of a path."""
+    return (document or "").rpartition("/")[2]

@@ -1,0 +1,172 @@
+"""The view Ask: the answer with its evidence, the results, and the preview of a passage."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hopsyncd.display import title_of
+from hopsyncd.web.evidence import (
+    Reason,
+    explain_hops,
+    group_by_document,
+    make_cards,
+    shared_name,
+)
+from hopsyncd.web.histogram import make_histogram
+from hopsyncd.web.links import Asked, Links, read_asked
+from hopsyncd.web.reading import Opened, open_document
+from hopsyncd.web.views import View, run_view
+
+_MOST_K = 50
+_ANSWER_K = 8  # passages that an answer is made from
+_RELATED = 8
+_NEIGHBOURS = 30
+_MOST_REASONS = 24
+
+
+class SearchViews(View):
+    """Search, and read what was found."""
+
+    name = "Ask"
+
+    @run_view
+    def search(self, request: Request) -> Response:
+        """The first screen, or the answer and the results if something is asked for."""
+        asked = read_asked(request)
+        if not asked.words:
+            return self.html(request, "ask.html", answer=None, opened=None, **self._welcome())
+        found = self._search(request, asked, by_llm=True)
+        opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
+        return self.html(request, "ask.html", **found, opened=opened)
+
+    @run_view
+    def results(self, request: Request) -> Response:
+        """The answer and the results alone, for searching while somebody types."""
+        asked = read_asked(request)
+        if not asked.words:
+            return self.html(request, "welcome.html", **self._welcome())
+        by_llm = "submitted" in request.query_params
+        return self.part(request, "results.html", **self._search(request, asked, by_llm))
+
+    @run_view
+    def welcome(self, request: Request) -> Response:
+        """The first screen without its frame."""
+        return self.html(request, "welcome.html", **self._welcome())
+
+    def _welcome(self) -> Mapping[str, Any]:
+        return {"examples": []}
+
+    def _search(self, request: Request, asked: Asked, by_llm: bool) -> Mapping[str, Any]:
+        """Search, and prepare the answer and the results for the templates."""
+        filters = list(asked.filters)
+        # While somebody types, no LLM is asked for each pause.
+        llm = None if by_llm and asked.question else False
+        answer = self.client.ask(
+            asked.words,
+            # An LLM is shown more passages than the page, unless somebody says how many.
+            k=None if llm is None and asked.k == _ANSWER_K else min(asked.k, _ANSWER_K),
+            at=asked.at,
+            llm=llm,
+            strategy=asked.strategy,
+            match=asked.match,
+            filters=filters,
+            passages=True,
+        )
+        passages = answer["passages"]
+        if asked.k > _ANSWER_K:
+            passages = self.client.query(
+                asked.words,
+                k=asked.k,
+                at=asked.at,
+                strategy=asked.strategy,
+                match=asked.match,
+                filters=filters,
+            )["passages"]
+        shown = [*passages, *answer["citations"]]
+        facets, modified = self.modified_times(asked.at, shown, filters)
+        links = Links(request, self.base, asked)
+        meant = answer["understood"]
+        question = meant["question"] if meant and meant["question"] else asked.words
+        used = explain_hops(answer["chain"])
+        others = explain_hops(hop for one in passages for hop in one["hops"])
+        return {
+            "answer": {**answer, "question": question},
+            "cards": make_cards({**answer, "question": question}, modified),
+            "groups": group_by_document(passages, question, modified),
+            "facets": facets,
+            "histogram": make_histogram(facets["facets"]["month"], links, asked.filters),
+            "how": _how(used, others),
+            "can_show_more": asked.k < _MOST_K and len(passages) >= _ANSWER_K,
+            "opened_id": asked.opened,
+        }
+
+    @run_view
+    def preview(self, request: Request) -> Response:
+        """A passage in its document, for the preview beside the results."""
+        asked = read_asked(request)
+        opened = self._open(request.path_params["id"], asked.at, asked.tab)
+        return self.part(request, "preview.html", opened=opened)
+
+    @run_view
+    def passage(self, request: Request) -> Response:
+        """A passage in its document, on a page of its own."""
+        asked = read_asked(request)
+        opened = self._open(request.path_params["id"], asked.at, asked.tab)
+        questions = self.client.passage(opened.passage["id"], str(opened.version))["questions"]
+        return self.html(request, "document.html", opened=opened, questions=questions)
+
+    def _open(self, id_: str, at: str, tab: str) -> Opened:
+        answer = self.client.passage(id_, at)
+        passage, version = answer["passage"], answer["version"]
+        source, document = passage["source"], passage["document"]
+        whole = [passage]
+        if source is not None and document is not None:
+            whole = list(self.client.document(source, document, str(version))["passages"])
+        opened = open_document(passage, whole, version)
+        _, modified = self.modified_times(str(version), [passage])
+        opened.modified = next(iter(modified.values()), None)
+        opened.tab = tab
+        if tab == "related":
+            opened.related = self._find_related(passage, str(version))
+        elif tab == "history" and source is not None and document is not None:
+            opened.history = self.client.history(source, document)["changes"]
+        return opened
+
+    def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
+        """The passages of other documents that are related to one, each with the reason."""
+        near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
+        ends = {one["id"]: one for one in near["passages"]}
+        related = dict[str, Mapping[str, Any]]()
+        for edge in near["edges"]:
+            if passage["id"] not in (edge["from"], edge["to"]):
+                continue
+            leaves = edge["from"] == passage["id"]
+            other = ends[edge["to"] if leaves else edge["from"]]
+            key = f"{other['source']}/{other['document']}"
+            if other["document"] == passage["document"] or key in related:
+                continue
+            full = {**other, "text": other["start"]}
+            reason, name = _reason(edge, leaves=leaves, name=shared_name(passage, full))
+            related[key] = {**other, "title": title_of(other), "reason": reason, "name": name}
+        return list(related.values())[:_RELATED]
+
+
+def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any] | None:
+    known = {(one.start_id, one.end_id) for one in used}
+    rest = [one for one in others if (one.start_id, one.end_id) not in known][:_MOST_REASONS]
+    return {"used": used, "others": rest}
+
+
+def _reason(edge: Mapping[str, Any], *, leaves: bool, name: str) -> tuple[str, str]:
+    """The reason why a passage is related to another, and the name or question."""
+    kind = edge["asked_by"]
+    if kind in ("link", "backlink"):
+        return ("This passage links to it" if leaves else "It links to this passage"), ""
+    if kind == "both":
+        return "Both mention", edge.get("name") or name
+    if name:
+        return "Both mention", name
+    asks = leaves == (kind == "from")
+    return ("It answers" if asks else "It asks what this answers:"), edge["question"]

@@ -1,0 +1,169 @@
+"""The base of all views: the frame around them, errors, and the token of forms."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, wraps
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.web.evidence import document_key
+from hopsyncd.web.index_state import ImportClock, describe_state
+from hopsyncd.web.links import Links, read_asked
+from hopsyncd.web.listener import Door
+from hopsyncd.web.reading import passage_citation
+from hopsyncd.web.rendering import make_templates
+
+_THREADS = 8  # views rendered at the same time
+_RECENT = 8  # versions in the menu of the header
+_MAX_FORM_BYTES = 64 << 10
+
+AnyView = TypeVar("AnyView", bound="View")
+Shown = Callable[..., Awaitable[Response]]
+
+
+def run_view(view: Callable[..., Response]) -> Shown:
+    """Run a view on a thread, and render errors of the daemon as a page.
+
+    The thread waits for the daemon. If the daemon is this process, its answers to admins need
+    threads too, so the page has its own limit of threads.
+    """
+
+    @wraps(view)
+    async def respond(views: "View", request: Request, *more: Any) -> Response:
+        try:
+            return await run_sync(
+                partial(view, views, request, *more), limiter=views.shared.threads
+            )
+        except REPORTABLE as error:
+            return await run_sync(
+                partial(views.show_error, request, error), limiter=views.shared.threads
+            )
+
+    return respond
+
+
+class Shared:
+    """The client, the templates and the door, which all views use."""
+
+    def __init__(self, client: Client, door: Door, assets: str) -> None:
+        self.client = client
+        self.door = door
+        self.base = door.base
+        self.threads = CapacityLimiter(_THREADS)
+        self.clock = ImportClock()
+        self.templates = make_templates(base=door.base, assets=f"{door.base}/assets/{assets}")
+
+
+class View:
+    """The base of all views. `name` is the tab that is marked as current."""
+
+    name = ""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.client = shared.client
+        self.base = shared.base
+
+    def html(
+        self, request: Request, template: str, code: int = 200, **context: Any
+    ) -> HTMLResponse:
+        """Render a whole page, with the state of the index and the newest versions around it."""
+        try:
+            state, log = self.client.status(), self.client.log(_RECENT)["versions"]
+        except REPORTABLE:
+            if template != "error.html":
+                raise
+            state, log = _NO_STATUS, []
+        asked = read_asked(request)
+        shown = next((one for one in log if str(one["version"]) == asked.at), None)
+        frame = {
+            "frame": state,
+            "status": state,
+            "state": describe_state(state, self.shared.clock),
+            "recent_versions": log,
+            "shown_version": shown,
+        }
+        return self.part(request, template, code, **frame, **context)
+
+    def part(
+        self, request: Request, template: str, code: int = 200, **context: Any
+    ) -> HTMLResponse:
+        """Render a part of a page, or a whole page whose frame is in the context."""
+        asked = read_asked(request)
+        names = {
+            "asked": asked,
+            "at": asked.at,
+            "view": self.name,
+            "csrf": partial(self.shared.door.form_token, request),
+            "citation": passage_citation,
+            **Links(request, self.base, asked).names(),
+        }
+        page = self.shared.templates.get_template(template)
+        return HTMLResponse(page.render(**(names | context)), code)
+
+    def show_error(self, request: Request, error: Exception) -> Response:
+        """An error of the daemon, as a page."""
+        status = 502 if isinstance(error, DaemonUnavailable) else 500
+        if isinstance(error, RequestFailed):
+            status = error.status
+        return self.html(request, "error.html", status, error=error)
+
+    def modified_times(
+        self, at: str, passages: Any, filters: Any = ()
+    ) -> tuple[Mapping[str, Any], dict[str, str | None]]:
+        """The facets of the filters, and when the documents of these passages were last written."""
+        keys = list(dict.fromkeys(filter(None, map(document_key, passages))))[:100]
+        found = self.client.facets(at=at, filters=filters, documents=keys)
+        return found, dict(zip(keys, found["modified"], strict=True))
+
+    async def form_of(self, request: Request) -> dict[str, str] | None:
+        """The fields of a posted form; None if it does not have the token of the session."""
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _MAX_FORM_BYTES:
+                return None
+        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+        form = {name: values[0] for name, values in fields.items()}
+        return form if self.shared.door.is_form_of(request, form.get("csrf", "")) else None
+
+    def to(self, path: str) -> Response:
+        """Lead the browser to another view."""
+        return RedirectResponse(f"{self.base}{path}", 303)
+
+    def refuse_form(self, request: Request) -> Response:
+        """The answer to a form without the token of its session."""
+        error = RequestFailed(
+            403,
+            "forbidden",
+            "The form was not sent by this page",
+            "Go back, load the page again, and repeat it",
+        )
+        return self.part(
+            request,
+            "error.html",
+            403,
+            error=error,
+            frame=_NO_STATUS,
+            status=_NO_STATUS,
+            state=describe_state(_NO_STATUS, self.shared.clock),
+            recent_versions=[],
+            shown_version=None,
+        )
+
+
+_NO_STATUS: Any = {
+    "documents": 0,
+    "passages": 0,
+    "progress": None,
+    "sources": [],
+    "error": "The daemon does not answer",
+    "syncing": False,
+    "pending": False,
+}

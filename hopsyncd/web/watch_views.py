@@ -1,0 +1,52 @@
+"""The view Watches: watched questions, and how their answers changed."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hopsyncd.web.change_views import word_diff
+from hopsyncd.web.views import View, run_view
+
+_CHANGES_SHOWN = 20
+
+
+class WatchViews(View):
+    """Watched questions."""
+
+    name = "Watches"
+
+    @run_view
+    def watches(self, request: Request) -> Response:
+        """The watched questions, and a form to watch another question."""
+        listed = self.client.watches()
+        if "part" in request.query_params:
+            return self.part(request, "watch_list.html", listed=listed)
+        return self.html(request, "watches.html", listed=listed)
+
+    @run_view
+    def watched_question(self, request: Request) -> Response:
+        """A watched question with its changes: the answers before and after each."""
+        shown = self.client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
+        return self.html(request, "watched.html", shown=shown, word_diff=word_diff)
+
+    async def watch(self, request: Request) -> Response:
+        """Watch the question of the form."""
+        form = await self.form_of(request)
+        if form is None:
+            return self.refuse_form(request)
+        return await self._watch(request, form.get("q", ""))
+
+    @run_view
+    def _watch(self, request: Request, question: str) -> Response:
+        done = self.client.watch(question)
+        return self.to(f"/watches/{done['watch']['id']}")
+
+    async def unwatch(self, request: Request) -> Response:
+        """Stop watching a question."""
+        if await self.form_of(request) is None:
+            return self.refuse_form(request)
+        return await self._unwatch(request)
+
+    @run_view
+    def _unwatch(self, request: Request) -> Response:
+        self.client.unwatch(request.path_params["number"])
+        return self.to("/watches")
