@@ -50,7 +50,7 @@ from pathlib import Path
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.retrieve.walk import WalkSettings
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.ingest.follow import load_snapshot
+from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_encoder

@@ -19,7 +19,7 @@ from hopsyncd.index.matching import (
     replace_matches,
 )
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.follow import load_snapshot
+from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (

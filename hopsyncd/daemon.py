@@ -14,24 +14,41 @@ from queue import SimpleQueue
 import structlog
 
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
-from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access import (
+    AUDIT_NAME,
+    Access,
+    AccessRules,
+    AuditLog,
+    Guard,
+    rules_at_reload,
+    rules_at_start,
+)
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import make_app
 from hopsyncd.api.collection_service import CollectionService
-from hopsyncd.api.descriptors import raise_descriptor_limit
-from hopsyncd.api.freshness import Freshness
+from hopsyncd.api.connection import raise_descriptor_limit
 from hopsyncd.api.metrics import Load, Metrics
-from hopsyncd.api.publisher import Publisher
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
-from hopsyncd.api.record_reader import RecordReader
-from hopsyncd.api.server import bound_listeners, serve, share_heap
+from hopsyncd.api.server import (
+    Supervisor,
+    bound_listeners,
+    is_terminal,
+    reload_at_hang_ups,
+    serve,
+    share_heap,
+)
 from hopsyncd.api.services import DescriptionService, Services
-from hopsyncd.api.serving import Serving, ServingState, SourceNames
+from hopsyncd.api.serving import (
+    Freshness,
+    Publisher,
+    RecordReader,
+    Serving,
+    ServingState,
+    SourceNames,
+)
 from hopsyncd.api.status_service import StatusService, now_ms
-from hopsyncd.api.supervision import Supervisor, is_terminal, reload_at_hang_ups
-from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
+from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.api.worker_pools import worker_pools
@@ -50,8 +67,8 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_reade
 from hopsyncd.ingest.connect import close_sources, is_slow, open_source, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
+from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.read import READER, rules_of
-from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import GC, Chore, Task, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions

@@ -20,7 +20,6 @@ from hopsyncd.api.endpoints import NDJSON, Endpoint
 from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
-from hopsyncd.api.roles import Right
 from hopsyncd.api.services import ENDPOINTS, Services
 from hopsyncd.api.streaming import (
     CLIENT_GONE,
@@ -32,6 +31,7 @@ from hopsyncd.api.streaming import (
     result_of,
     while_connected,
 )
+from hopsyncd.api.tokens import Right
 from hopsyncd.api.worker_pools import WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden

@@ -10,10 +10,8 @@ from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
-from hopsyncd.api.freshness import Freshness
-from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import FacetsRequest, HistoryRequest
-from hopsyncd.api.serving import Serving
+from hopsyncd.api.serving import Freshness, RecordReader, Serving
 from hopsyncd.errors import NotFound
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot

@@ -1,21 +1,66 @@
 """Client connections within limits: how many, for how long, and how much each may send.
 
 uvicorn speaks the HTTP. A request that is refused here never reaches the application; its error has
-the same form.
+the same form. A reserve of file descriptors stays free of client connections.
 """
 
 import asyncio
 import json
+import resource
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hopsyncd.api.failures import failure_body
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.worker_pools import greediest
 from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
+
+log = structlog.get_logger(__name__)
+
+WANTED = 65_536
+"""How many descriptors the daemon asks for; the hard limit may allow fewer."""
+
+RESERVED = 256
+"""For the database, the index, the reader, watches and query workers. No connection takes them."""
+
+ACCEPTED_AT_ONCE = 32
+"""Connections that a listener accepts in one go, before the limits look at them."""
+
+_GENERATIONS = 3  # accepted, being refused, being closed
+_LISTENERS = 3
+_LEAST_CONNECTIONS = 8
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit as far as allowed, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
+    if soft == resource.RLIM_INFINITY or soft >= allowed:
+        return WANTED if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (OSError, ValueError) as error:
+        log.warning("the limit of open files was not raised", limit=soft, why=str(error))
+        return soft
+    return allowed
+
+
+def connections_within(wanted: int, descriptors: int) -> int:
+    """How many connections may be open so that the reserve stays free.
+
+    As many again, divided by four, may linger while they are closed.
+
+    >>> connections_within(256, 1024), connections_within(256, 512), connections_within(256, 65536)
+    (256, 8, 256)
+    """
+    burst = ACCEPTED_AT_ONCE * _GENERATIONS * _LISTENERS
+    room = (descriptors - RESERVED - burst) * 4 // 5
+    return max(min(wanted, room), min(wanted, _LEAST_CONNECTIONS))
+
 
 MAX_HEAD_BYTES = 16 << 10
 _LINGER_S = 2.0  # a client that is still sending has this long to read its answer

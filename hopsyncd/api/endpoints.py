@@ -17,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from hopsyncd import __version__
 from hopsyncd.answers.changed import Accepted
 from hopsyncd.answers.found import ErrorEvent, Event, Failed
-from hopsyncd.api.roles import Right
+from hopsyncd.api.tokens import Right
 
 NDJSON = "application/x-ndjson"
 _DECLARED = "declared_endpoint"  # the attribute of a method that has its Endpoint

@@ -21,7 +21,6 @@ from hopsyncd.answers.found import (
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failure_body, failure_of
-from hopsyncd.api.freshness import Freshness
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.passages import (
     document_answer,
@@ -32,7 +31,6 @@ from hopsyncd.api.passages import (
 )
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
-from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -45,7 +43,7 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
-from hopsyncd.api.serving import Serving, ServingState, SourceNames
+from hopsyncd.api.serving import Freshness, RecordReader, Serving, ServingState, SourceNames
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.config.values import Search

@@ -1,19 +1,34 @@
-"""The state that requests are answered from: one frozen value, which is replaced as a whole."""
+"""The state that requests are answered from, whether it may be out of date, and its new versions.
+
+The state is one frozen value, which is replaced as a whole.
+"""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hopsyncd.api.access_rules import AccessRules
+import structlog
+
+from hopsyncd.api.access import AccessRules
+from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.follower import Follower
+from hopsyncd.ingest.sync_worker import SyncWorker
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
+from store.content import get_generation
 from store.contract import Connection
-from store.sources import source_names
+from store.exceptions import DatabaseGone, StoreError
+from store.open_database import Database, open_reader
+from store.records import GenerationConfig, Version
+from store.sources import access_rules, source_names
+from store.versions import head
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +98,135 @@ class SourceNames:
         """The names of all configured or stored sources that may be seen."""
         with self._serving.state.engine.reading() as (connection, _):
             return {name for name in self.list_known(connection) if acl.shows(name)}
+
+
+class RecordReader:
+    """Opens one reading connection for each thread, and keeps it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._local = threading.local()
+
+    def connection(self) -> Connection:
+        """The connection of this thread."""
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._database)
+        return connection
+
+
+class Freshness:
+    """`require_database` raises DatabaseGone if the file of the record is gone."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        worker: SyncWorker,
+        follower: Follower | None,
+        require_database: Callable[[], None],
+    ) -> None:
+        self._serving = serving
+        self._worker = worker
+        self._follower = follower
+        self.require_database = require_database
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes that were noticed are not served yet."""
+        return self._worker.pending
+
+    def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
+        """Why an answer may be behind the documents; empty if no reason is known.
+
+        `was_behind`: `is_behind` when the answer was begun. Hidden sources leave no trace in it.
+        """
+        state, reasons = self._serving.state, []
+        if not state.config.sources:
+            reasons.append("no source is configured: `hopsyncd add` adds one")
+        elif state.engine.head is None:
+            reasons.append("nothing is indexed yet: the first sync is not finished")
+        if self._follower and (lost := self._follower.trouble):
+            why = "" if acl.visible is not None else f": {lost}"
+            reasons.append(f"the database server is away, so results may be out of date{why}")
+        elif error := self.error():
+            why = "" if acl.visible is not None else f": {error}"
+            waits = self._worker.waits_for_encoder
+            what = "indexing waits for the encoder" if waits else "the last sync failed"
+            reasons.append(f"{what}{why}")
+        elif (was_behind or self.is_behind) and state.engine.head is not None:
+            reasons.append("changes are being indexed")
+        reasons += [
+            f"source {name} is paused: {why}"
+            for name, why in self._worker.paused.items()
+            if acl.shows(name)
+        ]
+        return reasons
+
+    def error(self) -> str | None:
+        """Why the last sync failed, or why the next one will."""
+        try:
+            self.require_database()
+        except DatabaseGone as error:
+            return str(error)
+        if self._follower and (self._follower.is_following or self._follower.trouble):
+            return self._follower.trouble
+        return self._worker.error
+
+
+log = structlog.get_logger(__name__)
+
+
+class Publisher:
+    """The audience of a follower too. `stored` is set once a stored version is served, or cannot
+    be."""
+
+    def __init__(
+        self, serving: Serving, follower: Follower | None, watched: WatchedQuestions
+    ) -> None:
+        self._serving = serving
+        self._follower = follower
+        self._watched = watched
+        self.stored = threading.Event()
+
+    @property
+    def generation(self) -> GenerationConfig:
+        return self._serving.state.models.maker.generation
+
+    def serve(self, snapshot: Snapshot | None) -> None:
+        """Serve what another daemon wrote; None while that is unknown."""
+        if snapshot:
+            self._serving.state.engine.publish(snapshot)
+        self.stored.set()
+
+    def learn_access(self, connection: Connection) -> None:
+        """Decide from now on by what the record and the configuration in force say."""
+        config = self._serving.state.config
+        self._serving.change(access=AccessRules.of(config, access_rules(connection)))
+
+    def publish_stored(self, connection: Connection, writer: VersionWriter) -> None:
+        """Serve the newest version, if its vectors are from the current encoder."""
+        newest = head(connection)
+        if (
+            newest
+            and get_generation(connection, newest.generation).encoder == self.generation.encoder
+        ):
+            self._serving.state.engine.publish(writer.snapshot_of(newest))
+
+    def publish(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
+        """Serve a version that was committed just now."""
+        self._serving.state.engine.publish(writer.snapshot_of(version))
+        self.announce(connection, writer, version)
+
+    def announce(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
+        """Tell everybody but the engine of a new version."""
+        if self._follower:
+            self._follower.keep(connection, version.id)
+        self._watched.note_version()
+        log.info("version", version=version.id, reason=version.reason, **version.counters)
+        endpoint = self._serving.state.models.endpoint
+        if endpoint and "llm_calls" in version.counters:
+            try:
+                endpoint.ledger.attribute(version.id, "questions")
+            except StoreError as error:
+                log.warning("the ledger did not book LLM calls to the version", why=str(error))
+        writer.keep_index_if_due()

@@ -24,11 +24,9 @@ from hopsyncd.answers.daemon_state import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.freshness import Freshness
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Metrics, Requests
-from hopsyncd.api.record_reader import RecordReader
 from hopsyncd.api.requests import NoParameters
-from hopsyncd.api.serving import Serving, SourceNames
+from hopsyncd.api.serving import Freshness, RecordReader, Serving, SourceNames
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.edit import Reloaded

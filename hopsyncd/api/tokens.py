@@ -1,4 +1,8 @@
-"""The tokens that open TCP: one for each role, each in a file that only its owner can read."""
+"""The roles with their rights, and the tokens that give a role to a request over TCP.
+
+An endpoint declares the right that it needs (api/endpoints.py), and a caller has one role. Each
+role's token is in a file that only its owner can read.
+"""
 
 import errno
 import hmac
@@ -7,12 +11,23 @@ import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import structlog
 
-from hopsyncd.api.roles import Role
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
+
+Right = Literal["health", "metrics", "read", "admin", "owner"]
+Role = Literal["owner", "admin", "read", "metrics"]
+
+RIGHTS: Mapping[Role, frozenset[Right]] = {
+    "owner": frozenset({"health", "metrics", "read", "admin", "owner"}),
+    "admin": frozenset({"health", "metrics", "read", "admin"}),
+    "read": frozenset({"health", "read"}),
+    "metrics": frozenset({"health", "metrics"}),
+}
+
 
 log = structlog.get_logger(__name__)
 

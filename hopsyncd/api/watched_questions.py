@@ -20,8 +20,14 @@ import structlog
 
 from hopsyncd.answers.daemon_state import WatchChange, Watched, WatchedPassage, WatchedState
 from hopsyncd.api.version_log import moment_text, start_of, time_text
-from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
-from hopsyncd.api.watch_delivery import Delivery, WatchDelivery
+from hopsyncd.api.watch_delivery import (
+    Delivery,
+    WatchAction,
+    WatchActions,
+    WatchDelivery,
+    action_in_record,
+    digest_of,
+)
 from hopsyncd.config.values import Search
 from hopsyncd.display import document_name, mail_name, title_of
 from hopsyncd.errors import BadRequest, NotFound

@@ -4,7 +4,7 @@ from typing import get_args
 
 import click
 
-from hopsyncd.api.roles import Role
+from hopsyncd.api.tokens import Role
 from hopsyncd.config.configuration import load_config
 from hopsyncd.config.privacy import own_folder
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
+from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig

@@ -35,7 +35,7 @@ from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import normalise_answer
 from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, gold_of
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.follow import load_snapshot
+from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.models.keywords import Mention, normalise
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage

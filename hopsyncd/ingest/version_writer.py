@@ -30,11 +30,10 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
+from hopsyncd.ingest.index_loading import SavedIndex, follow_documents, load_index, new_passages
 from hopsyncd.ingest.pending_batch import Batch, PartSize, PassageIntervals, intervals_of
 from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
 from hopsyncd.ingest.read import ReadDocument, Reading
-from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker

@@ -1,4 +1,4 @@
-"""The sources that a caller may see, as `api/access_rules.py` decides.
+"""The sources that a caller may see, as `api/access.py` decides.
 
 This module is apart from `hidden_sources.py`, because the MCP server must not load NumPy.
 """

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hopsyncd.index.matching import edge_budget
-from hopsyncd.ingest.follow import load_snapshot
+from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.strategies.plain import by_vector
 from store import history, operational, reads, sources

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from starlette.types import Receive, Scope, Send
 
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.server import serve
-from hopsyncd.api.supervision import Supervisor
+from hopsyncd.api.server import Supervisor, serve
 from hopsyncd.config.values import LimitsConfig
 
 BLOCKS_S = 3.0

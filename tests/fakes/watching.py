@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hopsyncd.api.watch_actions import WatchActions
+from hopsyncd.api.watch_delivery import WatchActions
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker

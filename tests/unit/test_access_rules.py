@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
+from hopsyncd.api.access import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
 from store.access_rules import NOBODY, OPEN, AccessRule
 from store.engines.sqlite.database import open_file, open_writer

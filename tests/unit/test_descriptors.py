@@ -2,8 +2,7 @@
 
 import pytest
 
-from hopsyncd.api.connection import Connections
-from hopsyncd.api.descriptors import ACCEPTED_AT_ONCE, RESERVED, connections_within
+from hopsyncd.api.connection import ACCEPTED_AT_ONCE, RESERVED, Connections, connections_within
 from hopsyncd.api.metrics import Load
 
 

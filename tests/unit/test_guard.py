@@ -17,11 +17,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Caller, Guard
-from hopsyncd.api.access_rules import AccessRules
-from hopsyncd.api.roles import Role
+from hopsyncd.api.access import Access, AccessRules, AuditLog, Caller, Guard
 from hopsyncd.api.server import bound_address
-from hopsyncd.api.tokens import Tokens, token_in
+from hopsyncd.api.tokens import Role, Tokens, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused

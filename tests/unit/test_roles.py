@@ -10,9 +10,8 @@ from starlette.testclient import TestClient
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import make_app
 from hopsyncd.api.endpoints import Endpoint
-from hopsyncd.api.roles import Role
 from hopsyncd.api.services import ENDPOINTS
-from hopsyncd.api.tokens import Tokens, revoke_token, token_file, token_in
+from hopsyncd.api.tokens import Role, Tokens, revoke_token, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.retrieve.visible_sources import EVERYTHING
 from tests.fakes.service import FakeService, services_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api.requests import WatchRequest
-from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
+from hopsyncd.api.watch_delivery import WatchAction, WatchActions, action_in_record, digest_of
 from hopsyncd.errors import BadRequest
 from store.copying import copy_record
 from store.engines.sqlite.database import open_writer
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_written_refuses_the_watch(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hopsyncd.api.watch_actions._replace", fail)
+    monkeypatch.setattr("hopsyncd.api.watch_delivery._replace", fail)
     with pytest.raises(DiskFailure, match="no space left"):
         watching.watched.add(QUESTION, ["/usr/bin/true"])
     assert watching.watched.list_all() == []

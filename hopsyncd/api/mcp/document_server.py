@@ -33,8 +33,7 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
-from hopsyncd.api.access_rules import AccessRules
+from hopsyncd.api.access import AUDIT_NAME, Access, AccessRules, AuditLog, Guard
 from hopsyncd.api.mcp.arguments import lean_schema, mistake_line, rename_arguments
 from hopsyncd.api.mcp.shapes import NOTICE, document_text, json_text, shorten
 from hopsyncd.api.mcp.tools import Tools, WritingTools

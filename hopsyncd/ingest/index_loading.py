@@ -1,8 +1,11 @@
-"""The live index on disk: mapped vectors, and the other columns as of one version.
+"""Loads the live index from the store or its saved file, and brings it up to a version.
 
-All of this is derived data. It is used only if every digest in the manifest matches and the store
-gives the same stamp as when it was saved. Otherwise the index is built from the store. The manifest
-is removed before any other file changes, and written last. So after a kill at any step, an
+`follow` applies the intervals that began and ended in the store. `SavedIndex` keeps the index on
+disk: mapped vectors, and the other columns as of one version.
+
+The saved index is derived data. It is used only if every digest in the manifest matches and the
+store gives the same stamp as when it was saved. Otherwise the index is built from the store. The
+manifest is removed before any other file changes, and written last. So after a kill at any step, an
 incomplete index is never used.
 
 Vectors are in files that only grow; rows behind the saved ones are ignored. The other columns are
@@ -14,7 +17,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -24,14 +28,175 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import Column
-from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.config.schedule import date_ms
+from hopsyncd.index.arrays import Column, Integers
+from hopsyncd.index.documents import NewDocument, change_documents
+from hopsyncd.index.filters import type_words
+from hopsyncd.index.links import file_title, heading_key
+from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
+from hopsyncd.index.passage_content import NewPassage, add_passages
+from hopsyncd.index.postings import Postings
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
 from hopsyncd.index.vectors import grow_in_memory
-from hopsyncd.ingest.follow import follow
-from store.changes import Stamp, stamp
+from hopsyncd.models.keywords import document_names
+from hopsyncd.text.abbreviations import form_terms
+from hopsyncd.text.dates import DAY_IN_NAME, date_terms, find_days_in_name
+from hopsyncd.text.words import spellings, term_counts
+from store.changes import Changes, DocumentBegun, Stamp, changes, document_changes, stamp
+from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
 from store.exceptions import NoSuchVersion
-from store.records import GenerationConfig
+from store.records import ALIVE, GenerationConfig, Passage, QuestionSet, SetId, Version, count_words
+
+_AT_ONCE = 1000  # question sets
+
+
+def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:
+    """Bring the index, which is as of the version `after`, up to another. Call it in a snapshot.
+
+    Question sets with vectors of other encoders are left out.
+    """
+    told = changes(connection, after, until)
+    _add_content(connection, index, encoder, told)
+    ended = told.passages_ended
+    known = [
+        at for at, passage in enumerate(ended.key.tolist()) if passage in index.interval_of_passage
+    ]
+    index.end_passages(ended.key[known].tolist(), ended.died[known])
+    begun = told.passages_begun
+    entries = np.array(
+        [index.row_of_question_set.get(one, -1) for one in begun.question_set.tolist()], np.int64
+    )
+    ours = entries >= 0
+    index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
+    _follow_matches(index, told)
+    _follow_documents(
+        index, told.documents_ended.key, told.documents_ended.died, told.documents_begun
+    )
+    index.settle(until)
+
+
+def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
+    """The index as of a version (0: before the first), in memory, from the store alone."""
+    index = LiveIndex(generation.dimensions)
+    if until:
+        follow(connection, index, generation.encoder, 0, until)
+    return index
+
+
+def load_snapshot(connection: Connection, version: Version) -> Snapshot:
+    """One version, from the store alone. Call it in a snapshot."""
+    index = load_index(connection, get_generation(connection, version.generation), version.id)
+    return Snapshot(index, version, Statistics.count(index, version.id))
+
+
+def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
+    """Apply only the documents, if passages and matches are up to date already."""
+    ended, begun = document_changes(connection, after, until)
+    _follow_documents(index, ended.key, ended.died, begun)
+    index.settle(until)
+
+
+def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
+    """Read the content of stored passages, for new rows of the index."""
+    passages = known_passages(connection, [one.passage for one in sets])
+    texts = [full_text(passages[one.passage]) for one in sets]
+    return [
+        NewPassage(
+            one,
+            count_words(text),
+            terms | date_terms(text) | dict.fromkeys(_form_terms(passages[one.passage]), 1),
+            [heading_key(heading) for heading in passages[one.passage].heading],
+            spellings(text),
+        )
+        for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
+    ]
+
+
+def _form_terms(passage: Passage) -> set[str]:
+    return form_terms(passage.heading, passage.text)
+
+
+def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: Changes) -> None:
+    new = [
+        SetId(one)
+        for one in np.unique(told.passages_begun.question_set).tolist()
+        if one not in index.row_of_question_set
+    ]
+    ours = sets_of_encoder(connection, new, encoder)
+    for start in range(0, len(ours), _AT_ONCE):
+        sets = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
+        add_passages(index, new_passages(connection, sets))
+
+
+def _follow_matches(index: LiveIndex, told: Changes) -> None:
+    outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
+    out = _find_questions(outgoing, told.matches_ended.key)
+    ours = out >= 0
+    index.end_matches(out[ours], told.matches_ended.died[ours])
+    begun = told.matches_begun
+    out, into = _find_questions(outgoing, begun.question), _find_questions(incoming, begun.target)
+    ours = (out >= 0) & (into >= 0)
+    index.begin_matches(
+        out[ours],
+        into[ours],
+        begun.similarity[ours],
+        begun.born[ours],
+        _end_versions(begun.died[ours]),
+    )
+
+
+def _find_questions(questions: Postings, ids: Integers) -> Integers:
+    """The row of each question id; -1 if the index does not have it."""
+    found = np.full(len(ids), -1, dtype=np.int64)
+    rows, of = questions.find_all(ids)
+    found[of] = rows
+    return found
+
+
+def _end_versions(died: Integers) -> Integers:
+    return np.where(died == ALIVE, DEAD, died)
+
+
+def _follow_documents(
+    index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
+) -> None:
+    """Apply documents version by version: the target of a link depends on all documents then."""
+    gone: dict[int, list[int]] = defaultdict(list)
+    came: dict[int, list[DocumentBegun]] = defaultdict(list)
+    for id_, version in zip(ended.tolist(), died.tolist(), strict=True):
+        gone[version].append(id_)
+    for one in begun:
+        came[one.born].append(one)
+        if one.died != ALIVE:
+            gone[one.died].append(one.id)
+    for version in sorted(gone.keys() | came.keys()):
+        new = [_new_document(one) for one in came[version]]
+        change_documents(index, version, gone[version], new)
+
+
+def _new_document(one: DocumentBegun) -> NewDocument:
+    called = document_names((file_title(one.path), *one.names))
+    said = dict(one.properties)
+    dates = said.get("modified") or one.origin.get("date", ""), said.get("created", "")
+    modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
+    author = [("author", text) for name, text in one.origin.items() if name == "author"]
+    told = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
+    kind = ("type", type_words(one.path, one.media_type))
+    days = [(DAY_IN_NAME, day) for day in find_days_in_name(one.path)]
+    return NewDocument(
+        one.id,
+        one.source,
+        one.path,
+        one.names,
+        tuple(sorted(called)),
+        one.occurrences,
+        modified_ms,
+        created_ms,
+        (*dict.fromkeys([*told, *author, kind, *days]),),
+    )
+
 
 log = structlog.get_logger(__name__)
 
