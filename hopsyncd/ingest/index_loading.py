@@ -200,7 +200,7 @@ def _new_document(one: DocumentBegun) -> NewDocument:
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 13
+_FORMAT = 14
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
 _MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.

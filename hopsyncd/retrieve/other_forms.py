@@ -1,6 +1,7 @@
 """Other forms of what a question names: "Enterprise Support Team" for "EST", and the reverse.
 
-A pair counts if a visible passage defines it. The text index finds the passages that define a form
+A pair counts if a visible passage defines it. A note that lists aliases and has no heading defines
+them for the name of its file. The text index finds the passages that define a form
 of the question, and the pairs are read in these passages. So the index stores no dictionary, and a
 past version, a filter or an ACL view gives what is defined there.
 
@@ -19,11 +20,19 @@ from itertools import takewhile
 import numpy as np
 
 from hopsyncd.index.arrays import Integers
+from hopsyncd.index.links import file_title
 from hopsyncd.index.live_index import name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
+from hopsyncd.models.keywords import normalise
 from hopsyncd.retrieve.term_matches import WORD, Read, having
-from hopsyncd.text.abbreviations import MOST_WORDS, find_pairs, form_term, split_stems
+from hopsyncd.text.abbreviations import (
+    ALIASES_OF_FILE,
+    MOST_WORDS,
+    find_pairs,
+    form_term,
+    split_stems,
+)
 from store.content import full_text
 from store.records import PassageId
 
@@ -62,9 +71,14 @@ def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[Oth
     found: list[OtherForm] = []
     taken: set[str] = set()
     every = {term for part in stems for term in part}
-    for run in sorted(_select_defined(snapshot, [*typed]), key=lambda run: (-len(run), run)):
+    defining = _find_defining(snapshot, typed)
+    for run in sorted(defining, key=lambda run: (-len(run), run)):
         is_form = len(run) > 1 or _may_be_form(typed[run])
-        if is_form and taken.isdisjoint(run) and (forms := _read_forms(snapshot, run, read)):
+        if (
+            is_form
+            and taken.isdisjoint(run)
+            and (forms := _read_forms(snapshot, run, defining[run], read))
+        ):
             taken.update(run)
             found += [
                 OtherForm(typed[run], run, text, other)
@@ -76,11 +90,29 @@ def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[Oth
     return tuple(found)
 
 
-def _select_defined(snapshot: Snapshot, runs: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The runs of terms that some passage defines as a form."""
+def _find_defining(
+    snapshot: Snapshot, typed: Mapping[tuple[str, ...], str]
+) -> dict[tuple[str, ...], Integers]:
+    """The passage rows that may define each form, for the runs of terms that are one."""
+    runs = [*typed]
     keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
     _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
-    return [runs[position] for position in np.unique(positions).tolist()]
+    defined = [runs[position] for position in np.unique(positions).tolist()]
+    every = having(snapshot, [form_term(run) for run in defined])
+    rows = {
+        run: one.passage_rows.astype(np.int64)
+        for run, one in zip(defined, every, strict=True)
+        if one.df
+    }
+    of_files = having(snapshot, [ALIASES_OF_FILE])[0]
+    if of_files.df:
+        names = {normalise(text): run for run, text in typed.items()}
+        for name in sorted(snapshot.select_mentioned_names([*names])):
+            run, about = names[name], snapshot.find_by_topic(snapshot.find_name(name))
+            found = np.intersect1d(about, of_files.passage_rows)
+            if len(found):
+                rows[run] = np.union1d(rows.get(run, found), found)
+    return rows
 
 
 def _may_be_form(word: str) -> bool:
@@ -90,19 +122,30 @@ def _may_be_form(word: str) -> bool:
     return len(word) > 1 and not word.isdecimal() and not is_usual(word.lower())
 
 
-def _read_forms(snapshot: Snapshot, run: tuple[str, ...], read: Read) -> dict[tuple[str, ...], str]:
-    """The other forms of one form, by their terms; those that most visible passages define."""
-    rows = having(snapshot, [form_term(run)])[0].passage_rows
-    ids = np.sort(snapshot.passage_ids[rows])[:_MOST_DEFINING]
+def _read_forms(
+    snapshot: Snapshot, run: tuple[str, ...], rows: Integers, read: Read
+) -> dict[tuple[str, ...], str]:
+    """The other forms of one form, by their terms: those that most of the passages define."""
+    row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
     texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for passage in read([PassageId(id_) for id_ in ids.tolist()]).values():
-        for pair in find_pairs(passage.heading, passage.text):
+    for id_, passage in read(sorted(row_of)[:_MOST_DEFINING]).items():
+        title = "" if passage.heading else _find_title(snapshot, row_of[id_])
+        for pair in find_pairs(passage.heading, passage.text, title):
             stems = split_stems(pair.short), split_stems(pair.long)
             for own, other, text in zip(stems, stems[::-1], pair[::-1], strict=True):
                 if own == run and other and other != run:
                     texts[other].append(text)
     best = sorted(texts, key=lambda other: (-len(texts[other]), other))[:_MOST_FORMS]
     return {other: max(sorted(texts[other]), key=texts[other].count) for other in best}
+
+
+def _find_title(snapshot: Snapshot, row: int) -> str:
+    """The title of the file that a visible passage belongs to."""
+    visible, index = snapshot.statistics.visible, snapshot.index
+    count = len(visible.documents)
+    has_key = index.documents.path_key[:count] == visible.document_of_row[row]
+    documents = np.flatnonzero(has_key & visible.documents)
+    return file_title(index.document_paths[int(documents[0])]) if len(documents) else ""
 
 
 class FormMatches:

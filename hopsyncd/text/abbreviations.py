@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from hopsyncd.text.words import terms_of_each
 
+ALIASES_OF_FILE = "aliases of file"  # the index term of passages with aliases and no heading
 MOST_WORDS = 8  # of a long form
 _MOST_LETTERS = 10  # of a short form
 _LEAST_LONG = 5  # letters
@@ -54,8 +55,8 @@ class Pair(NamedTuple):
     long: str
 
 
-def find_pairs(headings: Sequence[str], text: str) -> list[Pair]:
-    """The pairs that a passage defines, each once.
+def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair]:
+    """The pairs that a passage defines, each once. `title`: of its file, if it has no heading.
 
     >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
     [Pair(short='EST', long='Enterprise Support Team')]
@@ -72,7 +73,10 @@ def find_pairs(headings: Sequence[str], text: str) -> list[Pair]:
             found[pair] = None
             if len(found) == _MOST_PAIRS:
                 return [*found]
-    found.update(dict.fromkeys(_find_aliases(headings, text)))
+    name = headings[0] if headings else title
+    for alias in _find_aliases(text):
+        if name and alias.lower() != name.lower():
+            found[Pair(alias, name)] = None
     return [*found]
 
 
@@ -213,15 +217,11 @@ def _is_long(short: str, long: str) -> bool:
     )
 
 
-def _find_aliases(headings: Sequence[str], text: str) -> Iterator[Pair]:
-    """The aliases of a note, which its first passage lists, with its title."""
+def _find_aliases(text: str) -> list[str]:
+    """The aliases of a note, which its first passage lists."""
     found = _ALIASES.search(text)
-    if found is None or not headings:
-        return
-    for alias in found[1].split(", ")[:_MOST_ALIASES]:
-        words = len(_WORD.findall(alias))
-        if 0 < words <= MOST_WORDS and alias.lower() != headings[0].lower():
-            yield Pair(alias, headings[0])
+    aliases = found[1].split(", ")[:_MOST_ALIASES] if found else []
+    return [alias for alias in aliases if 0 < len(_WORD.findall(alias)) <= MOST_WORDS]
 
 
 def split_stems(text: str) -> tuple[str, ...]:
@@ -246,5 +246,8 @@ def form_terms(headings: Sequence[str], text: str) -> set[str]:
     >>> sorted(form_terms((), "the Enterprise Support Team (EST)"))
     ['form enterpris support team', 'form est']
     """
-    stems = {split_stems(form) for pair in find_pairs(headings, text) for form in pair}
-    return {form_term(one) for one in stems if one}
+    forms = {form for pair in find_pairs(headings, text) for form in pair}
+    aliases = [] if headings else _find_aliases(text)
+    stems = {split_stems(form) for form in forms.union(aliases)}
+    terms = {form_term(one) for one in stems if one}
+    return terms | {ALIASES_OF_FILE} if aliases else terms

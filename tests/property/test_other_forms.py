@@ -12,7 +12,14 @@ from hopsyncd.retrieve.ranking import Ranked
 from tests.fakes.memory_sources import MemorySources
 from tests.fakes.models import FakeEncoder
 
-QUESTIONS = ("EST boats", "Enterprise Support Team", "Who leads the EST?", "kube boats")
+QUESTIONS = (
+    "EST boats",
+    "Enterprise Support Team",
+    "Who leads the EST?",
+    "kube boats",
+    "zilla",
+    "Eastern Standard boats",
+)
 _sentence = st.sampled_from(
     [
         "The Enterprise Support Team (EST) has boats.",
@@ -25,11 +32,17 @@ _sentence = st.sampled_from(
 )
 _text = st.lists(_sentence, min_size=1, max_size=3).map(
     lambda said: "\n\n".join(f"# {one[-6:-1]}\n\n{one}" for one in said)
-) | st.just("---\naliases: [kube]\n---\n# Kubernetes\n\nIt is blue.\n")
+) | st.sampled_from(
+    [
+        "---\naliases: [kube]\n---\n# Kubernetes\n\nIt is blue.\n",
+        "---\naliases: [zilla, boats]\n---\nIt is blue.\n",
+        "Zilla keeps boats.\n",
+    ]
+)
 _steps = st.lists(
     st.tuples(
         st.sampled_from(["open", "closed"]),
-        st.sampled_from(["a.md", "b.md", "c.md"]),
+        st.sampled_from(["a.md", "Kubernetes.md", "Eastern Standard.md"]),
         st.none() | _text,
     ),
     min_size=2,

@@ -18,6 +18,9 @@ FILES = {
     "health.md": "# Fever\n\nThe World Health Organization counted 40 cases in Oslo.\n",
     "kube.md": "---\naliases: [k8s]\n---\n# Kubernetes\n\nIt has a scheduler.\n",
     "cluster.md": "# Cluster\n\nThe Kubernetes upgrade took nine hours.\n",
+    "Harbour crane.md": "---\naliases: [Zilla]\n---\nIt is painted red.\n",
+    "rope.md": "# Rope\n\nThe harbour crane needs a new rope.\n",
+    "oil.md": "# Oil\n\nZilla drips on Sundays.\n",
     "lunch.md": "# Lunch\n\nWho wants soup in June? Nobody knows whose turn it is.\n",
 }
 
@@ -55,6 +58,8 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
         ("enterprise support team March", "short.md"),
         ("WHO Oslo", "health.md"),
         ("k8s upgrade", "cluster.md"),
+        ("Zilla rope", "rope.md"),
+        ("harbour crane Sundays", "oil.md"),
     ],
 )
 def test_a_keyword_query_finds_the_other_form(
@@ -66,7 +71,7 @@ def test_a_keyword_query_finds_the_other_form(
 @pytest.mark.parametrize(
     ("question", "path"),
     [
-        ("On which day does the EST take quarrels?", "long.md"),
+        ("Which quarrels go to the EST on Fridays?", "long.md"),
         ("When does the Enterprise Support Team pay in March?", "short.md"),
         ("What did the WHO count in Oslo?", "health.md"),
         ("How many hours did the k8s upgrade take?", "cluster.md"),
