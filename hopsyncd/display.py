@@ -1,5 +1,6 @@
 """How answers are shown to people, at a terminal and on the page: titles, counts and times."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ ARROWS = {
 second search found.
 """
 
+_NAME_QUESTION = re.compile(r"\w+ is said of (.+)\?")  # as models/questions.py asks about a name
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _MOST_DAYS = 7  # older times are shown as a date
 
@@ -66,6 +68,16 @@ def mail_subject(passage: Mapping[str, Any]) -> str:
     """The subject of the mail that a passage is from; empty for other documents."""
     is_mail = bool((passage.get("origin") or {}).get("message_id"))
     return str(passage["heading"][0]) if is_mail and passage["heading"] else ""
+
+
+def hop_reason(question: str) -> str:
+    """Why a hop joins two passages, for people: the name that both mention, or its question.
+
+    >>> hop_reason("What is said of the Tiber?"), hop_reason("Who signed it?")
+    ('(the Tiber)', 'Who signed it?')
+    """
+    found = _NAME_QUESTION.fullmatch(question)
+    return f"({found[1]})" if found else question
 
 
 def plural(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from hopsyncd.cli.output import (
     heading_text,
     json_option,
     place_text,
-    print_json,
+    print_if_json,
+    verbose_option,
     warn,
 )
 from hopsyncd.cli.show import find_document
-from hopsyncd.cli.terminal import echo_drawn
+from hopsyncd.cli.terminal import echo_drawn, id_text
 from hopsyncd.client import Client
-from hopsyncd.display import ARROWS, title_of
+from hopsyncd.display import ARROWS, hop_reason, title_of
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
     show_default=True,
     help="A tree, DOT for Graphviz, or JSON.",
 )
+@verbose_option
 @json_option
 @click.pass_context
 def graph(
@@ -68,6 +71,7 @@ def graph(
     limit: int,
     at: str,
     shape: str,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Draw the passages around a passage or a document.
@@ -77,7 +81,7 @@ def graph(
 
     In the tree, `A -> B` means that A raises a question and B answers it, `A => B` that A links to
     B, and `A -- B` that both mention the same name. Each passage is drawn once, at its shortest
-    distance from the start.
+    distance from the start. --verbose shows the questions of names, and how similar both ends are.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
@@ -91,15 +95,15 @@ def graph(
         else:
             ids = _passages_of(client, document or start or "", source, at)
         found = [client.neighbours(id_, hops=hops, limit=limit, at=at) for id_ in ids]
-    whole = _merge(found)
-    if as_json or shape == "json":
-        print_json(whole)
-    elif shape == "dot":
+        whole = _merge(found)
+        if print_if_json(whole, as_json or shape == "json", client):
+            return
+    if shape == "dot":
         click.echo("\n".join(_dot_lines(whole)))
     else:
         warn(whole["degraded"])
         for one in found:
-            echo_drawn(_tree(one))
+            echo_drawn(_tree(one, verbose))
         click.secho(f"version {whole['version']}", fg="cyan")
 
 
@@ -126,13 +130,13 @@ def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tree(found: Mapping[str, Any]) -> "Tree":
+def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
     """A tree in which each passage hangs below a nearer one, by the first edge between them."""
     from rich.tree import Tree
 
     passages = {one["id"]: one for one in found["passages"]}
     start, *others = sorted(passages.values(), key=lambda one: one["distance"])
-    drawn = {start["id"]: Tree(_label(start, ""), guide_style="cyan")}
+    drawn = {start["id"]: Tree(_label(start, "", verbose), guide_style="cyan")}
     for one in others:
         joints = (
             (edge, other)
@@ -146,21 +150,25 @@ def _tree(found: Mapping[str, Any]) -> "Tree":
         if edge:
             arrow = ARROWS[edge["asked_by"]]
             arrow = arrow if edge["from"] == above else _REVERSED[arrow]
-            drawn[one["id"]] = drawn[above].add(_label(one, arrow, edge))
+            drawn[one["id"]] = drawn[above].add(_label(one, arrow, verbose, edge))
     return drawn[start["id"]]
 
 
-def _label(one: dict[str, Any], arrow: str, edge: dict[str, Any] | None = None) -> "Text":
+def _label(
+    one: dict[str, Any], arrow: str, verbose: bool, edge: dict[str, Any] | None = None
+) -> "Text":
+    """A passage in the tree. At a terminal, its place stands on a line of its own."""
     from rich.text import Text
 
     label = Text.assemble((f"{arrow} " if arrow else "", "cyan"), (heading_text(one), "bold"))
     if edge:
-        label.append(f"   {printable(edge['question'])}", "italic")
-    if edge and edge["similarity"] is not None:
+        question = edge["question"] if verbose else hop_reason(edge["question"])
+        label.append(f"   {printable(question)}", "italic")
+    if verbose and edge and edge["similarity"] is not None:
         label.append(f" ({edge['similarity']:.2f})")
-    if one["location"]:
-        label.append(f"   {place_text({**one, 'lines': None})}", "dim")
-    return label.append(f"   id {one['id']}", "dim")
+    place = [place_text({**one, "lines": None})] if one["location"] else []
+    facts = "   ".join([*place, click.unstyle(id_text(one["id"]))])
+    return label.append(f"{chr(10) if sys.stdout.isatty() else '   '}{facts}", "dim")
 
 
 def _dot_lines(found: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,6 @@
-"""`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
+"""`hopsyncd log`, `diff`, `tag`, `restore` and `release`."""
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,24 +9,23 @@ from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.output import (
     WholeNumber,
     client_of,
-    heading_text,
     json_option,
     print_if_json,
     send_long,
+    verbose_option,
 )
 from hopsyncd.cli.sync import print_sync_report
-from hopsyncd.client import Client, RequestFailed, calls
-from hopsyncd.display import ARROWS, document_name, mail_name, plural, relative_time, title_of
+from hopsyncd.cli.terminal import echo_line
+from hopsyncd.client import calls
+from hopsyncd.display import document_name, plural, relative_time
 from hopsyncd.printable import printable
-from hopsyncd.text.words import index_terms
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
 _CHANGED_LINES = 30  # shown of each document
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
-_QUESTION_WORDS = {
-    *index_terms("who what when where why how which did does is are was were the of to in")
-}
+_READING_ORDER = ("changed", "renamed", "removed", "added")
+_INDENT = "    "
 _SIGNS = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
 
 
@@ -50,12 +48,13 @@ _sources_option = click.option(
     show_default=True,
     help="How many versions.",
 )
+@verbose_option
 @json_option
 @click.pass_context
-def log(context: click.Context, limit: int, as_json: bool) -> None:
+def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> None:
     """List the versions, the newest first, and what changed in each.
 
-    --json has the exact times.
+    --verbose also counts passages, edges and LLM calls. --json has the exact times.
 
     Example: hopsyncd log -n 5
     """
@@ -66,18 +65,25 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         tags = "".join(f" [{printable(tag)}]" for tag in version["tags"])
         tags += " (collected)" if version["collected"] else ""
         when, reason = relative_time(version["created"]), printable(version["reason"])
-        click.secho(f"{version['version']}{tags}  {when}  {reason}", bold=True)
+        echo_line(f"{version['version']}{tags}  {when}  {reason}", hanging=_INDENT, bold=True)
         if version["about"]:
-            click.echo(f"    {printable(version['about'])}")
-        click.echo(
-            f"    documents {_changes(version, 'documents_')},"
-            f" passages {_changes(version, 'passages_')};"
-            f" total {plural(version['documents'], 'document')},"
-            f" {plural(version['passages'], 'passage')}, {plural(version['edges'], 'edge')};"
-            " questions generated for"
-            f" {plural(version['counters'].get('passages_generated', 0), 'passage')}"
-            + _llm_cost(version["counters"])
-        )
+            echo_line(printable(version["about"]), indent=_INDENT, hanging=_INDENT)
+        elif not verbose and (changed := _changes(version, "documents_", "")):
+            click.echo(f"{_INDENT}documents {changed}")
+        if verbose:
+            echo_line(_counts_text(version), indent=_INDENT, hanging=_INDENT, dim=True)
+
+
+def _counts_text(version: Mapping[str, Any]) -> str:
+    """The size of a version, and what making it took."""
+    counters = version["counters"]
+    return (
+        f"documents {_changes(version, 'documents_')}, passages {_changes(version, 'passages_')};"
+        f" total {plural(version['documents'], 'document')},"
+        f" {plural(version['passages'], 'passage')}, {plural(version['edges'], 'edge')};"
+        f" questions generated for {plural(counters.get('passages_generated', 0), 'passage')}"
+        + _llm_cost(counters)
+    )
 
 
 def _llm_cost(counters: Mapping[str, int]) -> str:
@@ -87,17 +93,24 @@ def _llm_cost(counters: Mapping[str, int]) -> str:
     return f", with {plural(calls, 'LLM call')} and {plural(tokens, 'token')}"
 
 
-def _changes(counts: Mapping[str, Any], prefix: str = "") -> str:
-    """The number of additions, changes, removals and renames, such as `+3 ~1`, or `unchanged`."""
+def _changes(counts: Mapping[str, Any], prefix: str = "", nothing: str = "unchanged") -> str:
+    """The number of additions, changes, removals and renames, such as `+3 ~1`, or `nothing`."""
     parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
-    return " ".join(part for part in parts if part[1:] != "0") or "unchanged"
+    return " ".join(part for part in parts if part[1:] != "0") or nothing
 
 
 @click.command()
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
 @click.option("--all", "show_all", is_flag=True, help="Show every line.")
-@click.option("--graph", is_flag=True, help="Also list the passages and edges that differ.")
+@click.option(
+    "--graph",
+    "--verbose",
+    "-v",
+    "graph",
+    is_flag=True,
+    help="Also list the passages and edges that differ.",
+)
 @json_option
 @click.pass_context
 def diff(
@@ -113,19 +126,22 @@ def diff(
     Example: hopsyncd diff 40 head --all
     """
     limit = None if show_all or as_json else _SHOWN
-    answer: Mapping[str, Any] = client_of(context).diff(old, new, limit, graph or as_json)
-    if print_if_json(answer, as_json):
-        return
+    with client_of(context) as client:
+        answer: Mapping[str, Any] = client.diff(old, new, limit, graph or as_json)
+        if print_if_json(answer, as_json, client):
+            return
     click.secho(f"version {answer['from']} to {answer['to']}", bold=True)
     counts = answer["counts"]
-    click.echo(", ".join(f"{what} {_changes(by_kind)}" for what, by_kind in counts.items()))
+    shown = counts if graph else {"documents": counts["documents"]}
+    click.echo(", ".join(f"{what} {_changes(by_kind)}" for what, by_kind in shown.items()))
     if sum(counts["documents"].values()) > _SHOWN:
         _print_folders(answer["folders"], show_all)
     texts = {(text["source"], text["document"]): text["lines"] for text in answer["texts"]}
     for what, line in _LINES.items():
         if what != "documents" and not graph:
             continue
-        for kind, sign in _SIGNS.items():
+        for kind in _READING_ORDER:
+            sign = _SIGNS[kind]
             items = answer[what].get(kind, ())
             details = [texts.get((item.get("source"), item.get("document")), ()) for item in items]
             lines = [line(item) for item in items]
@@ -157,14 +173,21 @@ def _print_list(
         return
     click.echo(f"\n{title}: {count:,}")
     for line, below in zip(lines, details, strict=True):
-        click.echo(f"  {sign} {printable(line)}")
+        echo_line(f"{sign} {printable(line)}", indent="  ", hanging="    ")
         shown = below if show_all else below[:_CHANGED_LINES]
         for detail in shown:
-            click.secho(f"      {printable(detail)}", fg=_COLOURS.get(detail[:1]))
+            echo_sentence(detail)
         if len(below) > len(shown):
             click.echo(f"      and {len(below) - len(shown):,} more lines (--all shows them)")
     if count > len(lines):
         click.echo(f"  and {count - len(lines):,} more (--all shows them)")
+
+
+def echo_sentence(line: str, indent: str = "      ") -> None:
+    """Print a line of a document's diff in the colour of its mark."""
+    text = line.removeprefix("@@ ") if line.startswith("@@ ") else line
+    color = _COLOURS.get(line[:1])
+    echo_line(printable(text), indent=indent, hanging=f"{indent} ", fg=color)
 
 
 def _document_line(document: Mapping[str, Any]) -> str:
@@ -183,144 +206,6 @@ def _edge_line(edge: Mapping[str, Any]) -> str:
 
 
 _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge_line}
-
-
-@click.command()
-@click.argument("question")
-@click.argument("old", shell_complete=complete_version)
-@click.argument("new", default="head", shell_complete=complete_version)
-@click.option(
-    "-k",
-    "-n",
-    "--limit",
-    "k",
-    type=WholeNumber(1, 1000),
-    default=10,
-    show_default=True,
-    help="How many passages.",
-)
-@json_option
-@click.pass_context
-def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
-    """Ask a question at two versions, and compare the results.
-
-    Shows the rank of each passage at both versions, and how it was found where that differs. An
-    edited passage counts as the same passage.
-
-    Example: hopsyncd why "Who runs the mill?" 40
-    """
-    client = client_of(context)
-    first, second = (client.query(question, k=k, at=at) for at in (old, new))
-    ranks = [
-        {passage["id"]: (rank, passage) for rank, passage in enumerate(answer["passages"], 1)}
-        for answer in (first, second)
-    ]
-    edited = _match_edited(
-        _missing_at(client, second["version"], ranks[0], ranks[1]),
-        _missing_at(client, first["version"], ranks[1], ranks[0]),
-    )
-    rows = [
-        _comparison(question, ranks[0].get(edited.get(id_, id_)), ranks[1].get(id_))
-        for id_ in dict.fromkeys([*ranks[1], *ranks[0]])
-        if id_ not in edited.values()
-    ]
-    if print_if_json(
-        {"from": first["version"], "to": second["version"], "passages": rows}, as_json
-    ):
-        return
-    click.secho(f"rank at {first['version']} -> at {second['version']}", bold=True)
-    for row in rows:
-        before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
-        place = f"{row['source']}: {row.get('document_name', row['document'])}"
-        name = printable(f"{row['title']}  {place}")
-        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}{' (edited)' if row['edited'] else ''}")
-        was, now = (_route(row[hops], row["words"]) for hops in ("hops_from", "hops_to"))
-        if row["same_hops"]:
-            click.echo(f"             {now if row['rank_to'] else was}")
-        else:
-            click.echo(f"             before: {was}")
-            click.echo(f"             now:    {now}")
-
-
-def _missing_at(
-    client: Client,
-    version: int,
-    found: Mapping[str, tuple[int, Any]],
-    known: Collection[str],
-) -> dict[str, Mapping[str, Any]]:
-    """The passages in `found` that the version does not contain; it contains those in `known`."""
-    missing = {}
-    for id_, (_, passage) in found.items():
-        if id_ in known:
-            continue
-        try:
-            client.passage(id_, at=str(version))
-        except RequestFailed as error:
-            if error.status != 404:
-                raise
-            missing[id_] = passage
-    return missing
-
-
-def _match_edited(
-    removed: Mapping[str, Mapping[str, Any]], added: Mapping[str, Mapping[str, Any]]
-) -> dict[str, str]:
-    """The added passages that replaced a removed one: the new ids, each with the old id."""
-    places: dict[tuple[str, ...], list[str]] = {}
-    for id_, passage in removed.items():
-        places.setdefault(_place_key(passage), []).append(id_)
-    edited = {}
-    for id_, passage in added.items():
-        if before := places.get(_place_key(passage)):
-            edited[id_] = before.pop(0)
-    return edited
-
-
-def _place_key(passage: Mapping[str, Any]) -> tuple[str, ...]:
-    return (passage["source"], passage["document"], *passage["heading"])
-
-
-def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
-    """How a passage was found: by the hops to it, or directly by the question's words in it."""
-    if not hops and words:
-        return f"matched directly by {printable(', '.join(words))}"
-    if not hops:
-        return "matched directly by meaning; it contains no word of the question"
-    steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
-    return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
-
-
-def _comparison(
-    question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
-) -> dict[str, Any]:
-    """A row of `why`: the passage with its rank and route at both versions.
-
-    `old` and `new` are its rank and the passage there, or None if it was not found.
-    """
-    shown = (new or old or (0, {}))[1]
-    terms = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
-    words = re.findall(r"\w+", question)
-    hops = [
-        [(*hop["from"]["heading"], hop["question"]) for hop in side[1]["hops"]] if side else None
-        for side in (old, new)
-    ]
-    name = mail_name(shown.get("origin"), shown["heading"])
-    return {
-        **({"document_name": name} if name else {}),
-        "id": shown["id"],
-        "title": title_of(shown),
-        "source": shown["source"],
-        "document": shown["document"],
-        "words": [
-            word for word in dict.fromkeys(words) if terms & {*index_terms(word)} - _QUESTION_WORDS
-        ],
-        "edited": bool(old and new and old[1]["id"] != new[1]["id"]),
-        "rank_from": old[0] if old else None,
-        "rank_to": new[0] if new else None,
-        "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],
-        "hops_from": old[1]["hops"] if old else [],
-        "hops_to": new[1]["hops"] if new else [],
-    }
 
 
 @click.command()

@@ -21,7 +21,7 @@ from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.failures import run_command
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
-from hopsyncd.cli.log import diff, log, release, restore, tag, why
+from hopsyncd.cli.log import diff, log, release, restore, tag
 from hopsyncd.cli.maintain import backup, check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
@@ -30,6 +30,7 @@ from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.cli.watches import unwatch, watch, watches
 from hopsyncd.cli.web import web
+from hopsyncd.cli.why import why
 
 # Names of commands in other tools. click suggests only similar spellings.
 _SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",

@@ -17,6 +17,7 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.cli.terminal import echo_line, shows_links
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
+from hopsyncd.client.local_files import add_paths, local_file, names_documents
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.config.values import Match
@@ -48,6 +49,7 @@ def question_argument(command: Callable[..., None]) -> Callable[..., None]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show internals too.")
 at_option = click.option(
     "--at",
     default="head",
@@ -210,10 +212,8 @@ def target_of(
         if address.startswith(("http://", "https://")):
             return address, False
     location = sources.get(place["source"], {}).get("location", "")
-    file = Path(location) / document
-    # Unlike Path.is_file(), this does not raise for a folder that we may not enter.
-    if location and file.is_absolute() and os.path.isfile(file):  # noqa: PTH113
-        return str(file), bool(place["lines"])
+    if file := local_file(place["source"], document, sources):
+        return file, bool(place["lines"])
     if message := origin.get("message_id"):
         return f"mid:{quote(message)}", False
     raise NotFound(
@@ -260,9 +260,14 @@ def print_json(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 
-def print_if_json(value: Mapping[str, Any], as_json: bool) -> bool:
-    """Print the object if `--json` was given; return whether it was."""
+def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None = None) -> bool:
+    """Print the object if `--json` was given; return whether it was.
+
+    With a client, the documents in it get their absolute paths.
+    """
     if as_json:
+        if client and names_documents(value):
+            value = add_paths(value, {one["name"]: one for one in client.sources()["sources"]})
         print_json(value)
     return as_json
 

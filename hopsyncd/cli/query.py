@@ -24,7 +24,14 @@ from hopsyncd.cli.output import (
     take_filters,
     warn,
 )
-from hopsyncd.cli.terminal import echo_drawn, text_columns, wrap
+from hopsyncd.cli.terminal import (
+    echo_drawn,
+    echo_facts,
+    echo_line,
+    id_text,
+    text_columns,
+    wrap,
+)
 from hopsyncd.client.calls import ask as ask_call
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
@@ -39,7 +46,7 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
-from hopsyncd.display import ARROWS, plural
+from hopsyncd.display import ARROWS, hop_reason, plural
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -147,8 +154,8 @@ def query(
     with client_of(context) as client:
         answer = client.query(question, match=match, filters=take_filters(search), **search)
         place_of = place_printer(client)
-    if print_if_json(answer, as_json):
-        return
+        if print_if_json(answer, as_json, client):
+            return
     warn(answer["degraded"])
     print_understood(answer)
     if explain:
@@ -178,9 +185,8 @@ def _strength(passage: Mapping[str, Any]) -> str:
 def _print_passage(
     rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit
 ) -> None:
-    click.secho(f"{rank}. {heading_text(passage)}", bold=True)
-    strength = _strength(passage)
-    click.echo(f"   {place}   {strength}   id {passage['id']}")
+    echo_line(f"{rank}. {heading_text(passage)}", hanging="   ", bold=True)
+    echo_facts((place, _strength(passage), id_text(passage["id"])), "   ")
     statements = passage["statements"]
     if explain and statements:
         echo_drawn(_statement_tree(statements), "   ")
@@ -194,7 +200,7 @@ def _print_passage(
     if similar := passage.get("similar"):
         click.secho(f"   and {len(similar)} similar", fg="cyan")
         for near in similar[:_SIMILAR_LINES]:
-            click.echo(f"     {place_text(near)}   id {near['id']}")
+            echo_facts((place_text(near), id_text(near["id"])), "     ")
         if len(similar) > _SIMILAR_LINES:
             click.echo(f"     and {len(similar) - _SIMILAR_LINES} more")
     click.echo()
@@ -308,7 +314,7 @@ def ask(
         filters=take_filters(filters),
     )
     reply = _ask(context, call, show_draft=by_llm is not False and not as_json)
-    if print_if_json(reply, as_json):
+    if print_if_json(reply, as_json, client_of(context) if as_json else None):
         return
     warn(reply["degraded"])
     print_understood(reply)
@@ -393,7 +399,7 @@ def _print_citation(citation: Mapping[str, Any]) -> None:
     place = "in no document at this version"
     if citation["location"]:
         place = place_text(citation)
-    click.echo(f"[{citation['number']}] {place}   id {citation['id']}")
+    echo_facts((f"[{citation['number']}] {place}", id_text(citation["id"])))
 
 
 def _print_chain(reply: Mapping[str, Any]) -> None:
@@ -403,4 +409,5 @@ def _print_chain(reply: Mapping[str, Any]) -> None:
             heading_text(hop[key]) + numbers.get(hop[key]["id"], "") for key in ("from", "to")
         )
         arrow = ARROWS[hop["asked_by"]]
-        click.secho(f"    {start} {arrow} {end}   {printable(hop['question'])}", fg="cyan")
+        line = f"{start} {arrow} {end}   {printable(hop_reason(hop['question']))}"
+        echo_line(line, indent="    ", hanging="        ", fg="cyan")

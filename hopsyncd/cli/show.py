@@ -23,12 +23,12 @@ from hopsyncd.cli.output import (
     target_of,
     warn,
 )
+from hopsyncd.cli.terminal import echo_facts, id_text
 from hopsyncd.client import Client
 from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import NotFound
 from hopsyncd.printable import printable
-from hopsyncd.text.words import index_terms
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")
 _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
@@ -174,8 +174,8 @@ def show(
     with client_of(context) as client:
         found, _ = _find(client, named, at)
         place_of = place_printer(client)
-    if print_if_json(found, as_json):
-        return
+        if print_if_json(found, as_json, client):
+            return
     warn(found["degraded"])
     if skipped:
         counts = found.get("skipped", {})
@@ -191,7 +191,7 @@ def show(
         if list(one["heading"]) != above:
             click.secho(heading_text(one), bold=True)
             above = list(one["heading"])
-        click.secho(f"{place_of(one)}   id {one['id']}", fg="cyan")
+        echo_facts((click.style(place_of(one), fg="cyan"), id_text(one["id"])))
         for line in str(one["text"]).splitlines():
             click.echo(_highlight(printable(line.expandtabs(4)), mark))
         click.echo()
@@ -199,7 +199,12 @@ def show(
 
 def _highlight(line: str, question: str) -> str:
     """Highlight the question's words in any form: reversed at a terminal, else between `**`."""
-    wanted = {*index_terms(question)} if question else set()
+    if not question:
+        return line
+    # Loads SQLite and NumPy.
+    from hopsyncd.text.words import index_terms
+
+    wanted = {*index_terms(question)}
     if not wanted:
         return line
 

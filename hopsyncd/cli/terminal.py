@@ -95,7 +95,8 @@ def echo_line(
 ) -> None:
     """Print a line, broken between words at a terminal."""
     wrapped = wrap(text, line_columns(err=err), indent, hanging) or indent
-    click.secho(wrapped, err=err, **style)
+    given = {name: value for name, value in style.items() if value is not None}
+    click.echo(click.style(wrapped, **given) if given else wrapped, err=err)
 
 
 def echo_facts(facts: Iterable[str], indent: str = "") -> None:

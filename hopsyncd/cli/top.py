@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from connectors.protocol import HIDDEN_FOLDERS, SECRET
-from hopsyncd.cli.output import client_of, json_option, print_if_json, warn
+from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_option, warn
 from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
 from hopsyncd.display import plural, relative_time
@@ -35,9 +35,10 @@ _LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "
 
 
 @click.command()
+@verbose_option
 @json_option
 @click.pass_context
-def status(context: click.Context, as_json: bool) -> None:
+def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     """Show what is indexed, the state of each source and LLM usage.
 
     Example: hopsyncd status
@@ -45,13 +46,13 @@ def status(context: click.Context, as_json: bool) -> None:
     now = client_of(context).status()
     if print_if_json(now, as_json):
         return
+    edges = f", {plural(now['edges'], 'edge')} (at most {now['edge_budget']:,})" if verbose else ""
     click.echo(
-        f"version {now['version']}: {plural(now['documents'], 'document')},"
-        f" {plural(now['passages'], 'passage')}, {plural(now['edges'], 'edge')}"
-        f" (at most {now['edge_budget']:,})"
+        f"version {now['version']} ({relative_time(now['created'])}):"
+        f" {plural(now['documents'], 'document')}, {plural(now['passages'], 'passage')}{edges}"
     )
     # The daemon gives no totals to callers who may not see every source.
-    if counters := now["counters"]:
+    if verbose and (counters := now["counters"]):
         click.echo(
             f"questions generated for {plural(counters['passages_generated'], 'passage')},"
             f" texts embedded: {counters['texts_embedded']:,},"
@@ -166,9 +167,11 @@ def _usage_text(used: int, limit: int) -> str:
 
 def _print_source(source: Mapping[str, Any]) -> None:
     state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
+    problems = f", {source['problems']} with problems" if source["problems"] else ""
     click.echo(
         f"{source['name']} ({source['kind']} {source['location']}): {state},"
-        f" {plural(source['documents'], 'document')}, {source['problems']} with problems"
+        f" {plural(source['documents'], 'document')}{problems},"
+        f" scanned {relative_time(source['scanned'])}"
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")

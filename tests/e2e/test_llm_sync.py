@@ -59,7 +59,7 @@ def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
     cities.until(lambda: not cities.status()["waiting"])
     assert cities.status()["version"] == 2
     assert sorted(sent(endpoint)) == sorted(f"{city} trades with Quito by sea." for city in CITIES)
-    logged = cities.run("log").stdout
+    logged = cities.run("log", "--verbose").stdout
     assert "5 passages got their LLM questions" in logged
     assert "with 2 LLM calls and 240 tokens" in logged
     assert cities.printed("check", "--deep")["findings"] == []

@@ -74,23 +74,23 @@ def printed(place: Place, *arguments: str) -> list[str]:
 def test_three_changes_are_told_one_by_one(place: Place) -> None:
     assert printed(place, "diff", "2", "3") == [
         "version 2 to 3",
-        "documents +1 ~1 -1, passages unchanged, edges unchanged",
-        "",
-        "documents added: 1",
-        "  + notes: new.md",
+        "documents +1 ~1 -1",
         "",
         "documents changed: 1",
         "  ~ notes: archive/7/7.md",
-        "      @@ the same sentences; layout, links or properties differ",
+        "      the same sentences; layout, links or properties differ",
         "",
         "documents removed: 1",
         "  - notes: archive/8/8.md",
+        "",
+        "documents added: 1",
+        "  + notes: new.md",
     ]
 
 
 def test_thirty_thousand_changes_are_counted_and_the_first_ten_told(place: Place) -> None:
     told = printed(place, "diff", "1", "2")
-    assert told[1] == "documents +30,000, passages unchanged, edges unchanged"
+    assert told[1] == "documents +30,000"
     assert "  notes: archive/  +30,000" in told
     assert "documents added: 30,000" in told
     assert sum(line.startswith("  + notes:") for line in told) == 10
@@ -116,7 +116,9 @@ def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:
 
 
 def test_the_log_counts(place: Place) -> None:
-    told = printed(place, "log")
+    short, told = printed(place, "log"), printed(place, "log", "--verbose")
+    assert "    documents +30,000" in short
+    assert not any("passages" in line or "edges" in line for line in short)
     assert told[1] == "    changed archive/7/7.md; added new.md; removed archive/8/8.md"
     assert told[2].startswith("    documents +1 ~1 -1, passages unchanged; total 30,001 documents")
     # Of so many documents no version is told in words.

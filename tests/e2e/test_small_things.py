@@ -52,7 +52,7 @@ def test_who_wants_no_graph_has_passages_and_edges_only_counted(place: Place) ->
 
 
 def test_why_says_over_which_hops(place: Place) -> None:
-    ran = place.run("why", "Where did Ada Byron meet Charles Babbage?", "1")
+    ran = place.run("why", "Where did Ada Byron meet Charles Babbage?", "1", "--verbose")
     assert ran.returncode == 0, ran.stderr
     assert "another way" not in ran.stdout
     compared = place.printed("why", "Where did Ada Byron meet Charles Babbage?", "1")["passages"]

@@ -41,7 +41,9 @@ def test_the_neighbourhood_of_a_passage_is_a_tree_that_draws_each_passage_once(
     assert ran.returncode == 0, ran.stderr
     first, *below = ran.stdout.splitlines()
     assert first.startswith("Bronze Door   notes: door.md")
-    assert re.match(r"└── (->|<-|--) Kaltenbrunn   What is said of \w+\?", below[0])
+    assert re.match(r"└── (->|<-|--) Kaltenbrunn   \(\w+\)   notes: mira.md", below[0])
+    verbose = place.run("graph", id_of(place, "door.md"), "--hops", "2", "--verbose").stdout
+    assert re.search(r"(->|<-|--) Kaltenbrunn   What is said of \w+\?", verbose)
     assert re.match(r"    └── (->|<-|--) Ostrava ", below[1])
     assert [ran.stdout.count(id_of(place, f"{name}.md")) for name in ("mira", "town")] == [1, 1]
     assert "\x1b" not in ran.stdout
@@ -243,3 +245,51 @@ def test_a_failure_at_a_terminal_is_red_and_breaks_between_words(place: Place) -
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
     assert max(map(len, lines)) <= 40
     assert lines[-1].endswith("of the source")
+
+
+def test_no_line_is_wider_than_the_terminal(place: Place) -> None:
+    door = id_of(place, "door.md")
+    commands = [
+        ("query", "Where was the director of Bronze Door born?"),
+        ("ask", "Where was the director of Bronze Door born?"),
+        ("graph", door),
+        ("log", "--verbose"),
+        ("diff", "1"),
+        ("why", "Where was Kaltenbrunn born?", "1"),
+    ]
+    for columns in (40, 80):
+        for command in [*commands, *([("--help",)] if columns == 80 else [])]:
+            status, shown = at_terminal(place.home, *command, columns=columns)
+            assert status == 0, shown
+            lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+            wide = [line for line in lines if len(line) > columns and " " in line.strip()]
+            assert wide == [], command
+
+
+def test_json_has_the_absolute_path_of_each_document(place: Place) -> None:
+    path = str(place.notes / "mira.md")
+    for command in (
+        ("query", "Where was Kaltenbrunn born?"),
+        ("show", "mira.md"),
+        ("graph", "mira.md"),
+    ):
+        passages = place.printed(*command)["passages"]
+        assert {one["path"] for one in passages if one["document"] == "mira.md"} == {path}
+    assert path in {one["path"] for one in place.printed("ask", "Kaltenbrunn")["citations"]}
+
+
+def test_why_shows_how_the_answer_changed_and_leaves_internals_out(place: Place) -> None:
+    place.write("bell.md", "# Bell\n\nThe bell of Vik was cast by Osk.\n")
+    before = place.sync()["version"]
+    place.write("bell.md", "# Bell\n\nThe bell of Vik was cast by Tor.\n")
+    place.sync()
+    question = "Who cast the bell of Vik?"
+    told = place.run("why", question, str(before)).stdout
+    assert "the answer changed" in told
+    assert "-The bell of Vik was cast by Osk." in told
+    assert "+The bell of Vik was cast by Tor." in told
+    assert "bell.md (edited)" in told
+    assert "matched directly" not in told
+    assert "matched directly" in place.run("why", question, str(before), "--verbose").stdout
+    (place.notes / "bell.md").unlink()
+    place.sync()

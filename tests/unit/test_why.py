@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from hopsyncd.cli.log import _match_edited, _missing_at
+from hopsyncd.cli.why import _match_edited, _missing_at
 from hopsyncd.client import RequestFailed
 
 

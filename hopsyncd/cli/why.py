@@ -1,0 +1,245 @@
+"""`hopsyncd why`: how the answer to a question, and the passages found for it, changed."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import click
+
+from hopsyncd.cli.completion import complete_version
+from hopsyncd.cli.log import echo_sentence
+from hopsyncd.cli.output import (
+    WholeNumber,
+    client_of,
+    heading_text,
+    json_option,
+    print_if_json,
+    verbose_option,
+)
+from hopsyncd.cli.terminal import echo_line
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.display import ARROWS, mail_name, title_of
+from hopsyncd.printable import printable
+
+_ASKING = "who what when where why how which did does is are was were the of to in"
+_DOCUMENTS = 1000  # of a diff in which changed sentences are looked up
+_SENTENCES = 6  # shown of an edited document
+
+_Place = tuple[str, str]
+
+
+@click.command()
+@click.argument("question")
+@click.argument("old", shell_complete=complete_version)
+@click.argument("new", default="head", shell_complete=complete_version)
+@click.option(
+    "-k",
+    "-n",
+    "--limit",
+    "k",
+    type=WholeNumber(1, 1000),
+    default=10,
+    show_default=True,
+    help="How many passages.",
+)
+@verbose_option
+@json_option
+@click.pass_context
+def why(
+    context: click.Context,
+    question: str,
+    old: str,
+    new: str,
+    k: int,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Ask a question at two versions, and show how the answer changed.
+
+    Shows both answers, and the passages whose rank or text changed, with the edited sentences. An
+    edited passage counts as the same passage. --verbose shows all passages, and how each was found.
+
+    Example: hopsyncd why "Who runs the mill?" yesterday
+    """
+    with client_of(context) as client:
+        first, second = (client.query(question, k=k, at=at) for at in (old, new))
+        rows = _compare(client, question, first, second)
+        answers = [_answer_text(client, question, at) for at in (old, new)]
+        found = {
+            "from": first["version"],
+            "to": second["version"],
+            "answer_from": answers[0],
+            "answer_to": answers[1],
+            "passages": rows,
+        }
+        if print_if_json(found, as_json, client):
+            return
+        diff = client.diff(old, new, limit=_DOCUMENTS, graph=False)
+    _print_answers(found)
+    _print_rows(rows, diff, verbose)
+
+
+def _answer_text(client: Client, question: str, at: str) -> str | None:
+    """The first sentence of the answer at a version, quoted from the documents."""
+    reply = client.ask(question, at=at, llm=False)
+    return str(reply["sentences"][0]["text"]) if reply["sentences"] else None
+
+
+def _print_answers(found: Mapping[str, Any]) -> None:
+    old, new = found["answer_from"], found["answer_to"]
+    versions = f"version {found['from']} to {found['to']}"
+    if old == new:
+        click.secho(f"{versions}: the answer is the same", bold=True)
+        echo_line(printable(new or "not found in your documents"), indent="  ", hanging="  ")
+        return
+    click.secho(f"{versions}: the answer changed", bold=True)
+    for mark, text in (("-", old), ("+", new)):
+        echo_sentence(f"{mark}{text or 'not found in your documents'}", "  ")
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verbose: bool) -> None:
+    """Print the passages that changed, or all of them with the way to each."""
+    lines = {(text["source"], text["document"]): text["lines"] for text in diff["texts"]}
+    kinds = {
+        (document["source"], document["document"]): kind
+        for kind, documents in diff["documents"].items()
+        for document in documents
+    }
+    moved = [row for row in rows if row["edited"] or row["rank_from"] != row["rank_to"]]
+    shown = rows if verbose else moved
+    if shown:
+        click.echo("\nrank before -> now")
+    told = set[_Place]()
+    for row in shown:
+        place = (row["source"], row["document"])
+        before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
+        name = f"{row['title']}  {row['source']}: {row.get('document_name', row['document'])}"
+        reason = "edited" if row["edited"] else f"document {kinds[place]}" if place in kinds else ""
+        echo_line(
+            f"{before!s:>3} -> {after!s:<3} {printable(name)}{f' ({reason})' if reason else ''}",
+            indent="  ",
+            hanging=" " * 13,
+        )
+        if row["edited"] and place not in told:
+            told.add(place)
+            changed = [line for line in lines.get(place, ()) if line[:1] in ("-", "+")]
+            for line in changed[:_SENTENCES]:
+                echo_sentence(line, " " * 13)
+        if verbose:
+            _print_routes(row)
+    if same := len(rows) - len(shown):
+        click.echo()
+        echo_line(f"{same} of {len(rows)} passages did not change; --verbose shows them")
+
+
+def _print_routes(row: Mapping[str, Any]) -> None:
+    """Print how a passage was found at both versions."""
+    was, now = (_route(row[hops], row["words"]) for hops in ("hops_from", "hops_to"))
+    if row["same_hops"]:
+        routes = [now if row["rank_to"] else was]
+    else:
+        routes = [f"before: {was}", f"now:    {now}"]
+    for route in routes:
+        echo_line(route, indent=" " * 13, hanging=" " * 15, dim=True)
+
+
+def _compare(
+    client: Client, question: str, first: Mapping[str, Any], second: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The passages of two answers, the newer ranks first; an edited passage is one row."""
+    ranks = [
+        {passage["id"]: (rank, passage) for rank, passage in enumerate(answer["passages"], 1)}
+        for answer in (first, second)
+    ]
+    edited = _match_edited(
+        _missing_at(client, second["version"], ranks[0], ranks[1]),
+        _missing_at(client, first["version"], ranks[1], ranks[0]),
+    )
+    return [
+        _comparison(question, ranks[0].get(edited.get(id_, id_)), ranks[1].get(id_))
+        for id_ in dict.fromkeys([*ranks[1], *ranks[0]])
+        if id_ not in edited.values()
+    ]
+
+
+def _missing_at(
+    client: Client,
+    version: int,
+    found: Mapping[str, tuple[int, Any]],
+    known: Collection[str],
+) -> dict[str, Mapping[str, Any]]:
+    """The passages in `found` that the version does not contain; it contains those in `known`."""
+    missing = {}
+    for id_, (_, passage) in found.items():
+        if id_ in known:
+            continue
+        try:
+            client.passage(id_, at=str(version))
+        except RequestFailed as error:
+            if error.status != 404:
+                raise
+            missing[id_] = passage
+    return missing
+
+
+def _match_edited(
+    removed: Mapping[str, Mapping[str, Any]], added: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """The added passages that replaced a removed one: the new ids, each with the old id."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for id_, passage in removed.items():
+        places.setdefault(_place_key(passage), []).append(id_)
+    edited = {}
+    for id_, passage in added.items():
+        if before := places.get(_place_key(passage)):
+            edited[id_] = before.pop(0)
+    return edited
+
+
+def _place_key(passage: Mapping[str, Any]) -> tuple[str, ...]:
+    return (passage["source"], passage["document"], *passage["heading"])
+
+
+def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
+    """How a passage was found: by the hops to it, or directly by the question's words in it."""
+    if not hops and words:
+        return f"matched directly by {printable(', '.join(words))}"
+    if not hops:
+        return "matched directly by meaning; it contains no word of the question"
+    steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
+    return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
+
+
+def _comparison(
+    question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
+) -> dict[str, Any]:
+    """A row of `why`: the passage with its rank and route at both versions.
+
+    `old` and `new` are its rank and the passage there, or None if it was not found.
+    """
+    # Loads SQLite and NumPy.
+    from hopsyncd.text.words import index_terms
+
+    asking = {*index_terms(_ASKING)}
+    shown = (new or old or (0, {}))[1]
+    terms = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
+    words = re.findall(r"\w+", question)
+    hops = [
+        [(*hop["from"]["heading"], hop["question"]) for hop in side[1]["hops"]] if side else None
+        for side in (old, new)
+    ]
+    name = mail_name(shown.get("origin"), shown["heading"])
+    return {
+        **({"document_name": name} if name else {}),
+        "id": shown["id"],
+        "title": title_of(shown),
+        "source": shown["source"],
+        "document": shown["document"],
+        "words": [word for word in dict.fromkeys(words) if terms & {*index_terms(word)} - asking],
+        "edited": bool(old and new and old[1]["id"] != new[1]["id"]),
+        "rank_from": old[0] if old else None,
+        "rank_to": new[0] if new else None,
+        "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],
+        "hops_from": old[1]["hops"] if old else [],
+        "hops_to": new[1]["hops"] if new else [],
+    }
