@@ -40,6 +40,7 @@ from hopsyncd.api.server import (
 )
 from hopsyncd.api.services import DescriptionService, Services
 from hopsyncd.api.serving import (
+    DaemonParts,
     Freshness,
     Publisher,
     RecordReader,
@@ -143,39 +144,26 @@ class Daemon:
 
     def _services_of(self, config: Config, connection: Connection, metrics: Metrics) -> Services:
         serving, worker, follower = self._serving, self._worker, self._follower
-        names, reader = SourceNames(serving, self._removed), RecordReader(config.database)
-        # A server has no file that could be gone, so the first connection can tell for all.
-        freshness = Freshness(serving, worker, follower, connection.refuse_gone)
         newest = head(connection)
+        parts = DaemonParts(
+            serving,
+            # A server has no file that could be gone, so the first connection can tell for all.
+            Freshness(serving, worker, follower, connection.refuse_gone),
+            SourceNames(serving, self._removed),
+            RecordReader(config.database),
+            worker,
+            follower,
+            self._workers,
+            self._watched,
+            metrics,
+        )
+        reported = ReportedVersions(newest.id if newest else 0)
         return Services(
-            ReadService(serving, freshness, names, reader, self._workers, metrics),
-            CollectionService(serving, freshness, reader),
-            StatusService(
-                serving,
-                freshness,
-                names,
-                reader,
-                worker,
-                follower,
-                self._watchers,
-                self._watched,
-                self._unavailable,
-                metrics,
-                self.load,
-            ),
-            WatchService(serving, self._watched),
-            AdminService(
-                serving,
-                freshness,
-                names,
-                reader,
-                worker,
-                self._workers,
-                ReportedVersions(newest.id if newest else 0),
-                self._removed,
-                self.reload,
-                self._reencode,
-            ),
+            ReadService(parts),
+            CollectionService(parts),
+            StatusService(parts, self._watchers, self._unavailable, self.load),
+            WatchService(parts),
+            AdminService(parts, reported, self._removed, self.reload, self._reencode),
             DescriptionService(),
         )
 

@@ -33,7 +33,6 @@ from hopsyncd.answers.changed import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.query_workers import QueryWorkers
 from hopsyncd.api.requests import (
     BackupRequest,
     CheckRequest,
@@ -50,7 +49,7 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.serving import Freshness, RecordReader, Serving, SourceNames
+from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
 from hopsyncd.api.streaming import Listener
 from hopsyncd.config.configuration import Config
@@ -59,7 +58,6 @@ from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, finish_purges, remove_source_documents
 from hopsyncd.ingest.source_scheduler import GC
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
-from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.upkeep import (
     add_tag,
     check_database,
@@ -146,23 +144,13 @@ class AdminService:
 
     def __init__(
         self,
-        serving: Serving,
-        freshness: Freshness,
-        names: SourceNames,
-        reader: RecordReader,
-        worker: SyncWorker,
-        workers: QueryWorkers,
+        parts: DaemonParts,
         reported: ReportedVersions,
         removed: set[str],
         reload: Callable[[], ReloadAnswer],
         reencode: Callable[[SourceSync, bool], RebuildAnswer],
     ) -> None:
-        self._serving = serving
-        self._freshness = freshness
-        self._names = names
-        self._reader = reader
-        self._worker = worker
-        self._workers = workers
+        self._parts = parts
         self._reported = reported
         self._removed = removed
         self._reload = reload
@@ -172,31 +160,31 @@ class AdminService:
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         """Scan sources, and bring the graph up to date with the files on disk."""
         since = self._reported.known_to(caller.name, self._require_names(request.sources))
-        self._freshness.require_database()
+        self._parts.freshness.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
             changes = _sync_answer(
-                self._reader.connection(), outcomes, since, self._serving.state.version
+                self._parts.reader.connection(), outcomes, since, self._parts.state.version
             )
             self._reported.note(caller.name, [one.source for one in outcomes], changes["version"])
-            changes["degraded"] = self._freshness.reasons()
+            changes["degraded"] = self._parts.freshness.reasons()
             return changes
 
-        return _then(self._worker.request(request.sources, request.accept_empty), answer)
+        return _then(self._parts.worker.request(request.sources, request.accept_empty), answer)
 
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
         """Say what a sync would do and cost; only reads."""
-        self._freshness.require_database()
+        self._parts.freshness.require_database()
         wanted = self._require_names(request.sources)
-        config = self._serving.state.config
-        found = preview_json(self._reader.connection(), config, wanted, request.limit)
-        found["degraded"] = self._freshness.reasons()
+        config = self._parts.state.config
+        found = preview_json(self._parts.reader.connection(), config, wanted, request.limit)
+        found["degraded"] = self._parts.freshness.reasons()
         return found
 
     def _require_names(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is named. Raises BadRequest for an unknown name."""
-        names = self._names.configured
+        names = self._parts.names.configured
         for name in named:
             if name not in names:
                 raise BadRequest(
@@ -210,13 +198,15 @@ class AdminService:
     def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
         """Commit a version with the documents of an earlier one."""
         wanted = self._require_names(request.sources)
-        return self._worker.submit(lambda path: restore_sources(path, request.version, wanted))
+        return self._parts.worker.submit(
+            lambda path: restore_sources(path, request.version, wanted)
+        )
 
     @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         """End the pins of restores, and sync."""
         wanted = self._require_names(request.sources)
-        unpinned = self._worker.submit(lambda path: release_sources(path, wanted))
+        unpinned = self._parts.worker.submit(lambda path: release_sources(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: SyncAnswer) -> SyncAnswer:
@@ -229,14 +219,14 @@ class AdminService:
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """Leave a source alone until it is resumed."""
         (name,) = self._require_names([request.name])
-        return self._worker.submit(lambda path: pause_source(path, name, now_ms()))
+        return self._parts.worker.submit(lambda path: pause_source(path, name, now_ms()))
 
     @endpoint("POST", "/v1/resume", "admin")
     def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
         """End a pause."""
         (name,) = self._require_names([request.name])
-        done = self._worker.submit(lambda path: resume_source(path, name))
-        self._worker.add_change(name, None)
+        done = self._parts.worker.submit(lambda path: resume_source(path, name))
+        self._parts.worker.add_change(name, None)
         return done
 
     @endpoint("POST", "/v1/remove", "admin")
@@ -257,68 +247,68 @@ class AdminService:
             finally:
                 if request.purge:
                     self._rewritten(path)
-            drop_mirror(self._serving.state.config, request.name)
+            drop_mirror(self._parts.state.config, request.name)
             return done
 
-        self._freshness.require_database()
-        if request.name not in self._names.list_visible():
+        self._parts.freshness.require_database()
+        if request.name not in self._parts.names.list_visible():
             raise NotFound(
                 f"Cannot remove {request.name!r}",
                 "there is no source of that name",
                 "`hopsyncd sources` lists them",
             )
-        return self._worker.submit(job)
+        return self._parts.worker.submit(job)
 
     @endpoint("POST", "/v1/tags", "admin")
     def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
         """Name a version."""
-        return self._worker.submit(
+        return self._parts.worker.submit(
             lambda path: add_tag(path, request.name, request.version, now_ms())
         )
 
     @endpoint("DELETE", "/v1/tags/{name}", "admin")
     def untag(self, request: UntagRequest, caller: Caller) -> Future[UntagAnswer]:
         """Remove the name of a version."""
-        return self._worker.submit(lambda path: remove_tag(path, request.name))
+        return self._parts.worker.submit(lambda path: remove_tag(path, request.name))
 
     @endpoint("POST", "/v1/check", "admin", streams=True)
     def check(self, request: CheckRequest, caller: Caller, listener: Listener) -> CheckAnswer:
         """Verify the database."""
-        self._freshness.require_database()
+        self._parts.freshness.require_database()
 
         def tell(name: str, done: int, total: int) -> None:
             listener.tell("progress", checking=name, checks_done=done, checks_total=total)
 
-        return check_database(self._reader.connection(), request.deep, tell)
+        return check_database(self._parts.reader.connection(), request.deep, tell)
 
     @endpoint("POST", "/v1/backup", "admin")
     def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
         """Copy the database to an absolute path that does not exist; for admins, below a folder."""
-        self._freshness.require_database()
+        self._parts.freshness.require_database()
         file = Path(request.file)
         if not caller.may("owner"):
-            file = backup_below(self._serving.state.config.access.backup_dir, file)
-        return write_backup(self._reader.connection(), file)
+            file = backup_below(self._parts.state.config.access.backup_dir, file)
+        return write_backup(self._parts.reader.connection(), file)
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
         """Recompute everything that is derived from passages and questions."""
         if request.encoder:
-            return self._worker.submit(lambda path: self._reencode(path, request.dry_run))
+            return self._parts.worker.submit(lambda path: self._reencode(path, request.dry_run))
         if request.dry_run:
             raise BadRequest(
                 "The request was refused",
                 "there is a dry run only of a rebuild with a newer encoder",
                 "Add `encoder`, or leave `dry_run` out",
             )
-        return self._worker.submit(rebuild_all)
+        return self._parts.worker.submit(rebuild_all)
 
     @endpoint("POST", "/v1/gc", "admin")
     def gc(self, request: GcRequest, caller: Caller) -> Future[GcAnswer]:
         """Delete the versions that [retention] does not keep. With `dry_run`, only report them."""
-        state = self._serving.state
+        state = self._parts.state
         job = partial(collect, config=state.config, engine=state.engine, dry_run=request.dry_run)
-        return self._worker.submit(job, None if request.dry_run else GC)
+        return self._parts.worker.submit(job, None if request.dry_run else GC)
 
     @endpoint("POST", "/v1/purge", "admin")
     def purge(self, request: PurgeRequest, caller: Caller) -> Future[PurgeAnswer]:
@@ -332,13 +322,13 @@ class AdminService:
             finally:
                 self._rewritten(path)
 
-        return self._worker.submit(job)
+        return self._parts.worker.submit(job)
 
     def continue_purges(self, path: SourceSync) -> None:
         """Go on with purges that were cut short, once the store is open."""
         if asked := len(pending_purges(path.connection)):
             log.info("purging goes on", purges=asked)
-            self._worker.submit(self._finish_purges).add_done_callback(_tell_failure)
+            self._parts.worker.submit(self._finish_purges).add_done_callback(_tell_failure)
 
     def _finish_purges(self, path: SourceSync) -> None:
         try:
@@ -346,13 +336,13 @@ class AdminService:
         finally:
             self._rewritten(path)
         log.info("purged")
-        for name in emptied.intersection(self._names.configured):
-            self._worker.add_change(name, None)
+        for name in emptied.intersection(self._parts.names.configured):
+            self._parts.worker.add_change(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
         """Nothing that answers keeps what a purge took out of every version."""
-        reload_index(path, self._serving.state.engine)
-        self._workers.renew(self._serving.state.version)
+        reload_index(path, self._parts.state.engine)
+        self._parts.workers.renew(self._parts.state.version)
 
     @endpoint("POST", "/v1/reload", "admin")
     def reload(self, request: ReloadRequest, caller: Caller) -> ReloadAnswer:

@@ -11,7 +11,7 @@ from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
 from hopsyncd.api.requests import FacetsRequest, HistoryRequest
-from hopsyncd.api.serving import Freshness, RecordReader, Serving
+from hopsyncd.api.serving import DaemonParts
 from hopsyncd.errors import NotFound
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot
@@ -29,19 +29,17 @@ _NO_FACETS: Facets = {
 class CollectionService:
     """The endpoints about the whole collection, and how it became what it is."""
 
-    def __init__(self, serving: Serving, freshness: Freshness, reader: RecordReader) -> None:
-        self._serving = serving
-        self._freshness = freshness
-        self._reader = reader
+    def __init__(self, parts: DaemonParts) -> None:
+        self._parts = parts
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
         """Count the documents that filters leave, by source, type, folder and so on."""
         acl = caller.acl
         wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
-        engine = self._serving.state.engine
+        engine = self._parts.state.engine
         with engine.reading(request.at, acl, wanted) as (_, head):
-            degraded = self._freshness.reasons(acl)
+            degraded = self._parts.freshness.reasons(acl)
             if head is None:
                 modified: list[str | None] = [None] * len(request.documents)
                 return {
@@ -66,12 +64,12 @@ class CollectionService:
         """The changes of a document, sentence by sentence, the newest first."""
         if not caller.acl.shows(request.source):
             raise _no_document(request)
-        with snapshot(connection := self._reader.connection()):
+        with snapshot(connection := self._parts.reader.connection()):
             changes = document_changes(connection, request.source, request.document, request.limit)
         if not changes:
             raise _no_document(request)
         return {
-            "version": self._serving.state.version,
+            "version": self._parts.state.version,
             "source": request.source,
             "document": request.document,
             "changes": changes,

@@ -21,7 +21,6 @@ from hopsyncd.answers.found import (
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failure_body, failure_of
-from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.passages import (
     document_answer,
     documents_answer,
@@ -30,7 +29,7 @@ from hopsyncd.api.passages import (
     paths_answer,
 )
 from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted
-from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
+from hopsyncd.api.query_workers import handed_over_at
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -43,7 +42,10 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
-from hopsyncd.api.serving import Freshness, RecordReader, Serving, ServingState, SourceNames
+from hopsyncd.api.serving import (
+    DaemonParts,
+    ServingState,
+)
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.config.values import Search
@@ -86,31 +88,18 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
 class ReadService:
     """The endpoints that read a version. `workers` are processes that may answer instead."""
 
-    def __init__(
-        self,
-        serving: Serving,
-        freshness: Freshness,
-        names: SourceNames,
-        reader: RecordReader,
-        workers: QueryWorkers,
-        metrics: Metrics,
-    ) -> None:
-        self._serving = serving
-        self._freshness = freshness
-        self._names = names
-        self._reader = reader
-        self._workers = workers
-        self._metrics = metrics
+    def __init__(self, parts: DaemonParts) -> None:
+        self._parts = parts
 
     @property
     def has_llm(self) -> bool:
         """Whether an LLM is configured, which then answers questions."""
-        return self._serving.state.models.llm is not None
+        return self._parts.state.models.llm is not None
 
     @endpoint("POST", "/v1/query", "read")
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
         """Find the passages that answer a question, best first."""
-        state = self._serving.state
+        state = self._parts.state
         usage = Usage(state.config.llm.max_calls_per_query or None)
         listener.when_gone(usage.abandon)
         search = Search(
@@ -135,11 +124,14 @@ class ReadService:
             )
             return answer_json(found, search, meant)
 
-        behind = self._freshness.is_behind
+        behind = self._parts.freshness.is_behind
         answer = self._answer_by_worker(state, meant, k, search, request.at, acl, here)
-        self._metrics.count_question()
-        self._metrics.note_query(search.strategy, time.perf_counter() - began_s)
-        return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
+        self._parts.metrics.count_question()
+        self._parts.metrics.note_query(search.strategy, time.perf_counter() - began_s)
+        return {
+            **answer,
+            "degraded": [*self._parts.freshness.reasons(acl, behind), *answer["degraded"]],
+        }
 
     def _answer_by_worker(
         self,
@@ -164,7 +156,7 @@ class ReadService:
             return here()
         query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
         given = partial(_compute_requested, models, encoder)
-        return self._workers.answer(number, message(query), given, here)
+        return self._parts.workers.answer(number, message(query), given, here)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -173,7 +165,7 @@ class ReadService:
         for at in dict.fromkeys(one.at for one in request.queries):
             queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
             try:
-                with self._serving.state.engine.holding(at, caller.acl) as held:
+                with self._parts.state.engine.holding(at, caller.acl) as held:
                     for index, one in queries.items():
                         answers[index] = self._answer_or_failure(one, held, caller, listener)
             except NoSuchVersion as error:
@@ -194,7 +186,7 @@ class ReadService:
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
         """Answer a question, with citations."""
         by_logic = request.method == "logic"
-        state, acl = self._serving.state, caller.acl
+        state, acl = self._parts.state, caller.acl
         max_calls = state.config.llm.max_calls_per_query or None if by_logic else MAX_LLM_CALLS
         usage = Usage(max_calls)
         listener.when_gone(usage.abandon)
@@ -236,7 +228,7 @@ class ReadService:
             draft.finish(reply)
             return reply_json(found, reply, [], meant, request.passages)
 
-        behind = self._freshness.is_behind
+        behind = self._parts.freshness.is_behind
         if by_llm or listener.wants_events:
             answer = here()
         else:
@@ -244,19 +236,24 @@ class ReadService:
             answer = self._answer_by_worker(
                 state, meant, request.k or DEFAULT_K, search, request.at, acl, here, message
             )
-        self._metrics.count_question()
-        return {**answer, "degraded": [*self._freshness.reasons(acl, behind), *answer["degraded"]]}
+        self._parts.metrics.count_question()
+        return {
+            **answer,
+            "degraded": [*self._parts.freshness.reasons(acl, behind), *answer["degraded"]],
+        }
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
         """A passage, and the questions that it answers and raises."""
-        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return passage_answer(connection, head, request.id, self._freshness.reasons(caller.acl))
+        with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return passage_answer(
+                connection, head, request.id, self._parts.freshness.reasons(caller.acl)
+            )
 
     @endpoint("GET", "/v1/documents", "read")
     def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
         """A page of the documents, by source and path; pass its `next` as `after` for more."""
-        if request.source is not None and request.source not in self._names.list_visible(
+        if request.source is not None and request.source not in self._parts.names.list_visible(
             caller.acl
         ):
             raise NotFound(
@@ -264,41 +261,49 @@ class ReadService:
                 "none of that name is configured or indexed",
                 "`hopsyncd sources` lists the names",
             )
-        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return documents_answer(connection, head, request, self._freshness.reasons(caller.acl))
+        with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return documents_answer(
+                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            )
 
     @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
         """The passages of a document, in reading order."""
-        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return document_answer(connection, head, request, self._freshness.reasons(caller.acl))
+        with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return document_answer(
+                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            )
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
         """The passages near a passage in the graph, the nearest first."""
-        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return neighbours_answer(connection, head, request, self._freshness.reasons(caller.acl))
+        with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return neighbours_answer(
+                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            )
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
         """The paths from one passage to another, the shortest first."""
-        with self._serving.state.engine.reading(request.at, caller.acl) as (connection, head):
-            return paths_answer(connection, head, request, self._freshness.reasons(caller.acl))
+        with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):
+            return paths_answer(
+                connection, head, request, self._parts.freshness.reasons(caller.acl)
+            )
 
     @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         """Versions, newest first."""
-        with snapshot(connection := self._reader.connection()):
+        with snapshot(connection := self._parts.reader.connection()):
             hidden = caller.acl.hidden_among(source_names(connection).values())
             entries = history_log(connection, request.limit, request.before)
             if hidden:
-                index = self._serving.state.config.index
+                index = self._parts.state.config.index
                 budget = partial(edge_budget, factor=index.edge_budget_factor)
                 count = partial(self._count_matches, frozenset(hidden))
                 entries = [visible_entry(connection, one, hidden, budget, count) for one in entries]
             return {
-                "version": self._serving.state.version,
-                "degraded": self._freshness.reasons(caller.acl),
+                "version": self._parts.state.version,
+                "degraded": self._parts.freshness.reasons(caller.acl),
                 "versions": [
                     logged_version(one, version_about(connection, one.version.id, hidden))
                     for one in entries
@@ -306,7 +311,7 @@ class ReadService:
             }
 
     def _count_matches(self, hidden: frozenset[str], version: int) -> int:
-        head = self._serving.state.engine.head
+        head = self._parts.state.engine.head
         if head is None:
             return 0
         visible = Visible.compute(head.index, version, hidden)
@@ -315,14 +320,14 @@ class ReadService:
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
         """Compare two versions."""
-        with snapshot(connection := self._reader.connection()):
+        with snapshot(connection := self._parts.reader.connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
             if not caller.acl.hidden_among(source_names(connection).values()):
                 return diff_answer(connection, *ends, found, request.limit, request.graph)
-        with self._serving.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
+        with self._parts.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
-        with self._serving.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
+        with self._parts.state.engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both ends have a version
             seen = restricted_diff(found, before, after)
             return diff_answer(connection, *ends, seen, request.limit, request.graph)

@@ -11,6 +11,8 @@ from typing import Any
 import structlog
 
 from hopsyncd.api.access import AccessRules
+from hopsyncd.api.metrics import Metrics
+from hopsyncd.api.query_workers import QueryWorkers
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
@@ -230,3 +232,22 @@ class Publisher:
             except StoreError as error:
                 log.warning("the ledger did not book LLM calls to the version", why=str(error))
         writer.keep_index_if_due()
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonParts:
+    """The parts of the daemon that the services share. `workers` may answer in place of threads."""
+
+    serving: Serving
+    freshness: Freshness
+    names: SourceNames
+    reader: RecordReader
+    worker: SyncWorker
+    follower: Follower | None
+    workers: QueryWorkers
+    watched: WatchedQuestions
+    metrics: Metrics
+
+    @property
+    def state(self) -> ServingState:
+        return self.serving.state

@@ -24,16 +24,14 @@ from hopsyncd.answers.daemon_state import (
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.metrics import METRICS_TYPE, Load, Metrics, Requests
+from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters
-from hopsyncd.api.serving import Freshness, RecordReader, Serving, SourceNames
+from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.version_log import moment_text, time_text
-from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
-from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
-from hopsyncd.ingest.sync_worker import UPGRADE, SyncWorker
+from hopsyncd.ingest.sync_worker import UPGRADE
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
@@ -67,28 +65,14 @@ class StatusService:
 
     def __init__(
         self,
-        serving: Serving,
-        freshness: Freshness,
-        names: SourceNames,
-        reader: RecordReader,
-        worker: SyncWorker,
-        follower: Follower | None,
+        parts: DaemonParts,
         watchers: SourceWatchers,
-        watched: WatchedQuestions,
         unavailable: Mapping[str, ReaderUnavailable],
-        metrics: Metrics,
         load: Load,
     ) -> None:
-        self._serving = serving
-        self._freshness = freshness
-        self._names = names
-        self._reader = reader
-        self._worker = worker
-        self._follower = follower
+        self._parts = parts
         self._watchers = watchers
-        self._watched = watched
         self._unavailable = unavailable
-        self._metrics = metrics
         self._load = load
         self._started_ms = now_ms()
         self._requests = Requests()
@@ -101,8 +85,8 @@ class StatusService:
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
         try:
-            database = self._serving.state.config.database
-            with unreadable_file(database), snapshot(connection := self._reader.connection()):
+            database = self._parts.state.config.database
+            with unreadable_file(database), snapshot(connection := self._parts.reader.connection()):
                 return self._status(connection, acl)
         except StoreError as error:
             # The database cannot be read. The rest of the status can still say so.
@@ -115,18 +99,21 @@ class StatusService:
         A caller from whom sources are hidden gets no totals, and only admins get error texts,
         because these can name hidden sources.
         """
-        syncing, pending = self._worker.busy, self._worker.pending  # before the version is read
-        state = self._serving.state
-        head, names, config = state.engine.head, self._names.configured, state.config
-        hidden = acl.hidden_among(self._names.list_known(connection))
+        syncing, pending = (
+            self._parts.worker.busy,
+            self._parts.worker.pending,
+        )  # before the version is read
+        state = self._parts.state
+        head, names, config = state.engine.head, self._parts.names.configured, state.config
+        hidden = acl.hidden_among(self._parts.names.list_known(connection))
         whole = not hidden
         if hidden:
             with state.engine.reading(hidden=acl) as (_, head):
                 pass
         version = head.version if head else None
         endpoint = state.models.endpoint
-        error = self._freshness.error() or trouble
-        next_ms = {one.job: one.next_ms for one in self._worker.next_runs()}
+        error = self._parts.freshness.error() or trouble
+        next_ms = {one.job: one.next_ms for one in self._parts.worker.next_runs()}
         return {
             "version": version.id if version else 0,
             "created": time_text(version.created_ms) if version else None,
@@ -135,7 +122,7 @@ class StatusService:
             "edges": min(version.edge_budget, version.matches) if version else 0,
             "edge_budget": version.edge_budget if version else 0,
             "matches": version.matches if version else 0,
-            "degraded": self._freshness.reasons(acl, pending),
+            "degraded": self._parts.freshness.reasons(acl, pending),
             "syncing": syncing,
             "pending": pending,
             "progress": self._progress(acl),
@@ -154,7 +141,7 @@ class StatusService:
                 {"media_type": kind, "why": one.why, "hint": one.hint}
                 for kind, one in sorted(dict(self._unavailable).items())
             ],
-            "watch_problems": self._watched.problems() if whole else [],
+            "watch_problems": self._parts.watched.problems() if whole else [],
             "purging": len(pending_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": self._counters(connection) if whole else {},
@@ -171,11 +158,11 @@ class StatusService:
         }
 
     def _counters(self, connection: Connection) -> dict[str, int]:
-        return {**counters(connection), "queries": self._metrics.questions}
+        return {**counters(connection), "queries": self._parts.metrics.questions}
 
     def _store_status(self) -> StoreStatus:
-        if self._follower and self._follower.is_following:
-            return {"role": "reader", "behind": self._follower.behind}
+        if self._parts.follower and self._parts.follower.is_following:
+            return {"role": "reader", "behind": self._parts.follower.behind}
         return {"role": "writer", "behind": 0}
 
     def _count_skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
@@ -229,14 +216,14 @@ class StatusService:
     @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
         """Whether the daemon serves; cheap to ask."""
-        self._freshness.require_database()
-        return {"status": "ok", "version": self._serving.state.version}
+        self._parts.freshness.require_database()
+        return {"status": "ok", "version": self._parts.state.version}
 
     @endpoint("GET", "/v1/schedule", "read")
     def schedule(self, request: NoParameters, caller: Caller) -> ScheduleAnswer:
         """The scheduled jobs, with their last runs."""
-        rows = all_jobs(self._reader.connection())
-        state, removed = self._serving.state, {*self._names.removed}
+        rows = all_jobs(self._parts.reader.connection())
+        state, removed = self._parts.state, {*self._parts.names.removed}
         asks_llm = state.models.endpoint and state.config.llm.questions != "off"
         hidden = {
             job(name)
@@ -254,7 +241,7 @@ class StatusService:
                     "last_success": time_text(row.succeeded_ms) if row else None,
                     "last_error": row.error if row else None,
                 }
-                for one in sorted(self._worker.next_runs(), key=lambda one: one.next_ms)
+                for one in sorted(self._parts.worker.next_runs(), key=lambda one: one.next_ms)
                 for row in (rows.get(one.job),)
                 if (asks_llm or one.job != UPGRADE) and one.job not in hidden
             ]
@@ -265,21 +252,21 @@ class StatusService:
         """The sync that runs now, and the scheduled jobs."""
         return {
             "running": self._progress(caller.acl),
-            "pending": self._worker.pending,
+            "pending": self._parts.worker.pending,
             "jobs": self.schedule(request, caller)["jobs"],
         }
 
     @endpoint("GET", "/v1/stats", "read")
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
         """Requests since the start, by endpoint."""
-        behind = self._worker.pending
-        with self._serving.state.engine.reading(hidden=caller.acl) as (_, head):
+        behind = self._parts.worker.pending
+        with self._parts.state.engine.reading(hidden=caller.acl) as (_, head):
             version = head.version if head else None
         return {
             "version": version.id if version else 0,
-            "degraded": self._freshness.reasons(caller.acl, behind),
+            "degraded": self._parts.freshness.reasons(caller.acl, behind),
             "passages": version.passages if version else 0,
-            "queries": self._metrics.questions,
+            "queries": self._parts.metrics.questions,
             "requests": self._requests.by_operation(),
             "connections": self._load.connections,
             "refused": self._load.refused,
@@ -289,16 +276,16 @@ class StatusService:
     @endpoint("GET", "/v1/metrics", "metrics", media_type=METRICS_TYPE)
     def metrics(self, request: NoParameters, caller: Caller) -> str:
         """Metrics in Prometheus's text format."""
-        endpoint = self._serving.state.models.endpoint
+        endpoint = self._parts.state.models.endpoint
         spent = endpoint.ledger.spent(0) if endpoint else ()
-        return self._metrics.text(self._status_for(EVERYTHING), self._load, spent)
+        return self._parts.metrics.text(self._status_for(EVERYTHING), self._load, spent)
 
     def progress(self) -> SyncProgress | None:
         """How far the current sync is; None if none runs."""
         return self._progress(EVERYTHING)
 
     def _progress(self, acl: Acl) -> SyncProgress | None:
-        progress = self._worker.progress
+        progress = self._parts.worker.progress
         if progress is None or not acl.shows(progress.source):
             return None
         return {
@@ -313,19 +300,19 @@ class StatusService:
     def note(self, operation: str, status: int, took_ms: float) -> None:
         """Count an answered request."""
         self._requests.note(operation, status, took_ms)
-        self._metrics.note_request(operation, status, took_ms / 1000)
+        self._parts.metrics.note_request(operation, status, took_ms / 1000)
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
     def summary(self) -> str:
         """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
-        state = self._serving.state
+        state = self._parts.state
         head = state.engine.head
         if head is None:
             return "nothing is indexed yet"
         version = head.version
-        doing = "indexing" if self._worker.pending else "up to date"
-        if self._freshness.error():
-            waits = self._worker.waits_for_encoder
+        doing = "indexing" if self._parts.worker.pending else "up to date"
+        if self._parts.freshness.error():
+            waits = self._parts.worker.waits_for_encoder
             doing = "indexing waits for the encoder" if waits else "the last sync failed"
         if state.reloaded.refused:
             doing += ", the changed configuration is refused"

@@ -14,17 +14,16 @@ from hopsyncd.api.requests import (
     WatchNumber,
     WatchRequest,
 )
-from hopsyncd.api.serving import Serving
-from hopsyncd.api.watched_questions import WatchedQuestions, checked_program
+from hopsyncd.api.serving import DaemonParts
+from hopsyncd.api.watched_questions import checked_program
 from hopsyncd.errors import BadRequest, Forbidden
 
 
 class WatchService:
     """The endpoints of watched questions; `watched` compares and tells."""
 
-    def __init__(self, serving: Serving, watched: WatchedQuestions) -> None:
-        self._serving = serving
-        self._watched = watched
+    def __init__(self, parts: DaemonParts) -> None:
+        self._parts = parts
 
     @endpoint("POST", "/v1/watches", "admin")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
@@ -39,7 +38,9 @@ class WatchService:
         if request.exec:
             self._require_own_record(caller)
             program = checked_program(request.exec)
-        number = self._watched.add(request.question.strip(), program, request.webhook, request.mcp)
+        number = self._parts.watched.add(
+            request.question.strip(), program, request.webhook, request.mcp
+        )
         return self._watch(number, 1)
 
     @endpoint("POST", "/v1/watches/allow", "owner")
@@ -48,7 +49,7 @@ class WatchService:
         if request.exec:
             self._require_own_record(caller)
         wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
-        self._watched.allow(request.id, wanted)
+        self._parts.watched.allow(request.id, wanted)
         return self._watch(request.id, 1)
 
     def _require_own_record(self, caller: Caller) -> None:
@@ -56,7 +57,7 @@ class WatchService:
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "it names a program, which only the daemon's own user may have run"
-        elif not isinstance(self._serving.state.config.database, Path):
+        elif not isinstance(self._parts.state.config.database, Path):
             why = "it names a program, and other machines write to the same record"
         if why:
             raise Forbidden(
@@ -68,7 +69,7 @@ class WatchService:
     @endpoint("GET", "/v1/watches", "admin")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
         """The watched questions."""
-        return {"version": self._serving.state.version, "watches": self._watched.list_all()}
+        return {"version": self._parts.state.version, "watches": self._parts.watched.list_all()}
 
     @endpoint("GET", "/v1/watches/{id}", "admin")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
@@ -78,10 +79,10 @@ class WatchService:
     @endpoint("DELETE", "/v1/watches/{id}", "admin")
     def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
         """Stop watching a question, and delete its changes."""
-        self._watched.remove(request.id)
+        self._parts.watched.remove(request.id)
         return {"id": request.id}
 
     def _watch(self, number: int, limit: int) -> WatchAnswer:
-        watch, now, changes = self._watched.details(number, limit)
-        version = self._serving.state.version
+        watch, now, changes = self._parts.watched.details(number, limit)
+        version = self._parts.state.version
         return {"version": version, "watch": watch, "now": now, "changes": changes}
