@@ -117,7 +117,7 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
         connection.executemany(
             "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
             " SET why = excluded.why, tries = excluded.tries, next_ms = excluded.next_ms",
-            [(one.question_set, one.why, one.tries, one.next_ms) for one in waits],
+            [(wait.question_set, wait.why, wait.tries, wait.next_ms) for wait in waits],
         )
 
 

@@ -166,7 +166,9 @@ class AdminService:
             changes = _sync_answer(
                 self._parts.reader.connection(), outcomes, since, self._parts.state.version
             )
-            self._reported.note(caller.name, [one.source for one in outcomes], changes["version"])
+            self._reported.note(
+                caller.name, [outcome.source for outcome in outcomes], changes["version"]
+            )
             changes["degraded"] = self._parts.freshness.reasons()
             return changes
 
@@ -363,8 +365,8 @@ def _sync_answer(
         problems = item_problems(connection, MAX_PROBLEMS)
         sources: list[SyncedSource] = [
             {
-                "name": one.source,
-                "since": since.get(one.source, 0),
+                "name": outcome.source,
+                "since": since.get(outcome.source, 0),
                 "added": changes.added,
                 "changed": changes.changed,
                 "moved": changes.moved,
@@ -372,12 +374,14 @@ def _sync_answer(
                 "unreadable": [
                     {"document": path, "why": why, "hint": hint}
                     for name, path, why, hint in problems
-                    if name == one.source
+                    if name == outcome.source
                 ],
-                "problem": one.problem,
+                "problem": outcome.problem,
             }
-            for one in outcomes
-            for changes in [source_changes(connection, one.source, since.get(one.source, 0), now)]
+            for outcome in outcomes
+            for changes in [
+                source_changes(connection, outcome.source, since.get(outcome.source, 0), now)
+            ]
         ]
     return {"version": now, "sources": sources, "degraded": []}
 

@@ -99,7 +99,7 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
     """Every endpoint with its request, its answer and its errors, in OpenAPI 3.1."""
     answers, schemas = _answer_schemas(endpoints)
     bodies = [one.request for one in endpoints if one.method == "POST"]
-    _, found = models_json_schema([(one, "validation") for one in bodies], ref_template=_REF)
+    _, found = models_json_schema([(body, "validation") for body in bodies], ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, answers)

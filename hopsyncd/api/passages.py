@@ -157,13 +157,16 @@ def document_answer(
         "skipped": skipped_of_item(connection, request.source, request.document),
         "passages": [
             placed_json(
-                one.passage,
-                passages[one.passage],
+                occurrence.passage,
+                passages[occurrence.passage],
                 _beginning_with(
-                    request.source, request.document, one.first_line, places[one.passage]
+                    request.source,
+                    request.document,
+                    occurrence.first_line,
+                    places[occurrence.passage],
                 ),
             )
-            for one in occurrences
+            for occurrence in occurrences
         ],
     }
 
@@ -202,7 +205,9 @@ def neighbours_answer(
         "version": head.version.id,
         "degraded": list(degraded),
         "passages": _passages(head, shown, found),
-        "edges": [_edge(head, shown, one) for one in found.joints if _is_there(head, shown, one)],
+        "edges": [
+            _edge(head, shown, joint) for joint in found.joints if _is_there(head, shown, joint)
+        ],
     }
 
 

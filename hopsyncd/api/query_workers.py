@@ -104,7 +104,7 @@ class QueryWorkers:
     def pids(self) -> list[int]:
         """The process ids of the workers that are ready or busy."""
         with self._changed:
-            return [one.process.pid for one in self._workers]
+            return [worker.process.pid for worker in self._workers]
 
     def answer(
         self,
@@ -131,8 +131,8 @@ class QueryWorkers:
     def renew(self, number: int) -> None:
         """History was rewritten: none answers before it has looked."""
         with self._changed:
-            for one in self._workers:
-                one.version, self._wanted = 0, max(self._wanted, number)
+            for worker in self._workers:
+                worker.version, self._wanted = 0, max(self._wanted, number)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -142,8 +142,8 @@ class QueryWorkers:
             self._count = 0
             self._changed.notify_all()
             workers, self._workers = self._workers, []
-        for one in workers:  # whoever waits for one learns it from the pipe
-            end_child(one.process)
+        for worker in workers:  # whoever waits for one learns it from the pipe
+            end_child(worker.process)
         if self._tending:
             self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
@@ -151,7 +151,7 @@ class QueryWorkers:
         """A worker, now busy, that has the version; None where this process is to answer."""
         with self._changed:
             while True:
-                current = [one for one in self._workers if one.version >= number]
+                current = [worker for worker in self._workers if worker.version >= number]
                 for one in current:
                     if not one.busy:
                         one.busy = True
@@ -239,7 +239,9 @@ class QueryWorkers:
 
     def _behind(self) -> _Worker | None:
         """A free worker with an older version than the wanted one, if there is any."""
-        found = (one for one in self._workers if one.version < self._wanted and not one.busy)
+        found = (
+            worker for worker in self._workers if worker.version < self._wanted and not worker.busy
+        )
         return next(found, None)
 
     def _start(self) -> None:

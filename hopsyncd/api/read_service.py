@@ -305,8 +305,8 @@ class ReadService:
                 "version": self._parts.state.version,
                 "degraded": self._parts.freshness.reasons(caller.acl),
                 "versions": [
-                    logged_version(one, version_about(connection, one.version.id, hidden))
-                    for one in entries
+                    logged_version(entry, version_about(connection, entry.version.id, hidden))
+                    for entry in entries
                 ],
             }
 

@@ -124,7 +124,7 @@ class QueriesRequest(_Body):
 
     @property
     def wants_llm(self) -> bool:
-        return any(one.wants_llm for one in self.queries)
+        return any(query.wants_llm for query in self.queries)
 
 
 class AskRequest(_Body):

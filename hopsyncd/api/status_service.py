@@ -99,11 +99,8 @@ class StatusService:
         A caller from whom sources are hidden gets no totals, and only admins get error texts,
         because these can name hidden sources.
         """
-        syncing, pending = (
-            self._parts.worker.busy,
-            self._parts.worker.pending,
-        )  # before the version is read
-        state = self._parts.state
+        worker, state = self._parts.worker, self._parts.state
+        syncing, pending = worker.busy, worker.pending  # before the version is read
         head, names, config = state.engine.head, self._parts.names.configured, state.config
         hidden = acl.hidden_among(self._parts.names.list_known(connection))
         whole = not hidden
@@ -113,7 +110,7 @@ class StatusService:
         version = head.version if head else None
         endpoint = state.models.endpoint
         error = self._parts.freshness.error() or trouble
-        next_ms = {one.job: one.next_ms for one in self._parts.worker.next_runs()}
+        next_ms = {next_run.job: next_run.next_ms for next_run in worker.next_runs()}
         return {
             "version": version.id if version else 0,
             "created": time_text(version.created_ms) if version else None,
@@ -227,23 +224,25 @@ class StatusService:
         asks_llm = state.models.endpoint and state.config.llm.questions != "off"
         hidden = {
             job(name)
-            for name in {one.name for one in state.config.sources} | removed
+            for name in {source.name for source in state.config.sources} | removed
             if name in removed or not caller.acl.shows(name)
             for job in (scan_job, full_scan_job)
         }
         return {
             "jobs": [
                 {
-                    "job": one.job,
-                    "times": one.times,
-                    "next": moment_text(one.next_ms),
+                    "job": next_run.job,
+                    "times": next_run.times,
+                    "next": moment_text(next_run.next_ms),
                     "last_run": time_text(row.ran_ms) if row else None,
                     "last_success": time_text(row.succeeded_ms) if row else None,
                     "last_error": row.error if row else None,
                 }
-                for one in sorted(self._parts.worker.next_runs(), key=lambda one: one.next_ms)
-                for row in (rows.get(one.job),)
-                if (asks_llm or one.job != UPGRADE) and one.job not in hidden
+                for next_run in sorted(
+                    self._parts.worker.next_runs(), key=lambda next_run: next_run.next_ms
+                )
+                for row in (rows.get(next_run.job),)
+                if (asks_llm or next_run.job != UPGRADE) and next_run.job not in hidden
             ]
         }
 

@@ -218,7 +218,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
 def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
     found = edge_ends(connection, edges)
     ends = {id_ for one in found for id_ in (one.source, one.target)}
-    shown = {one["id"]: one for one in _passages(connection, sorted(ends))}
+    shown = {passage["id"]: passage for passage in _passages(connection, sorted(ends))}
     return [
         {
             "from": shown[id_text(one.source)],
@@ -292,7 +292,7 @@ def document_sentences(
     """The sentences of a document at a version, with their headings; empty if it is not there."""
     found = document_at(connection, version, source, path)
     occurrences = found[1] if found else ()
-    passages = known_passages(connection, {one.passage for one in occurrences})
+    passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
     return [
         (passages[one.passage].heading, text)
         for one in occurrences
@@ -403,7 +403,7 @@ def _names(paths: Sequence[str]) -> str:
         return ", ".join(paths)
     folders = [path.rpartition(" -> ")[2].split("/")[:-1] for path in paths]
     shared = 0
-    while all(len(one) > shared for one in folders) and all(
+    while all(len(folder) > shared for folder in folders) and all(
         one[shared] == other[shared] for one, other in pairwise(folders)
     ):
         shared += 1

@@ -106,7 +106,7 @@ class WatchActions:
                 f" {_what_to_do(error, file)}, then restart the daemon."
             )
         else:
-            self._actions = {(one.watch, one.question): one for one in read.actions}
+            self._actions = {(action.watch, action.question): action for action in read.actions}
             self._proposed = {(one.watch, one.question): one for one in read.proposed}
 
     def find(self, watch: int, question: str) -> WatchAction | None:

@@ -210,7 +210,7 @@ class WatchedQuestions:
         watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
             told, notifications = self._describe(connection, watch)
-        changes = [self._change(watch, one) for one in notifications[:limit]]
+        changes = [self._change(watch, notification) for notification in notifications[:limit]]
         return told, self._state_at(watch.question, "head"), changes
 
     def _describe(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
@@ -227,7 +227,7 @@ class WatchedQuestions:
             "changes": len(notifications),
             "changed": time_text(notifications[0].notified_ms) if notifications else None,
             "error": self.delivery.trouble(watch.id)
-            or next((one.error for one in notifications), None),
+            or next((notification.error for notification in notifications), None),
         }, notifications
 
     def _act_of(self, watch: Watch) -> dict[str, Any] | None:

@@ -167,7 +167,7 @@ def greediest(
     if not candidates:
         return None
     users = Counter(one.credentials.uid for one in holders)
-    processes = Counter(_process(one.credentials) for one in holders)
+    processes = Counter(_process(holder.credentials) for holder in holders)
 
     def holds_more(other: Credentials) -> bool:
         if other.uid != newcomer.uid:
@@ -175,7 +175,7 @@ def greediest(
         return processes[_process(other)] > processes[_process(newcomer)] + 1
 
     return max(
-        (one for one in candidates if holds_more(one.credentials)),
+        (candidate for candidate in candidates if holds_more(candidate.credentials)),
         key=lambda one: (users[one.credentials.uid], processes[_process(one.credentials)]),
         default=None,
     )

@@ -192,7 +192,7 @@ def _validator(name: str) -> SchemaValidator:
     from hopsyncd.answers import changed, daemon_state, found
 
     modules = (found, changed, daemon_state)
-    (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
+    (wanted,) = {getattr(module, name) for module in modules if hasattr(module, name)}
     return SchemaValidator(_without_literals(TypeAdapter(wanted).core_schema))
 
 

@@ -180,15 +180,15 @@ def _things(
 
     They are the entities of known kinds, and the names that start where no such entity starts.
     """
-    (kinds,) = language.entities([text[start:end]])
-    entities = [(start + one.start, start + one.end, f"which {one.kind}") for one in kinds]
-    taken = {first for first, _, _ in entities}
+    (entities,) = language.entities([text[start:end]])
+    spans = [(start + one.start, start + one.end, f"which {one.kind}") for one in entities]
+    taken = {first for first, _, _ in spans}
     names = [
         (one.start, one.end, "what")
         for one in found
         if start <= one.start < end and one.start not in taken
     ]
-    return sorted([*entities, *names])
+    return sorted([*spans, *names])
 
 
 _TEXT_CHARACTERS = 4000

@@ -296,7 +296,7 @@ def _share(
     some: Sequence[QuestionOutcome], of: Callable[[QuestionOutcome], object]
 ) -> Share | None:
     values = [of(one) for one in some]
-    shares = [one if isinstance(one, float) else float(bool(one)) for one in values]
+    shares = [value if isinstance(value, float) else float(bool(value)) for value in values]
     return Share.of(shares) if shares else None
 
 

@@ -88,7 +88,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
                 str(line["question"]),
                 tuple(str(answer) for answer in line["answers"]),
                 tuple(
-                    tuple(Quote(str(one["document"]), str(one["quote"])) for one in quotes)
+                    tuple(Quote(str(quote["document"]), str(quote["quote"])) for quote in quotes)
                     for quotes in line["evidence"]
                 ),
             )
@@ -111,7 +111,9 @@ def find_gold_passages(
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
-            passage for one in quotes for passage in _holders(one, pages.get(one.document, ()))
+            passage
+            for quote in quotes
+            for passage in _holders(quote, pages.get(quote.document, ()))
         )
         for question in questions
         for quotes in question.evidence
@@ -252,7 +254,7 @@ def measured_folder(
     database = place / DATABASE_NAME
     with closing(open_reader(database)) as connection, snapshot(connection):
         gold = find_gold_passages(connection, served.version.id, questions)
-    asked = [one.gold for one in questions]
+    asked = [question.gold for question in questions]
     return Evaluation(
         ask_all_ways(database, served, gold, asked, experiment),
         index_s,

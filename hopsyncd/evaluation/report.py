@@ -198,7 +198,7 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
     if any("answer_em" in row for row in rows.values()):
         columns = [f"answer_{field.name}" for field in fields(AnswerScores)]
         some = next(iter(rows.values()))
-        parts += ["## Answers", _table(rows, [one for one in columns if one in some])]
+        parts += ["## Answers", _table(rows, [column for column in columns if column in some])]
     parts += [f"![{plot.stem.replace('_', ' ')}]({plot.name})" for plot in plots]
     return "\n\n".join(parts) + "\n"
 
@@ -231,7 +231,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
     axes.legend(fontsize="small")
     at_5 = Figure(figsize=(7, 1.5 + 0.4 * len(scores)), layout="constrained")
     axes = at_5.subplots()
-    means = [one.recall[5] for one in scores.values()]
+    means = [score.recall[5] for score in scores.values()]
     below = [mean - mean.low for mean in means]
     above = [mean.high - mean for mean in means]
     axes.barh(list(scores), means, xerr=[below, above], capsize=3)

@@ -37,7 +37,7 @@ class DeepObserver(InotifyObserver):
 
     def too_deep(self) -> str | None:
         """The path of a folder that is too deep to be watched; None if there is none."""
-        groups = (one.group for one in self.emitters if isinstance(one, _DeepEmitter))
+        groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))
         found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
         return next(found, None)
 

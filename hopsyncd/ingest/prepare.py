@@ -258,8 +258,10 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
     """Copy the questions into a provisional set with that id."""
     ordinals = {direction: count() for direction in Direction}
     renamed = tuple(
-        replace(one, id=question_id(to, one.direction, next(ordinals[one.direction])))
-        for one in questions.questions
+        replace(
+            question, id=question_id(to, question.direction, next(ordinals[question.direction]))
+        )
+        for question in questions.questions
     )
     return replace(questions, id=to, questions=renamed, provisional=True)
 

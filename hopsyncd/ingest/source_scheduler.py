@@ -187,7 +187,7 @@ class Request:
         return None not in self.outcomes.values()
 
     def answer(self) -> None:
-        self.done.set_result(tuple(one for one in self.outcomes.values() if one))
+        self.done.set_result(tuple(outcome for outcome in self.outcomes.values() if outcome))
 
 
 @dataclass(slots=True)

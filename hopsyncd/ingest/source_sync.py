@@ -376,8 +376,8 @@ class SourceSync:
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """Let the batch remove the old paths of moved documents."""
-        for one in run.batch.documents:
-            if paths := run.moved.get(one.document.content):
+        for document in run.batch.documents:
+            if paths := run.moved.get(document.document.content):
                 path = paths.pop()
                 run.batch.removals[path] = run.removals.pop(path)
         if run.moved:
