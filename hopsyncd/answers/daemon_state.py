@@ -135,11 +135,24 @@ class EncoderStatus(TypedDict):
     failing_since: str | None
 
 
+class RerankerStatus(TypedDict):
+    """The reranker's endpoint and its usage today; `failure` if the last request failed."""
+
+    endpoint: str
+    model: str
+    calls_today: int
+    tokens_today: int
+    max_tokens_per_day: int
+    ledger_problem: str | None
+    failure: str | None
+
+
 class StatusModels(TypedDict):
     """The models in use."""
 
     recipe: str
     encoder_endpoint: EncoderStatus | None
+    reranker_endpoint: RerankerStatus | None
     encoder_due: str | None
     preparing: str | None
     cluster: str | None

@@ -64,9 +64,14 @@ class _Worker:
         self.pipe.close()
 
 
-def handed_over_at(search: Search, at: str, newest: int) -> int | None:
-    """The version at which a worker could answer such a query; None where none could."""
+def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
+    """The version at which a worker could answer such a query; None where none could.
+
+    reranks: whether `hop` ends with the reranker, which workers do not have.
+    """
     plain = search.strategy in _STRATEGIES and not search.wants_llm
+    if search.strategy == "hop" and (reranks or search.rerank == "cross-encoder"):
+        return None
     number = newest if at == "head" else int(at) if at.isdecimal() else 0
     return number if plain and 0 < number <= newest else None
 

@@ -146,7 +146,8 @@ class ReadService:
     ) -> _Answer:
         """A worker's answer to the message; without a suitable worker, this process answers."""
         engine, models = state.engine, state.models
-        number = handed_over_at(search, at, engine.head.version.id if engine.head else 0)
+        newest = engine.head.version.id if engine.head else 0
+        number = handed_over_at(search, at, newest, reranks=engine.settings.rerank)
         if number is None:
             return here()
         # Before a worker is taken: it would wait while texts are encoded.

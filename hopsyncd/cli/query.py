@@ -109,8 +109,8 @@ _SIMILAR_LINES = 5
     default="mean",
     show_default=True,
     help="For statement and topic, how to rank the statements: none (by their best path), cosine,"
-    " mean (path, cosine, and cosine and words of the passage), or the cross-encoder in"
-    " models.reranker.",
+    " mean (path, cosine, and cosine and words of the passage), or cross-encoder: the reranker in"
+    " [models]. For hop, cross-encoder lets the reranker take part in the order.",
 )
 @click.option(
     "--unit",

@@ -61,7 +61,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
         models = now["models"]
-        _print_network_use(now["llm"], models["cluster"], models["encoder_endpoint"])
+        _print_network_use(now["llm"], models)
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
@@ -137,16 +137,30 @@ def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
         click.echo(f"  the encoder is not used: {printable(encoder['ledger_problem'])}")
 
 
-def _print_network_use(
-    llm: Mapping[str, Any] | None, cluster: str | None, encoder: Mapping[str, Any] | None
-) -> None:
+def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
+    """Print where the passages found for a question go to be ordered."""
+    limit = _usage_text(reranker["tokens_today"], reranker["max_tokens_per_day"])
+    name = f" {printable(reranker['model'])}" if reranker["model"] else ""
+    click.echo(
+        f"questions that use the reranker{name}, and the passages found for them, are sent to"
+        f" {printable(reranker['endpoint'])}; today {limit} tokens"
+    )
+    if failure := reranker["failure"] or reranker["ledger_problem"]:
+        click.secho(f"  it does not order passages: {printable(failure)}", fg="yellow")
+
+
+def _print_network_use(llm: Mapping[str, Any] | None, models: Mapping[str, Any]) -> None:
     """Print which text is sent to other machines."""
+    cluster, encoder = models["cluster"], models["encoder_endpoint"]
+    reranker = models["reranker_endpoint"]
     if encoder:
         _print_encoder_use(encoder)
+    if reranker:
+        _print_reranker_use(reranker)
     if cluster:
         click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
     if llm is None:
-        if not cluster and not encoder:
+        if not cluster and not encoder and not reranker:
             click.echo("nothing leaves this machine: no LLM endpoint is configured")
         return
     click.echo(

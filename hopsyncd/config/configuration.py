@@ -161,6 +161,11 @@ class ModelsConfig(Section):
     )
     language_model: ModelName = "default"
     reranker: Annotated[str, AfterValidator(is_model)] = ""
+    reranker_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
+        default="", description='Write it like "https://api.jina.ai/v1", without "/rerank".'
+    )
+    reranker_api_key_env: VariableName = "RERANKER_API_KEY"
+    reranker_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
     threads: int = Field(default=1, ge=1, le=256)
     workers: int = Field(default=3, ge=1, le=256)
 

@@ -289,6 +289,7 @@ class QueryConfig(Section):
     strategy: Strategy = "hop"
     k: int = Field(default=5, ge=1, le=1000)
     hops: int = Field(default=4, ge=1, le=20)
+    rerank: bool = False
     heaviest: int = Field(default=100, ge=1)
     mentions: int = Field(default=10, ge=1)
     least_share: float = Field(default=0.001, ge=0, lt=1)

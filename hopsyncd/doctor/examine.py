@@ -72,7 +72,9 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     """Get the list of models, in one request. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
-        sends = "" if config.models.encoder_address else ": nothing leaves this machine"
+        sends = ": nothing leaves this machine"
+        if config.models.encoder_address or config.models.reranker_url:
+            sends = ""
         yield well("llm", f"none is configured{sends}")
         for server in find_local_llms():
             lines = " and ".join(server.settings)

@@ -17,7 +17,12 @@ from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.display import plural
 from hopsyncd.doctor import Diagnosis, well
-from hopsyncd.errors import EncoderUnavailable, HopsyncdError, ReaderUnavailable
+from hopsyncd.errors import (
+    EncoderUnavailable,
+    HopsyncdError,
+    ModelUnavailable,
+    ReaderUnavailable,
+)
 from hopsyncd.formats.images import gray_png
 from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
@@ -25,9 +30,10 @@ from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.connect import tesseract_of
 from hopsyncd.ingest.folder_observer import folders_in
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
-from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
+from hopsyncd.models.encoder import has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.loading import load_encoder
+from hopsyncd.models.loading import load_encoder, load_reranker
+from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.check import check
 from store.exceptions import OlderSchema, StoreError
 from store.open_database import SCHEMA_VERSION, displayed_url, find_loss, library, open_reader
@@ -267,8 +273,7 @@ def models(config: Config) -> Iterator[Diagnosis]:
     try:
         encoder = load_encoder(config)
         language = SpacyLanguage(named.language_model)
-        if named.reranker:
-            CrossReranker(named.reranker, named.threads)
+        reranker = load_reranker(config)
     except HopsyncdError as error:
         yield Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
         return
@@ -279,3 +284,20 @@ def models(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("models", "warn", why, "`pip install onnx onnxruntime`")
     else:
         yield well("models", f"{encoder.name} and {language.name}")
+    if isinstance(reranker, HttpReranker):
+        yield _reranker_endpoint(reranker)
+    elif config.query.rerank and reranker is None:
+        why = "query.rerank is set, and no reranker is configured"
+        yield Diagnosis("reranker", "warn", why, "Set `reranker` or `reranker_url` in [models]")
+
+
+def _reranker_endpoint(reranker: HttpReranker) -> Diagnosis:
+    """Ask for the scores of two fixed texts."""
+    try:
+        reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])
+    except ModelUnavailable as error:
+        return Diagnosis("reranker", "warn", f"{error.what}: {error.why}", error.hint)
+    finally:
+        reranker.close()
+    detail = f"{reranker.model or 'the model'} at {reranker.host}, where passages found are sent"
+    return well("reranker", detail)

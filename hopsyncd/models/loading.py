@@ -29,10 +29,12 @@ from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.prompts import Prompts
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
+from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
 ENCODER_LEDGER_NAME = "embeddings.db"
+RERANKER_LEDGER_NAME = "reranker.db"
 MAX_EMBEDDINGS_BYTES = 32 << 20  # of a reply: 65 vectors of 4,096 numbers as text
 _CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
@@ -78,6 +80,11 @@ class Models:
         """The encoder, if it is behind an endpoint."""
         return self.encoder if isinstance(self.encoder, HttpEncoder) else None
 
+    @property
+    def reranker_endpoint(self) -> HttpReranker | None:
+        """The reranker, if it is behind an endpoint."""
+        return self.reranker if isinstance(self.reranker, HttpReranker) else None
+
     def require_encoder(self) -> None:
         """Raise EncoderUnavailable while the encoder's endpoint gives no vectors."""
         if self.encoder_endpoint:
@@ -85,7 +92,7 @@ class Models:
 
     def close(self) -> None:
         """End the requests to endpoints, and send no more."""
-        for endpoint in (self.endpoint, self.encoder_endpoint):
+        for endpoint in (self.endpoint, self.encoder_endpoint, self.reranker_endpoint):
             if endpoint:
                 endpoint.close()
 
@@ -106,6 +113,24 @@ def load_encoder(config: Config) -> Encoder:
     return SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
 
 
+def load_reranker(config: Config) -> Reranker | None:
+    """The configured reranker; None without one. Sends and loads nothing yet.
+
+    Raises ModelUnavailable or ConfigError.
+    """
+    models = config.models
+    if models.reranker_url:
+        from hopsyncd.models.llm.transport import HttpClient
+
+        ledger = Ledger(
+            config.daemon.data_dir / RERANKER_LEDGER_NAME,
+            max_tokens_per_day=models.reranker_max_tokens_per_day,
+        )
+        client = HttpClient(models.reranker_url, _key(models.reranker_api_key_env))
+        return HttpReranker(models, ledger, client)
+    return CrossReranker(models.reranker, models.threads) if models.reranker else None
+
+
 def load_models(config: Config, in_use: str = "") -> Models:
     """Find and check the models. Raises ModelUnavailable or ConfigError.
 
@@ -118,7 +143,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
     language = SpacyLanguage(models.language_model)
-    reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
+    reranker = load_reranker(config)
 
     def with_encoder(encoder: Encoder) -> Models:
         maker = make_question_maker(config.llm, language, encoder, endpoint, models.workers)

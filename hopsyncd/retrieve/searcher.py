@@ -79,6 +79,8 @@ def _refuse_unheeded(search: Search) -> None:
         return
     for name in _OF_STATEMENTS:
         value = getattr(search, name)
+        if name == "rerank" and value == "cross-encoder" and search.strategy == "hop":
+            continue
         if value != getattr(_PLAIN, name):
             raise BadRequest(
                 "The search was refused",
@@ -117,16 +119,17 @@ class Searcher(SearchTools):
         is_exact = search.match == "exact"
         matches = self._find_literals(connection, head, question, is_exact=is_exact)
         depth = k + SPARE if search.collapses_similar else k
+        notes: list[str] = []
         if is_exact:
             ranked = rank_exact(head, matches, depth)
         else:
-            request = SearchRequest(self, connection, head, question, depth, search)
+            request = SearchRequest(self, connection, head, question, depth, search, notes)
             ranked = find_strategy(search.strategy).run(request)
         if search.leads_with_literals:
             ranked = rank_literals(head, matches, ranked, depth)
         if search.collapses_similar:
             ranked = self.collapse_similar(connection, question, ranked, k).hits
-        return Found([one.with_hops() for one in ranked], matches=matches)
+        return Found([one.with_hops() for one in ranked], notes, matches=matches)
 
     def collapse_similar(
         self, connection: Connection, question: str, ranked: Sequence[Ranked], k: int

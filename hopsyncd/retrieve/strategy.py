@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.config.values import Search, Strategy
-from hopsyncd.errors import BadRequest
+from hopsyncd.errors import BadRequest, ModelUnavailable
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker, encode_questions
 from hopsyncd.retrieve.likeness import fit
@@ -115,20 +115,39 @@ class SearchTools:
         """The settings of the walk, with the number of hops that the search asks for."""
         return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
 
-    def required_reranker(self) -> Reranker:
-        """The cross-encoder. Raises BadRequest without one."""
+    @property
+    def has_reranker(self) -> bool:
+        return self._reranker is not None
+
+    def require_reranker(self) -> None:
+        """Raise BadRequest if no reranker is configured."""
         if self._reranker is None:
             raise BadRequest(
                 "The search was refused",
                 "no reranker is configured",
-                "Set models.reranker in the configuration to the folder of a cross-encoder",
+                "Set models.reranker in the configuration to the folder of a cross-encoder, or"
+                " models.reranker_url to an API",
             )
-        return self._reranker
+
+    def rerank_scores(
+        self, question: str, texts: Sequence[str], notes: list[str]
+    ) -> list[float] | None:
+        """The reranker's score of each text; if it fails, None and a note. Raises BadRequest."""
+        self.require_reranker()
+        assert self._reranker is not None
+        try:
+            return self._reranker.scores(question, texts)
+        except ModelUnavailable as error:
+            notes.append(f"the order is not the reranker's: {error.what}: {error.why}")
+            return None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search without an LLM: the k best passages for a question at a version."""
+    """One search without an LLM: the k best passages for a question at a version.
+
+    notes: the strategy adds why it did less than requested.
+    """
 
     tools: SearchTools
     connection: Connection
@@ -136,6 +155,7 @@ class SearchRequest:
     question: str
     k: int
     search: Search
+    notes: list[str] = field(default_factory=list)
 
 
 def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:

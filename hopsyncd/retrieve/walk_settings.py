@@ -13,7 +13,7 @@ class WalkSettings:
     by_links: the part of a passage's score that goes along its links, if it has any. by_names: the
     part of the rest that goes to its names. backwards: the weight of edges that are walked against
     their direction; 0 makes them directed. `heaviest`, `mentions`, `linked` and `least_share` bound
-    the work of each round.
+    the work of each round. rerank: whether the reranker has a part in the final order.
     """
 
     hops: int = 4
@@ -29,12 +29,14 @@ class WalkSettings:
     mentions: int = 10
     linked: int = 3
     least_share: float = 1e-3
+    rerank: bool = False
 
     @classmethod
     def of(cls, config: QueryConfig) -> Self:
         """With the configured limits."""
         return cls(
             hops=config.hops,
+            rerank=config.rerank,
             heaviest=config.heaviest,
             mentions=config.mentions,
             least_share=config.least_share,

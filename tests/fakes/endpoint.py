@@ -22,6 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+PATHS = ("/v1/chat/completions", "/v1/embeddings", "/v1/rerank")
 Play = Callable[[dict[str, Any]], "Response"]
 
 
@@ -211,7 +212,7 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            if self.path not in ("/v1/chat/completions", "/v1/embeddings"):
+            if self.path not in PATHS:
                 self._send(error(404, f"no such path: {self.path}"))
                 return
             try:

@@ -5,6 +5,7 @@ from hopsyncd.daemon import run
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import (
     Models,
+    load_reranker,
     make_question_maker,
     open_endpoint,
     open_http_encoder,
@@ -19,7 +20,7 @@ def small_models(config: Config, _: str) -> Models:
     language, llm = FakeLanguage(), config.llm
     endpoint = open_endpoint(llm, config.daemon.data_dir) if llm.base_url else None
     maker = make_question_maker(llm, language, encoder, endpoint)
-    return Models(encoder, language, maker, endpoint, endpoint)
+    return Models(encoder, language, maker, endpoint, endpoint, load_reranker(config))
 
 
 if __name__ == "__main__":

@@ -69,6 +69,10 @@ class HttpClient:
         """The whole reply to a request for embeddings. Raises RequestFailure."""
         return self._run(lambda _: self._embed(body), timeout_s, stop, lambda _: None)
 
+    def rerank(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        """The whole reply to a request for scores. Raises RequestFailure."""
+        return self._run(lambda _: self._rerank(body), timeout_s, stop, lambda _: None)
+
     def _run(
         self,
         send: Callable[[Put], Coroutine[Any, Any, Reply]],
@@ -118,6 +122,11 @@ class HttpClient:
             # `embeddings.create` would ask for base64, which some servers do not know.
             response = await self._client.post("/embeddings", body=body, cast_to=httpx2.Response)
             return response.content
+
+    async def _rerank(self, body: dict[str, Any]) -> bytes:
+        with self._failures():
+            # `openai` has no method for it, but sends any request.
+            return await self._client.post("/rerank", body=body, cast_to=bytes)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.hop_variants import choose_first, follow_edges, make_offers
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, mark_reached
+from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
 from hopsyncd.retrieve.strategy import (
     SearchRequest,
@@ -194,8 +195,10 @@ def search_hops(request: SearchRequest) -> list[Ranked]:
     context = tools.context(request.connection, snapshot, question)
     if search.profile == "default" and search.chosen_reasoner == "walk":
         context = replace(context, encode=tools.encode_unlocked)
+        depth = max(request.k, RERANKED) if is_reranked(request) else request.k
         with tools.walk_lock:
-            return hop(context, request.k, tools.walk_settings(search))
+            ranked = hop(context, depth, tools.walk_settings(search))
+        return rerank_hits(request, ranked)[: request.k]
     offers = make_offers(tools, context, search)
     return follow_edges(tools, context, request.k, search, choose_first, offers)
 

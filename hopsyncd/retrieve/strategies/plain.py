@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.encoder import Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
 from hopsyncd.retrieve.query_context import Mentioned, names_in, words_of
@@ -19,6 +20,9 @@ from store.content import full_text, known_passages
 from store.contract import Connection
 from store.records import PassageId, Vectors
 from store.search import is_searchable, nearest, nearest_of
+
+ScoreTexts: TypeAlias = Callable[[str, Sequence[str]], list[float] | None]
+"""The scores of texts for a question; None without a reranker that works."""
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4
@@ -120,15 +124,17 @@ def rerank_nearest(
     head: Snapshot,
     question: str,
     vector: Vectors,
-    reranker: Reranker,
+    score: ScoreTexts,
     k: int,
 ) -> list[Ranked]:
-    """The nearest passages, ordered by the reranker. Raises ModelUnavailable."""
+    """The nearest passages, ordered by `score`, or by nearness if it gives no scores."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
     # A purge may have removed passages that the index in memory still has.
     ids = [one.passage for one in near if one.passage in passages]
-    scores = reranker.scores(question, [full_text(passages[id_]) for id_ in ids])
+    scores = score(question, [full_text(passages[id_]) for id_ in ids])
+    if scores is None:
+        return near[:k]
     return _best(dict(zip(ids, scores, strict=True)), k)
 
 
@@ -169,13 +175,13 @@ def search_parts(request: SearchRequest) -> list[Ranked]:
 
 def search_reranked(request: SearchRequest) -> list[Ranked]:
     """The passages nearest by their vectors, in the order of the cross-encoder."""
-    reranker = request.tools.required_reranker()
+    request.tools.require_reranker()
     return rerank_nearest(
         request.connection,
         request.snapshot,
         request.question,
         request.tools.vector(request.question),
-        reranker,
+        partial(request.tools.rerank_scores, notes=request.notes),
         request.k,
     )
 

@@ -45,7 +45,7 @@ from store.content import question_texts
 from store.contract import Connection
 from store.records import GRID, PassageId, QuestionId, Vectors
 
-Scores = Callable[[Sequence[str]], Sequence[float]]
+Scores = Callable[[Sequence[str]], Sequence[float] | None]
 
 DEFAULT_DEPTH = 2
 _LED_TO = 32  # statements that a name leads to
@@ -265,12 +265,12 @@ def by_statements(
     texts = question_texts(connection, ids.values())
     found = {one: path for one, path in paths.items() if ids[one] in texts}  # a purge takes some
     ranked: dict[int, float] = {one: path.score for one, path in found.items()}
-    if search.rerank in ("cosine", "mean"):
-        cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
-        ranked = _mean(graph, ranked, cosines) if search.rerank == "mean" else cosines
-    elif scores is not None:
-        values = scores([texts[ids[one]] for one in found])
+    values = scores([texts[ids[one]] for one in found]) if scores else None
+    if values is not None:
         ranked = dict(zip(found, values, strict=True))
+    elif search.rerank != "none":
+        cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
+        ranked = cosines if search.rerank == "cosine" else _mean(graph, ranked, cosines)
     order = sorted(found, key=lambda one: -ranked[one])  # stable: ties as the paths are
     order = [order[at] for at in distinct([texts[ids[one]] for one in order])]
     if search.unit == "passage":
@@ -404,7 +404,8 @@ def search_statements(
     question = tools.drop_unrelated_sentences(request.snapshot, request.question)
     scores = None
     if search.rerank == "cross-encoder":
-        scores = partial(tools.required_reranker().scores, question)
+        tools.require_reranker()
+        scores = partial(tools.rerank_scores, question, notes=request.notes)
     context = tools.context(request.connection, request.snapshot, question)
     graph = StatementGraph(context, tools.vector(question))
     starts = find_starts(graph, search.top_k)

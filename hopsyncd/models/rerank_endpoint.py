@@ -1,0 +1,188 @@
+"""A reranker behind an endpoint: `POST /rerank`, as Jina, Cohere, vLLM and llama.cpp have it.
+
+The endpoint is not trusted. A reply counts only if it has one finite score for each text that was
+sent. Requests are counted and retried as those to the other endpoints.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from hopsyncd.answers.daemon_state import RerankerStatus
+from hopsyncd.config.configuration import ModelsConfig
+from hopsyncd.errors import LlmError, ModelUnavailable
+from hopsyncd.models.llm.attempts import DAY_S, Attempts, Spending, Timing, endpoint_host
+from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.exchange import Abandoned
+from hopsyncd.models.llm.retry import EndpointTexts, RequestFailure, UnusableReply
+from store.exceptions import StoreError
+from store.ledger import Ledger
+
+TIMEOUT_S = 10.0  # a search waits for it
+_ATTEMPTS = 2
+_MAX_CHARACTERS = 4000  # of a text
+_NO_SCORES = "the response has no list of scores"
+_REAL_TIME = Timing()
+
+
+class RerankSender(Protocol):
+    """Sends one request; `transport.HttpClient` is the real one."""
+
+    def rerank(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        """The whole reply. Raises RequestFailure."""
+        ...
+
+
+class _Score(BaseModel):
+    index: int = Field(strict=True, ge=0)
+    score: float = Field(
+        allow_inf_nan=False, validation_alias=AliasChoices("relevance_score", "score")
+    )
+
+
+class _Scores(BaseModel):
+    results: list[_Score]
+
+
+_BARE_SCORES = TypeAdapter(list[_Score])
+
+
+class Scores:
+    """The scores in a reply, in the order of the texts."""
+
+    def __init__(self, scores: list[float], usage: object) -> None:
+        self.scores = scores
+        self._usage = usage
+
+    def tokens(self) -> tuple[int, int] | None:
+        """Tokens by the endpoint's count; None if it gives no sane one."""
+        used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
+        return (used, 0) if type(used) is int and 0 <= used <= 10_000_000 else None
+
+
+def read_scores(body: bytes, count: int) -> Scores:
+    """The score of each of `count` texts. Raises UnusableReply.
+
+    >>> read_scores(b'{"results": [{"index": 1, "score": 2}, {"index": 0, "score": 1}]}', 2).scores
+    [1.0, 2.0]
+    """
+    try:
+        reply = from_json(body, allow_inf_nan=False)
+        if isinstance(reply, list):
+            found = _BARE_SCORES.validate_python(reply)
+        else:
+            found = _Scores.model_validate(reply).results
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise UnusableReply(_NO_SCORES) from error
+    by_index = {one.index: one.score for one in found}
+    if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
+        raise UnusableReply(f"it scores {len(found)} texts, not each of the {count} once")
+    usage = reply.get("usage") if isinstance(reply, dict) else None
+    return Scores([by_index[index] for index in range(count)], usage)
+
+
+class HttpReranker:
+    """Implements encoder.Reranker by an endpoint. Thread-safe. Sends nothing before it is used."""
+
+    def __init__(
+        self,
+        config: ModelsConfig,
+        ledger: Ledger,
+        sender: RerankSender,
+        timing: Timing = _REAL_TIME,
+    ) -> None:
+        self.host = endpoint_host(config.reranker_url)
+        self.model = config.reranker
+        self.ledger = ledger
+        self._max_tokens_per_day = config.reranker_max_tokens_per_day
+        self._sender = sender
+        self._timing = timing
+        texts = EndpointTexts(
+            self.host,
+            config.reranker_api_key_env,
+            title="The reranker",
+            not_asked="The reranker was not asked",
+            section="[models]",
+            url="`reranker_url`",
+            model="`reranker`",
+            limits="reranker_max_tokens_per_day",
+            smaller="Lower index.passage_tokens",
+            meanwhile="Searches keep the order that they have without it",
+        )
+        self._attempts = Attempts(texts, ledger, timing)
+        self._usage = Usage()
+        self._stop = threading.Event()
+        self._failure: ModelUnavailable | None = None
+
+    def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        """A score for each text. Raises ModelUnavailable."""
+        if not texts:
+            return []
+        try:
+            found = self._ask(
+                question[:_MAX_CHARACTERS], [text[:_MAX_CHARACTERS] for text in texts]
+            )
+        except LlmError as error:
+            failure = ModelUnavailable(error.what, error.why, error.hint)
+            if not isinstance(error, Abandoned):
+                self._failure = failure
+            raise failure from error
+        self._failure = None
+        return found.scores
+
+    def close(self) -> None:
+        """End the requests in progress, and send no more."""
+        self._stop.set()
+        self.ledger.close()
+
+    def status(self) -> RerankerStatus:
+        """The part of /v1/status about this endpoint. Reads the ledger once."""
+        tokens, calls, problem = 0, 0, None
+        try:
+            spent = self.ledger.spent(int(self._timing.unix_s() // DAY_S))
+            tokens, calls = sum(row.tokens for row in spent), sum(row.calls for row in spent)
+        except StoreError as error:
+            problem = str(error)
+        return {
+            "endpoint": self.host,
+            "model": self.model,
+            "calls_today": calls,
+            "tokens_today": tokens,
+            "max_tokens_per_day": self._max_tokens_per_day,
+            "ledger_problem": problem,
+            "failure": str(self._failure) if self._failure else None,
+        }
+
+    def _ask(self, question: str, texts: list[str]) -> Scores:
+        """The reply, after one retry at most. Raises LlmError."""
+        deadline_s = self._timing.monotonic_s() + TIMEOUT_S
+        body: dict[str, Any] = {"query": question, "documents": texts, "top_n": len(texts)}
+        if self.model:
+            body["model"] = self.model
+        estimate = sum(map(estimated_tokens, texts)) + estimated_tokens(question) * len(texts)
+        spending = Spending("reranking", "", self._usage, estimate)
+
+        def request() -> Scores:
+            left_s = deadline_s - self._timing.monotonic_s()
+            return read_scores(self._sender.rerank(body, left_s, self._stop), len(texts))
+
+        failed = 0
+        while True:
+            self._check_stop()
+            self._attempts.breaker.check()
+            try:
+                return self._attempts.send(spending, request)
+            except RequestFailure as failure:
+                self._check_stop()
+                failed += 1
+                pause_s = self._attempts.pause_s(failure, failed, deadline_s, _ATTEMPTS)
+            self._timing.wait(self._stop, pause_s)
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise Abandoned(
+                "The request to the reranker was stopped", "the daemon stops", "Ask again"
+            )

@@ -1,0 +1,42 @@
+"""The optional last step of `hop`: a reranker reads the first passages with the question.
+
+A reranker judges each passage by itself, so it puts the second passage of a two-hop question last.
+Therefore it does not replace the order of the walk: the reciprocal ranks in both orders are added.
+"""
+
+from hopsyncd.retrieve.ranking import Ranked, reciprocal_ranks
+from hopsyncd.retrieve.strategy import SearchRequest
+from store.content import full_text
+
+RERANKED = 20  # passages
+_UNCONFIGURED = "query.rerank is set, but no reranker is configured in [models]"
+
+
+def is_reranked(request: SearchRequest) -> bool:
+    """Whether this search ends with the reranker."""
+    return request.tools.settings.rerank or request.search.rerank == "cross-encoder"
+
+
+def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
+    """The first hits in a new order, then the others; unchanged if the reranker fails.
+
+    Raises BadRequest if the question asks for a reranker and none is configured.
+    """
+    if not is_reranked(request):
+        return ranked
+    if request.search.rerank != "cross-encoder" and not request.tools.has_reranker:
+        request.notes.append(_UNCONFIGURED)
+        return ranked
+    first = ranked[:RERANKED]
+    passages = request.tools.passages.read(request.connection, [one.passage for one in first])
+    known = {one.passage: one for one in first if one.passage in passages}
+    texts = [full_text(passages[id_]) for id_ in known]
+    scores = request.tools.rerank_scores(request.question, texts, request.notes)
+    if scores is None:
+        return ranked
+    by_score = dict(zip(known, scores, strict=True))
+    order = sorted(known, key=lambda id_: -by_score[id_])  # stable: ties keep their order
+    fused = reciprocal_ranks(list(known), order)
+    best = sorted(known, key=lambda id_: -fused[id_])
+    rest = [one for one in ranked if one.passage not in known]
+    return [*(known[id_] for id_ in best), *rest]
