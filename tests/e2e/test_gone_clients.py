@@ -18,6 +18,7 @@ NOTES = {
     "mira.md": "# Mira Kaltenbrunn\n\nMira Kaltenbrunn grew up in the village of Ostrava Vale.\n",
     "vale.md": "# Ostrava Vale\n\nOstrava Vale has a glass furnace.\n",
     "bergen.md": "# Bergen\n\nBergen has a harbour, and Tove Lindqvist repairs clocks there.\n",
+    "lindqvist.md": "# Tove Lindqvist\n\nTove Lindqvist met the director of The Bronze Door.\n",
 }
 ASKED = {"question": "What is found where the director of The Bronze Door grew up?"}
 BY_LLM = {**ASKED, "reasoner": "llm"}
