@@ -478,6 +478,8 @@ def run(
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-        whole = stack.enter_context(with_page(Guard(app, daemon.access, audit, tokens), config))
+        whole = stack.enter_context(
+            with_page(Guard(app, daemon.access, audit, tokens), config, config_file)
+        )
         serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

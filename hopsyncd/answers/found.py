@@ -289,6 +289,20 @@ class FacetsAnswer(TypedDict):
     modified: list[str | None]
 
 
+class ExampleQuestion(TypedDict):
+    """A question that takes two documents; `path` has the names that lead from one to the other."""
+
+    question: str
+    path: list[str]
+
+
+class ExamplesAnswer(TypedDict):
+    """Questions about names in the documents. The search finds both documents of each."""
+
+    version: int
+    questions: list[ExampleQuestion]
+
+
 class NearPassage(TypedDict):
     """A passage near another; `start` is the beginning of its text.
 

@@ -1,21 +1,30 @@
 """Endpoints about a version as a whole: what it holds, by source, type, folder, tag and date."""
 
+import time
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
 
 from hopsyncd.answers.changed import HistoryAnswer
-from hopsyncd.answers.found import Facets, FacetsAnswer
+from hopsyncd.answers.found import ExampleQuestion, ExamplesAnswer, Facets, FacetsAnswer
 from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
-from hopsyncd.api.requests import FacetsRequest, HistoryRequest
+from hopsyncd.api.requests import FacetsRequest, HistoryRequest, NoParameters
 from hopsyncd.api.serving import DaemonParts
+from hopsyncd.config.values import Search
 from hopsyncd.errors import NotFound
+from hopsyncd.retrieve.bridges import Bridge, find_bridges
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot
 
+_EXAMPLES = 3
+_TRIED_EXAMPLES = 12
+_EXAMPLE_K = 8
+_EXAMPLES_S = 3.0
+_KEPT_EXAMPLES = 3
 _NO_FACETS: Facets = {
     "source": [],
     "type": [],
@@ -31,6 +40,8 @@ class CollectionService:
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
+        # By version and hidden sources. Replaced as a whole, as requests run on many threads.
+        self._examples: Mapping[tuple[int, frozenset[str]], list[ExampleQuestion]] = {}
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
@@ -58,6 +69,34 @@ class CollectionService:
                 "facets": count_facets(head, wanted),
                 "modified": modified_times(head.unfiltered or head, request.documents),
             }
+
+    @endpoint("GET", "/v1/examples", "read")
+    def examples(self, request: NoParameters, caller: Caller) -> ExamplesAnswer:
+        """Offer questions about the documents; each takes two of them."""
+        engine = self._parts.state.engine
+        with engine.reading("head", caller.acl) as (connection, head):
+            if head is None:
+                return {"version": 0, "questions": []}
+            key = (head.version.id, head.hidden)
+            known = self._examples.get(key)
+            bridges = find_bridges(connection, head, _TRIED_EXAMPLES) if known is None else []
+        if known is None:
+            known = self._answerable(bridges, caller)
+            self._examples = {key: known, **dict([*self._examples.items()][:_KEPT_EXAMPLES])}
+        return {"version": key[0], "questions": known}
+
+    def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:
+        """The questions for which the search finds both passages of the bridge."""
+        engine, found = self._parts.state.engine, list[ExampleQuestion]()
+        until_s = time.monotonic() + _EXAMPLES_S
+        for one in bridges:
+            question = f"How is {one.start} connected to {one.end}?"
+            answer = engine.query(question, _EXAMPLE_K, Search("hop"), hidden=caller.acl)
+            if answer and set(one.passages) <= {each.passage for each in answer.ranked}:
+                found.append({"question": question, "path": [one.start, one.middle, one.end]})
+            if len(found) == _EXAMPLES or time.monotonic() > until_s:
+                break
+        return found
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:

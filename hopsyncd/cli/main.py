@@ -28,6 +28,7 @@ from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.show import open_, show
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
+from hopsyncd.cli.trial import try_
 from hopsyncd.cli.watches import unwatch, watch, watches
 from hopsyncd.cli.web import web
 from hopsyncd.cli.why import why
@@ -41,7 +42,20 @@ _GROUPS: Mapping[str, Sequence[click.Command]] = {
     "Ask": (ask, query, show, open_, web, graph, watch, watches, unwatch),
     "Sources": (add, sources, sync, pause, resume, remove),
     "History": (log, diff, why, tag, restore, release),
-    "Run": (init, serve, status, top, reload, schedule, service, mcp, token, completion, evaluate),
+    "Run": (
+        try_,
+        init,
+        serve,
+        status,
+        top,
+        reload,
+        schedule,
+        service,
+        mcp,
+        token,
+        completion,
+        evaluate,
+    ),
     "Repair": (doctor, check, backup, copy, rebuild, gc, purge, recover),
 }
 """The commands as `--help` lists them."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
@@ -17,7 +16,8 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.cli.terminal import echo_line, shows_links
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
-from hopsyncd.client.local_files import add_paths, local_file, names_documents
+from hopsyncd.client.local_files import add_paths, names_documents
+from hopsyncd.client.opening import target_of
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.config.values import Match
@@ -198,30 +198,6 @@ def place_text(passage: Mapping[str, Any]) -> str:
     facts = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
     details = ", ".join(printable(fact) for fact in (*facts, origin.get("url")) if fact)
     return f"{place} ({details})" if details else place
-
-
-def target_of(
-    place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
-) -> tuple[str, bool]:
-    """The URL or absolute path of a document, and whether an editor can open it at a line.
-
-    Raises NotFound if no program on this machine can open the document.
-    """
-    origin, document = place["origin"] or {}, str(place["document"])
-    for address in (origin.get("url", ""), document):
-        if address.startswith(("http://", "https://")):
-            return address, False
-    location = sources.get(place["source"], {}).get("location", "")
-    if file := local_file(place["source"], document, sources):
-        return file, bool(place["lines"])
-    if message := origin.get("message_id"):
-        return f"mid:{quote(message)}", False
-    raise NotFound(
-        f"Cannot open {document}",
-        f"its file is not on this machine: the source {place['source']} is at"
-        f" {location or 'an unknown place'}",
-        f"Print it with `hopsyncd show {place['id']}`",
-    )
 
 
 def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:

@@ -1,15 +1,12 @@
 """`hopsyncd show` and `hopsyncd open`: print a passage or document, or open it in a program."""
 
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -20,11 +17,11 @@ from hopsyncd.cli.output import (
     json_option,
     place_printer,
     print_if_json,
-    target_of,
     warn,
 )
 from hopsyncd.cli.terminal import echo_facts, id_text
 from hopsyncd.client import Client
+from hopsyncd.client.opening import editor_command, target_of
 from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import NotFound
@@ -32,16 +29,6 @@ from hopsyncd.printable import printable
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")
 _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
-# How editors are given a line. Other programs get only the path.
-_AT_LINE = {
-    **dict.fromkeys(("code", "codium", "cursor", "windsurf"), "-g {path}:{line}"),
-    **dict.fromkeys(("subl", "zed", "hx", "helix", "mate"), "{path}:{line}"),
-    **dict.fromkeys(
-        ("vi", "vim", "nvim", "gvim", "nano", "emacs", "emacsclient", "micro", "kak", "joe"),
-        "+{line} {path}",
-    ),
-    **dict.fromkeys(("kate", "idea", "pycharm", "gedit"), "--line {line} {path}"),
-}
 
 
 def find_document(
@@ -243,34 +230,10 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
     if line is None:
         line = place["lines"][0] if place["lines"] else 1
     editor = load_config(context.obj).open.editor
-    command = _command(editor, target, line) if is_text else None
+    command = editor_command(editor, target, line) if is_text else None
     if only_print:
         click.echo(shlex.join(command) if command else target)
     elif command is None or "://" in command[0]:
         click.launch(command[0] if command else target)
     else:
         subprocess.run(command, check=False)
-
-
-def _command(editor: str, path: str, line: int) -> list[str] | None:
-    """The command that opens a line in an editor; None for the system's program."""
-    template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    if not template:
-        return None
-    if "://" in template:
-        return [template.replace("{path}", quote(path)).replace("{line}", str(line))]
-    try:
-        parts = shlex.split(template)
-    except ValueError as error:
-        raise _no_editor(path, f"{template} is not a command line: {str(error).lower()}") from error
-    if "{path}" not in template:
-        parts += shlex.split(_AT_LINE.get(Path(parts[0]).name, "{path}"))
-    parts = [part.replace("{path}", path).replace("{line}", str(line)) for part in parts]
-    if shutil.which(parts[0]) is None:
-        raise _no_editor(path, f"the program {parts[0]} is not installed")
-    return parts
-
-
-def _no_editor(path: str, why: str) -> NotFound:
-    hint = 'Set `editor` under [open] in the configuration, such as "code -g {path}:{line}"'
-    return NotFound(f"Cannot open {path}", why, hint)

@@ -46,7 +46,7 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     with bound_address(_HOST, port or 0, "Choose another port, or leave out --port") as listener:
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
-        page = make_page(client, door, lambda: server.should_exit)
+        page = make_page(client, door, lambda: server.should_exit, context.obj)
         server = loopback_server(page, config.limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")

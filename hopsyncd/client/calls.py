@@ -189,6 +189,11 @@ def facets(
     )
 
 
+def examples() -> Call[found.ExamplesAnswer]:
+    """Offer questions about the documents; each takes two of them."""
+    return call("GET", "/v1/examples", {}, "ExamplesAnswer")
+
+
 def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
     """The changes of a document, sentence by sentence, the newest first."""
     return call(
@@ -389,6 +394,7 @@ class Methods:
     log = send_method(log)
     diff = send_method(diff)
     facets = send_method(facets)
+    examples = send_method(examples)
     history = send_method(history)
     status = send_method(status)
     sources = send_method(sources)

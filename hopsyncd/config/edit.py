@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,52 @@ def remove_source(file: Path, name: str) -> None:
         )
     check_config(file, new)
     _replace(file, new)
+
+
+def ignore_document(file: Path, name: str, path: str) -> None:
+    """Add a document to the `ignore` patterns of a source. Raises ConfigError."""
+    text = _read_valid(file)
+    sources = tomllib.loads(text).get("source", [])
+    index = next((at for at, one in enumerate(sources) if one.get("name") == name), None)
+    failed = f"Cannot ignore {path}"
+    if index is None:
+        raise ConfigError(failed, f"{file} has no source {name!r}", "Choose one of its sources")
+    given = sources[index].get("ignore", [])
+    wanted = [*given, _escape_dollars(exact_pattern(path))]
+    new = _with_ignored(text, index, given, f"ignore = {toml_value(wanted)}\n")
+    sources[index] = {**sources[index], "ignore": wanted}
+    if new is None or (_parse(new) or {}).get("source") != sources:
+        raise ConfigError(
+            failed, f"the lines of {name!r} in {file} cannot be changed here", "Edit them by hand"
+        )
+    check_config(file, new)
+    _replace(file, new)
+
+
+def exact_pattern(path: str) -> str:
+    """The gitignore pattern that matches only this path.
+
+    >>> exact_pattern("a/[1] b*.md")
+    '/a/\\\\[1\\\\] b\\\\*.md'
+    """
+    escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path)
+    return "/" + re.sub(r" +$", lambda found: "\\ " * len(found[0]), escaped)
+
+
+def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str | None:
+    """The text with that line for `ignore` in a source; None if its place is not found."""
+    places, lines = key_lines(text), text.splitlines(keepends=True)
+    table, key = ("source", index), ("source", index, "ignore")
+    if table not in places:
+        return None
+    if key not in places:
+        at = places[table]
+        return "".join([*lines[:at], line, *lines[at:]])
+    first = places[key] - 1
+    for end in range(first + 1, len(lines) + 1):
+        if _parse("".join(lines[first:end])) == {"ignore": given}:
+            return "".join([*lines[:first], line, *lines[end:]])
+    return None
 
 
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:

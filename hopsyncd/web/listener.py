@@ -202,7 +202,7 @@ def _write_own(file: Path, text: str) -> None:
 
 
 @contextmanager
-def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
+def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> Iterator[ASGIApp]:
     """The daemon's application, with the page at web.listen if it is set."""
     kept = config.daemon.data_dir / KEPT_NAME
     kept.unlink(missing_ok=True)  # left by a daemon that was killed
@@ -212,7 +212,7 @@ def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
     from hopsyncd.web.pages import make_page  # slow to import
 
     door = Door(config.web.listen, kept=kept)
-    page = make_page(Client(config.daemon.socket), door)
+    page = make_page(Client(config.daemon.socket), door, config_file=config_file)
     server = host_and_port(config.web.listen)
     door.new_address()
 

@@ -12,6 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from hopsyncd.client import Client
+from hopsyncd.web.action_views import ActionViews
 from hopsyncd.web.change_views import ChangeViews
 from hopsyncd.web.links import MAX_DIGITS
 from hopsyncd.web.listener import Door, PageGuard
@@ -38,20 +39,26 @@ register_url_convertor("number", _ShortNumber())
 
 
 def make_page(
-    client: Client, door: Door, is_stopping: Callable[[], bool] = lambda: False
+    client: Client,
+    door: Door,
+    is_stopping: Callable[[], bool] = lambda: False,
+    config_file: Path | None = None,
 ) -> ASGIApp:
     """Make the web application of the page. Only sessions of `door` may use it.
 
     `is_stopping` says whether the program is about to end: open pages are let go then.
+    `config_file` is the configuration that actions change; by default, the user's.
     """
     shared = Shared(client, door, _DIGEST)
     hub = VersionHub(client, is_stopping)
     search, changes = SearchViews(shared), ChangeViews(shared)
-    watches, sources = WatchViews(shared), SourceViews(shared)
+    actions = ActionViews(shared, config_file)
+    watches, sources = WatchViews(shared), SourceViews(shared, config_file)
     routes = [
         Route("/", search.search),
         Route("/results", search.results),
         Route("/welcome", search.welcome),
+        Route("/examples", search.examples),
         Route("/preview/{id}", search.preview),
         Route("/passage/{id}", search.passage),
         Route("/changes", changes.changes),
@@ -63,6 +70,8 @@ def make_page(
         Route("/watches/{number:number}/end", watches.unwatch, methods=["POST"]),
         Route("/sources", sources.sources),
         Route("/state", sources.state),
+        Route("/act/{name}", actions.act, methods=["POST"]),
+        Route("/restore/{number:number}", actions.preview_restore),
         Route("/events", hub.events),
         Route(f"/assets/{_DIGEST}/{{name}}", asset),
     ]

@@ -36,7 +36,9 @@ class SearchViews(View):
         """The first screen, or the answer and the results if something is asked for."""
         asked = read_asked(request)
         if not asked.words:
-            return self.html(request, "ask.html", answer=None, opened=None, **self._welcome())
+            return self.html(
+                request, "ask.html", answer=None, opened=None, **self._welcome(request)
+            )
         found = self._search(request, asked, by_llm=True)
         opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
         return self.html(request, "ask.html", **found, opened=opened)
@@ -46,17 +48,24 @@ class SearchViews(View):
         """The answer and the results alone, for searching while somebody types."""
         asked = read_asked(request)
         if not asked.words:
-            return self.html(request, "welcome.html", **self._welcome())
+            return self.html(request, "welcome.html", **self._welcome(request))
         by_llm = "submitted" in request.query_params
         return self.part(request, "results.html", **self._search(request, asked, by_llm))
 
     @run_view
     def welcome(self, request: Request) -> Response:
         """The first screen without its frame."""
-        return self.html(request, "welcome.html", **self._welcome())
+        return self.html(request, "welcome.html", **self._welcome(request))
 
-    def _welcome(self) -> Mapping[str, Any]:
-        return {"examples": []}
+    @run_view
+    def examples(self, request: Request) -> Response:
+        """The example questions of the first screen, which take a moment to find."""
+        return self.part(request, "examples.html", examples=self.client.examples()["questions"])
+
+    def _welcome(self, request: Request) -> Mapping[str, Any]:
+        """The first screen; the script of the page asks for the examples, or a reader does."""
+        is_asked = "examples" in request.query_params
+        return {"examples": self.client.examples()["questions"] if is_asked else None}
 
     def _search(self, request: Request, asked: Asked, by_llm: bool) -> Mapping[str, Any]:
         """Search, and prepare the answer and the results for the templates."""

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.web.confirmations import DONE
 from hopsyncd.web.evidence import document_key
 from hopsyncd.web.index_state import ImportClock, describe_state
 from hopsyncd.web.links import Links, read_asked
@@ -102,6 +103,7 @@ class View:
             "view": self.name,
             "csrf": partial(self.shared.door.form_token, request),
             "citation": passage_citation,
+            "done": _confirmation(request),
             **Links(request, self.base, asked).names(),
         }
         page = self.shared.templates.get_template(template)
@@ -156,6 +158,15 @@ class View:
             recent_versions=[],
             shown_version=None,
         )
+
+
+def _confirmation(request: Request) -> str:
+    """The sentence that confirms the action that led here; empty without one."""
+    given = request.query_params
+    sentence = DONE.get(given.get("done", ""), "")
+    for name in ("source", "document", "version"):
+        sentence = sentence.replace(f"{{{name}}}", given.get(name, "")[:200])
+    return sentence[:1].upper() + sentence[1:]
 
 
 _NO_STATUS: Any = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.cli.output import target_of
+from hopsyncd.client.opening import target_of
 from hopsyncd.errors import NotFound
 
 

@@ -248,7 +248,8 @@ document.addEventListener("keydown", (event) => {
 
 async function refresh(part, prepare = () => {}, more = "") {
   const response = await fetch(part.dataset.part + more);
-  if (!response.ok) return;
+  // Nothing moves below a pointer that is about to press a button.
+  if (!response.ok || part.querySelector("button:hover, .act:hover")) return;
   const made = parse(await response.text()).body;
   prepare(made);
   morph(part, [...made.childNodes]);
@@ -385,7 +386,9 @@ async function update(event) {
     const keys = [...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key.split("#")[0]);
     if (isWritten && !event.documents.some((one) => keys.includes(one.key))) continue;
     const before = new Map([...textsByKey(part)].map(([key, [, text]]) => [key, plainText(text)]));
+    const lazy = part.querySelector("[data-lazy]");
     await refresh(part, (made) => markChanges(made, before, event), isWritten ? "&submitted=1" : "");
+    if (lazy) await fill(part.querySelector("[data-lazy]") ?? lazy);
   }
   drawRecent();
   tellAges();
@@ -422,10 +425,16 @@ function listen() {
 
 listen();
 setInterval(tellAges, 1000);
+async function fill(place) {
+  const response = await fetch(place.dataset.lazy);
+  if (response.ok) place.replaceChildren(...parse(await response.text()).body.childNodes);
+}
+
 if (results && form) searchAsTyped();
 else form.addEventListener("submit", () => remember(form.elements.q.value.trim()));
 drawRecent();
 if (location.search.includes("q=")) remember(form.elements.q.value.trim());
+for (const place of document.querySelectorAll("[data-lazy]")) fill(place);
 for (const part of document.querySelectorAll("[data-poll], #state")) poll(part);
 if (byId("preview")) {
   if (new URLSearchParams(location.search).has("open")) {

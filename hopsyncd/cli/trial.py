@@ -1,0 +1,180 @@
+"""`hopsyncd try`: index a folder for a look, and leave nothing behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import IO, Any
+
+import click
+
+from hopsyncd.client import Client
+from hopsyncd.config.configuration import load_config, write_config
+from hopsyncd.display import plural
+from hopsyncd.errors import REPORTABLE, DaemonUnavailable, NotFound
+from hopsyncd.printable import printable
+
+_HOST = "127.0.0.1"
+_START_S = 60.0
+_POLL_S = 0.25
+_STOP_S = 20.0
+_QUIET_POLLS = 3  # without work, after which the import counts as finished
+
+
+@click.command("try")
+@click.argument(
+    "folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="Serve the page on this port of this machine; 0 chooses a free port.",
+)
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def try_(folder: Path, port: int, no_browser: bool) -> None:
+    """Index a folder for a look, and open the page.
+
+    The index is in a temporary folder, which Ctrl-C deletes. Your files are only read. The page
+    opens at once and shows the progress.
+
+    Example: hopsyncd try ~/notes
+    """
+    folder = folder.absolute()
+    home = Path(tempfile.mkdtemp(prefix="hopsyncd-try-"))
+    try:
+        write_config(home / "config.toml", [folder])
+        with (home / "serve.log").open("wb") as log, _daemon(home, log) as client:
+            _serve_page(client, home, port, no_browser)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    click.echo(
+        f"\nNothing is left behind. To keep an index of {printable(str(folder))}, run:\n"
+        f"  hopsyncd init --folder {_quote(folder)}\n"
+        "  hopsyncd serve"
+    )
+
+
+def _quote(folder: Path) -> str:
+    import shlex
+
+    return shlex.quote(str(folder))
+
+
+@contextmanager
+def _daemon(home: Path, log: IO[bytes]) -> Iterator[Client]:
+    """A daemon of its own in that home, until the end of the block."""
+    environment = {**os.environ, "HOPSYNCD_HOME": str(home)}
+    socket = _home_config(home).daemon.socket
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hopsyncd", "serve"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C reaches only this command, which then ends the daemon
+    )
+    try:
+        client = Client(socket)
+        _wait_until_ready(client, process, home)
+        yield client
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _home_config(home: Path) -> Any:
+    before = os.environ.get("HOPSYNCD_HOME")
+    os.environ["HOPSYNCD_HOME"] = str(home)
+    try:
+        return load_config(None)
+    finally:
+        if before is None:
+            del os.environ["HOPSYNCD_HOME"]
+        else:
+            os.environ["HOPSYNCD_HOME"] = before
+
+
+def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: Path) -> None:
+    until_s = time.monotonic() + _START_S
+    while time.monotonic() < until_s:
+        with suppress(DaemonUnavailable):
+            client.health()
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(_POLL_S)
+    said = (home / "serve.log").read_text(errors="replace").strip().splitlines()
+    raise NotFound(
+        "The daemon did not start",
+        printable(said[-1]) if said else "it said nothing",
+        "Run `hopsyncd doctor`",
+    )
+
+
+def _serve_page(client: Client, home: Path, port: int, no_browser: bool) -> None:
+    """Serve the page until Ctrl-C, and print the progress and the example questions meanwhile."""
+    from hopsyncd.api.server import bound_address, loopback_server
+    from hopsyncd.web.listener import Door, opener
+    from hopsyncd.web.pages import make_page
+
+    with bound_address(_HOST, port, "Choose another port, or leave out --port") as listener:
+        listener.listen()  # the browser may connect before we serve
+        door = Door(f"{_HOST}:{listener.getsockname()[1]}")
+        page = make_page(client, door, lambda: server.should_exit, home / "config.toml")
+        server = loopback_server(page, _home_config(home).limits)
+        address = door.new_address()
+        click.echo(f"{address}\nCtrl-C stops it.")
+        if not no_browser:
+            link = home / "open.html"
+            link.write_text(opener(address), encoding="utf-8")
+            link.chmod(0o600)
+            webbrowser.open(link.as_uri())
+        ended = Event()
+        told = Thread(target=_tell_progress, args=(client, ended), daemon=True)
+        told.start()
+        try:
+            with suppress(KeyboardInterrupt):
+                server.run(sockets=[listener])
+        finally:
+            ended.set()
+            told.join(_STOP_S)
+
+
+def _tell_progress(client: Client, ended: Event) -> None:
+    """Print how far the import is, then three questions that the folder answers."""
+    quiet = 0
+    try:
+        while not ended.wait(_POLL_S):
+            state = client.status()
+            is_busy = state["syncing"] or state["pending"] or not state["version"]
+            quiet = 0 if is_busy else quiet + 1
+            if sys.stdout.isatty():
+                share = state["progress"]["share"] if state["progress"] else 1.0
+                click.echo(f"\rReading: {share:4.0%}, {plural(state['documents'], 'document')} ",
+                           nl=False)  # fmt: skip
+            if quiet >= _QUIET_POLLS:
+                break
+        else:
+            return
+        lead = "\r" if sys.stdout.isatty() else ""
+        found = client.examples()["questions"]
+        count = plural(state["documents"], "document")
+        click.echo(f"{lead}Indexed {count}, {plural(state['passages'], 'passage')}.")
+        if found:
+            click.echo("Questions that take two of them:")
+        for one in found:
+            click.echo(f"  {printable(one['question'])}\n    {printable(' → '.join(one['path']))}")
+    except REPORTABLE:
+        return  # Ctrl-C has ended the daemon
