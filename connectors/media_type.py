@@ -10,7 +10,8 @@ _BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".rst", ".rest"), "text/x-rst"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
     **dict.fromkeys((".adoc", ".asciidoc"), "text/asciidoc"),
-    **dict.fromkeys((".txt", ".text", ".org", ".tex"), "text/plain"),
+    **dict.fromkeys((".txt", ".text", ".org"), "text/plain"),
+    **dict.fromkeys((".tex", ".latex"), "text/x-tex"),
     **dict.fromkeys((".py", ".pyi"), "text/x-python"),
 }
 

@@ -48,6 +48,7 @@ _TEXT = {
 _DATA = {
     "text/x-rst": "rst:rst_blocks",
     "text/asciidoc": "asciidoc:asciidoc_blocks",
+    "text/x-tex": "latex:latex_blocks",
     "text/csv": "data_rows:csv_blocks",
     CALENDAR: "calendars:calendar_blocks",
     "application/json": "data_rows:json_blocks",

@@ -171,6 +171,7 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
         "text/html": lambda: b"<p>Sample</p>",
         "text/x-rst": lambda: b"Sample\n",
         "text/asciidoc": lambda: b"Sample\n",
+        "text/x-tex": lambda: b"Sample\n",
         "text/x-python": lambda: b'"""Sample."""\n',
         "text/x-source": lambda: b"Sample\n",
         "text/markdown": lambda: b"Sample\n",

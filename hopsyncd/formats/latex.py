@@ -1,0 +1,418 @@
+"""LaTeX documents: headings, text without commands, lists, tables, formulas and notes.
+
+Nothing is executed, and no other file is read: what `\\input` names is left out and counted.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from hopsyncd.formats.blocks import Block, Kind, in_one_line, skipped_block, with_title
+from hopsyncd.formats.fields import lead_of
+from hopsyncd.formats.latex_text import InlineReader, Source, Written
+from hopsyncd.formats.tables import TableBuilder, table_blocks
+
+_LEVELS = {
+    "part": 1,
+    "chapter": 1,
+    "section": 2,
+    "subsection": 3,
+    "subsubsection": 4,
+    "paragraph": 5,
+    "subparagraph": 6,
+    "frametitle": 3,
+}
+_TABLES = frozenset(
+    "tabular tabularx tabulary longtable tabu supertabular tblr NiceTabular".split()
+)
+_FORMULAS = frozenset(
+    "equation align gather multline eqnarray displaymath math alignat flalign IEEEeqnarray dmath"
+    " subequations".split()
+)
+_LISTS = frozenset("itemize enumerate description compactitem compactenum inparaenum tasks".split())
+_DRAWINGS = frozenset("tikzpicture pgfpicture picture axis circuitikz forest prooftree".split())
+_FLOATS = frozenset("table figure wrapfigure wraptable sidewaystable sidewaysfigure".split())
+_CODE = frozenset("verbatim Verbatim lstlisting minted alltt".split())
+_PLAIN = frozenset(
+    "document center flushleft flushright quote quotation abstract minipage small multicols"
+    " titlepage appendices frame columns column block landscape adjustbox threeparttable".split()
+)
+_FACTS = {"author": "author", "date": "date", "keywords": "tag"}
+_RULES = frozenset("hline midrule endhead endfirsthead".split())
+_MAX_LEADS = 3
+
+
+def latex_blocks(text: str) -> tuple[Block, ...]:
+    """Read a document, or a part of one that has no preamble.
+
+    Formulas are written in a line, citations with their keys. Captions stand above their tables;
+    drawings are left out and counted.
+    """
+    reader = _Reader(text)
+    blocks = tuple(reader.read())
+    title, line = reader.title
+    blocks = with_title(blocks, title, line)
+    if blocks and reader.facts:
+        blocks = (replace(blocks[0], properties=tuple(reader.facts)), *blocks[1:])
+    skipped = {"drawings": reader.drawings, "files that others include": reader.inline.left_out}
+    return (*blocks, skipped_block(skipped)) if blocks and any(skipped.values()) else blocks
+
+
+@dataclass(slots=True)
+class _List:
+    """A list in progress: the lead of the item in progress, and the term that it explains."""
+
+    lead: str = ""
+    term: str = ""
+    is_open: bool = False
+
+
+@dataclass(slots=True)
+class _Paragraph:
+    """The text in progress."""
+
+    written: Written = field(default_factory=Written)
+    first: int = 0
+    last: int = 0
+
+
+class _Reader:
+    """Walks the tokens once."""
+
+    def __init__(self, text: str) -> None:
+        self.source = Source.of(text)
+        self.inline = InlineReader(self.source)
+        self.title = ("", 1)
+        self.facts: list[tuple[str, str]] = []
+        self.drawings = 0
+        self._paragraph = _Paragraph()
+        self._lists: list[_List] = []
+        self._ends = _environments(self.source, self.inline)
+        self._names: dict[str, str] = {}  # of theorems and the like, by environment
+        self._prefix = ""
+
+    def read(self) -> Iterator[Block]:
+        """The blocks of the document."""
+        source, end = self.source, len(self.source.tokens)
+        begin = self._read_preamble()
+        at = begin
+        while at < end:
+            if source.tokens[at].count("\n") > 1 and source.tokens[at].isspace():
+                yield from self._flush()
+                at += 1
+                continue
+            word = source.word(at).rstrip("*")
+            if at in source.verbatim and source.verbatim[at][0]:
+                yield from self._flush()
+                yield from self._code(at)
+                at += 1
+            elif word == "begin" or (word == "end" and at + 1 < end):
+                name, after = self._environment(at)
+                if word == "end" and name == "document":
+                    break
+                blocks, at = self._enter(name, at, after) if word == "begin" else ([], after)
+                if word == "end":
+                    blocks = [*self._leave(name, at)]
+                yield from blocks
+            elif word in _LEVELS or word in ("item", "bibitem", "caption", "par", "maketitle"):
+                yield from self._flush()
+                block, at = self._command(word, at)
+                yield from block
+            elif word in ("title", *_FACTS):
+                at = self._fact(word, at)
+            elif word == "newtheorem":
+                at = self._theorem(at)
+            else:
+                at = self._write(at, end)
+        yield from self._flush()
+
+    def _read_preamble(self) -> int:
+        """Read what stands above the document's text; return where that begins."""
+        source, end = self.source, len(self.source.tokens)
+        start = next(
+            (
+                at
+                for at in range(end)
+                if source.word(at) == "begin" and self._environment(at)[0] == "document"
+            ),
+            None,
+        )
+        if start is None:
+            return 0
+        at = 0
+        while at < start:
+            word = source.word(at).rstrip("*")
+            if word in ("title", *_FACTS):
+                at = self._fact(word, at)
+            elif word in ("newcommand", "renewcommand", "providecommand", "def"):
+                at = self.inline.define(word, at + 1, start)
+            elif word == "newtheorem":
+                at = self._theorem(at)
+            else:
+                at += 1
+        return self._environment(start)[1]
+
+    def _write(self, at: int, end: int) -> int:
+        paragraph = self._paragraph
+        if not paragraph.written.length:
+            if self.source.tokens[at].isspace():
+                return at + 1
+            paragraph.first = at
+            if self._prefix:
+                paragraph.written.add(self._prefix)
+                self._prefix = ""
+        after = self.inline.write_one(at, end, paragraph.written)
+        if not self.source.tokens[at].isspace():
+            paragraph.last = min(after, end) - 1
+        return after
+
+    def _flush(self) -> Iterator[Block]:
+        """End the paragraph in progress, with the notes in it."""
+        written, first = self._paragraph.written, self._paragraph.first
+        notes, written.notes = written.notes, []
+        text, links = written.take()
+        lines = self.source.lines
+        last_line = lines[max(first, self._paragraph.last)] if lines else 1
+        innermost = self._lists[-1] if self._lists else None
+        leads = tuple(one.lead for one in self._lists[-_MAX_LEADS - 1 : -1] if one.lead)
+        kind: Kind = "list_item" if innermost else "paragraph"
+        if innermost and innermost.is_open and innermost.term:
+            shift = len(innermost.term) + 2 if text else 0
+            text = f"{innermost.term}: {text}" if text else innermost.term
+            links = tuple((place + shift, link) for place, link in links)
+        if innermost and innermost.is_open and text:
+            innermost.lead, innermost.term, innermost.is_open = lead_of(text), "", False
+        elif innermost and innermost.lead:
+            leads = (*leads, innermost.lead)
+        if text:
+            yield Block(kind, text, lines[first], last_line, links=links, leads=leads[-_MAX_LEADS:])
+        for said, note_links, line in notes:
+            yield Block("note", said, line, max(line, last_line), links=note_links)
+
+    def _environment(self, at: int) -> tuple[str, int]:
+        first, close, after = self.inline.argument(at + 1, len(self.source.tokens))
+        return self.inline.raw(first, close).rstrip("*"), after
+
+    def _enter(self, name: str, at: int, after: int) -> tuple[list[Block], int]:
+        end = self._ends.get(at, len(self.source.tokens))
+        line = self.source.lines[at]
+        if name in _FORMULAS:
+            formula = self.inline.formula(after, end)
+            written = self._paragraph.written
+            if not written.length:
+                self._paragraph.first = at
+            written.add(f" {formula} ")
+            self._paragraph.last = min(end, len(self.source.tokens) - 1)
+            return [], self._after(end)
+        blocks = [*self._flush()]
+        if name in _TABLES or name == "array":
+            return [*blocks, *self._table(after, end, "")], self._after(end)
+        if name in _DRAWINGS:
+            self.drawings += 1
+            return blocks, self._after(end)
+        if name in _FLOATS:
+            return [*blocks, *self._float(after, end)], self._after(end)
+        if name in _LISTS or name == "thebibliography":
+            self._lists.append(_List())
+            after = self.inline.skip_options(after, end)
+            return blocks, self.inline.argument(after, end)[2] if name[0:3] == "the" else after
+        if name == "abstract":
+            blocks.append(Block("heading", "Abstract", line, line, level=2))
+            return blocks, after
+        first, close, after = self.inline.option(after, end)
+        if name not in _PLAIN:
+            self._prefix = self._opening(name, first, close)
+        elif name in ("minipage", "multicols", "frame", "block", "column", "adjustbox"):
+            first, close, after = self.inline.argument(after, end)
+            if (
+                name in ("frame", "block")
+                and first < close
+                and first == after - 1 - (close - first)
+            ):
+                title = self.inline.text(first, close)[0]
+                blocks.append(Block("heading", title, line, line, level=3))
+        return blocks, after
+
+    def _opening(self, name: str, first: int, close: int) -> str:
+        known = self._names.get(name, "Proof" if name == "proof" else "")
+        title = self.inline.text(first, close)[0] if known else ""
+        return f"{known} ({title}). " if title else f"{known}. " if known else ""
+
+    def _after(self, end: int) -> int:
+        """The place after the command that ends an environment."""
+        if end >= len(self.source.tokens):
+            return end
+        return self.inline.argument(end + 1, len(self.source.tokens))[2]
+
+    def _leave(self, name: str, at: int) -> Iterator[Block]:
+        yield from self._flush()
+        if (name in _LISTS or name == "thebibliography") and self._lists:
+            self._lists.pop()
+        if name == "abstract":
+            line = self.source.lines[min(at, len(self.source.lines)) - 1]
+            yield Block("heading", "", line, line, level=2)
+
+    def _command(self, word: str, at: int) -> tuple[list[Block], int]:
+        end, inline, line = len(self.source.tokens), self.inline, self.source.lines[at]
+        if word in ("par", "maketitle"):
+            return [], at + 1
+        option = inline.option(at + 1, end)
+        if word == "item":
+            if not self._lists:
+                self._lists.append(_List())
+            self._lists[-1].is_open = True
+            self._paragraph.first = self._paragraph.last = at
+            self._lists[-1].term = inline.text(option[0], option[1])[0]
+            return [], option[2]
+        first, close, after = inline.argument(option[2], end)
+        if word == "bibitem":
+            if self._lists:
+                self._lists[-1].is_open = True
+            self._paragraph.first = at
+            self._paragraph.written.add(f"[{inline.raw(first, close)}] ")
+            return [], after
+        text, links = inline.text(first, close)
+        if word == "caption":
+            return [Block("figure", text, line, line, links=links)] if text else [], after
+        level = _LEVELS[word]
+        return [Block("heading", text, line, line, level=level, links=links)] if text else [], after
+
+    def _fact(self, word: str, at: int) -> int:
+        end = len(self.source.tokens)
+        after = self.inline.skip_options(at + 1, end)
+        first, close, after = self.inline.argument(after, end)
+        text = in_one_line(self.inline.text(first, close)[0])
+        if word == "title":
+            self.title = (text, self.source.lines[at])
+        elif text and not self.inline.raw(first, close).startswith("\\today"):
+            ands = [one for one in range(first, close) if self.source.word(one) in ("and", "And")]
+            parts = pairwise([first, *ands, close])
+            found = [in_one_line(self.inline.text(*part)[0]) for part in parts]
+            self.facts += [(_FACTS[word], one) for one in found if one]
+        return after
+
+    def _theorem(self, at: int) -> int:
+        end, inline = len(self.source.tokens), self.inline
+        first, close, after = inline.argument(at + 1, end)
+        name = inline.raw(first, close)
+        first, close, after = inline.argument(inline.skip_options(after, end), end)
+        self._names[name] = inline.text(first, close)[0]
+        return inline.skip_options(after, end)
+
+    def _code(self, at: int) -> Iterator[Block]:
+        name, text = self.source.verbatim[at]
+        if name.rstrip("*") not in _CODE:
+            return
+        line = self.source.lines[at]
+        text = re.sub(r"\A[ \t]*(?:\[[^\]\n]*\])?(?:\{[^}\n]*\})?[ \t]*\n", "", text).rstrip()
+        if text.strip():
+            yield Block("code", text, line, line + text.count("\n") + 1)
+
+    def _float(self, first: int, end: int) -> Iterator[Block]:
+        """A table or figure with its caption."""
+        inline, source = self.inline, self.source
+        captions, at = [], first
+        while at < end:
+            if source.word(at).rstrip("*") in ("caption", "captionof"):
+                begin, close, after = inline.argument(inline.skip_options(at + 1, end), end)
+                captions.append((inline.text(begin, close), source.lines[at]))
+                at = max(after, at + 1)
+            else:
+                at += 1
+        caption = " ".join(text for (text, _), _ in captions)
+        has_table = False
+        at = first
+        while at < end:
+            if source.word(at) == "begin":
+                name, after = self._environment(at)
+                if name in _TABLES:
+                    rows = [*self._table(after, self._ends.get(at, end), caption)]
+                    if any(row.kind == "table" for row in rows):
+                        has_table, caption = True, ""
+                        yield from rows
+                    at = self._ends.get(at, end)
+                elif name in _DRAWINGS:
+                    self.drawings += 1
+                    at = self._ends.get(at, end)
+            at += 1
+        if not has_table:
+            for (text, links), line in captions:
+                yield Block("figure", text, line, line, links=links)
+
+    def _table(self, first: int, end: int, caption: str) -> Iterator[Block]:
+        inline, source = self.inline, self.source
+        at = inline.skip_options(first, end)
+        while at < end and source.tokens[at] == "{":  # the width and the columns
+            at = inline.skip_options(inline.argument(at, end)[2], end)
+        builder = TableBuilder(caption)
+        rows: list[list[tuple[int, int]]] = [[]]
+        begin, ruled = at, 0
+        while at < end:
+            token, word = source.tokens[at], source.word(at).rstrip("*")
+            if token == "{":
+                at = min(source.ends[at], end)
+            elif token == "&" or word in ("\\", "tabularnewline"):
+                rows[-1].append((begin, at))
+                begin = at + 1
+                if token != "&":
+                    begin = at + 1 if source.tokens[at + 1 : at + 2] != ["["] else at + 4
+                    rows.append([])
+            elif word in _RULES:
+                ruled = ruled or len(rows) - 1
+            at += 1
+        rows[-1].append((begin, end))
+        marked = ruled if 0 < ruled < len(rows) - 1 else 0
+        covered: dict[int, int] = {}  # rows that a cell spans on, by column
+        for number, cells in enumerate(rows):
+            self._row(builder, cells, number < marked, covered)
+        yield from table_blocks(builder.build(guess_header=not marked))
+
+    def _row(
+        self,
+        builder: TableBuilder,
+        cells: list[tuple[int, int]],
+        is_header: bool,
+        covered: dict[int, int],
+    ) -> None:
+        inline, source = self.inline, self.source
+        if not any(inline.text(first, end)[0] for first, end in cells):
+            return
+        line = source.lines[min(cells[0][0] + 1, len(source.lines) - 1)]
+        builder.begin_row(line, is_header=is_header)
+        column = 0
+        for first, end in cells:
+            spans = {"multicolumn": 1, "multirow": 1}
+            at = first
+            while at < end:
+                if (word := source.word(at)) in spans:
+                    begin, close, _ = inline.argument(inline.skip_options(at + 1, end), end)
+                    number = inline.raw(begin, close)
+                    spans[word] = int(number) if number.isdecimal() else 1
+                at += 1
+            text, links = inline.text(first, end)
+            across, down = (min(max(spans[one], 1), 1000) for one in ("multicolumn", "multirow"))
+            is_covered = covered.get(column, 0) > 0
+            if is_covered:
+                covered[column] -= 1
+            if text or not is_covered:  # what another cell covers is written as an empty cell
+                builder.add(text, rowspan=down, colspan=across, links=links)
+            if down > 1:
+                covered |= dict.fromkeys(range(column, column + across), down - 1)
+            column += across
+
+
+def _environments(source: Source, inline: InlineReader) -> dict[int, int]:
+    r"""The place of the `\end` of each `\begin`; of nested ones with one name, the inner first."""
+    found: dict[int, int] = {}
+    open_at: dict[str, list[int]] = {}
+    for at in range(len(source.tokens)):
+        word = source.word(at)
+        if word in ("begin", "end"):
+            first, close, _ = inline.argument(at + 1, len(source.tokens))
+            name = inline.raw(first, close)
+            if word == "begin":
+                open_at.setdefault(name, []).append(at)
+            elif open_at.get(name):
+                found[open_at[name].pop()] = at
+    return found

@@ -1,0 +1,180 @@
+"""LaTeX: what a reader of the printed page sees, and nothing that only the typesetter needs."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.media_type import media_type
+from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.readers import extract
+
+PAPER = r"""
+% A comment
+\documentclass[11pt]{article}
+\newcommand{\sys}{Nightjar}
+\newcommand{\pair}[2]{(#1, #2)}
+\newtheorem{thm}{Theorem}
+\title{Measuring \sys{}\thanks{Paid by nobody.}}
+\author{Ada Lovelace \and Grace Hopper}
+\date{7 May 2024}
+\begin{document}
+\maketitle
+\begin{abstract}
+We measure \sys. It costs 5\% less --- really.
+\end{abstract}
+\section{Introduction}\label{sec:intro}
+The caf\'e in Malm\"o \cite{smith2020,jones99} has $\alpha \leq 10^{6}$ cells % hidden
+and \textbf{bold text}\footnote{A note about bolt~12.}.
+See \href{https://example.org/x}{our page}.
+
+\begin{thm}[Lovelace] Every \emph{machine} stops. \end{thm}
+\begin{verbatim}
+x = {1}  % kept
+\end{verbatim}
+\input{chapters/two}
+\begin{thebibliography}{9}
+\bibitem{smith2020} J. Smith, \emph{Stars}, 2020.
+\end{thebibliography}
+\end{document}
+Not shown.
+"""
+
+
+def read(text: str) -> list[Block]:
+    return [one for one in extract(text.encode(), media_type("a.tex")) if one.kind != "skipped"]
+
+
+def texts(text: str) -> list[str]:
+    return [block.text for block in read(text) if block.text]
+
+
+def test_a_paper_is_read_as_it_is_printed() -> None:
+    assert [(block.kind, block.text) for block in read(PAPER) if block.text] == [
+        ("heading", "Measuring Nightjar"),
+        ("heading", "Abstract"),
+        ("paragraph", "We measure Nightjar. It costs 5% less — really."),
+        ("heading", "Introduction"),
+        (
+            "paragraph",
+            "The café in Malmö [smith2020, jones99] has \u03b1≤10^6 cells and bold text."
+            " See our page.",
+        ),
+        ("note", "A note about bolt 12."),
+        ("paragraph", "Theorem (Lovelace). Every machine stops."),
+        ("code", "x = {1}  % kept"),
+        ("list_item", "[smith2020] J. Smith, Stars, 2020."),
+    ]
+
+
+def test_title_authors_links_and_lines_are_known() -> None:
+    blocks = read(PAPER)
+    assert blocks[0].properties == (
+        ("author", "Ada Lovelace"),
+        ("author", "Grace Hopper"),
+        ("date", "7 May 2024"),
+    )
+    (paragraph,) = [block for block in blocks if block.text.startswith("The café")]
+    assert (paragraph.first_line, paragraph.last_line) == (16, 18)
+    assert [link.target for _, link in paragraph.links] == ["https://example.org/x"]
+    assert skipped_of(extract(PAPER.encode(), "text/x-tex")) == {"files that others include": 1}
+
+
+def test_tables_have_their_captions_and_all_rows_of_their_headers() -> None:
+    table = r"""\begin{table}
+\begin{tabular}{lcc}
+\toprule
+ & \multicolumn{2}{c}{Accuracy (\%)} \\
+\cmidrule(lr){2-3}
+Model & Dev & Test \\
+\midrule
+\multirow{2}{*}{BERT} & 81.2 & 80.1 \\
+ & 82.2 & 81.0 \\[2pt]
+A \& B & $10^{3}$ & --- \\
+\bottomrule
+\end{tabular}
+\caption{Results}
+\end{table}"""
+    assert texts(table) == [
+        "Results",
+        "Model: BERT | Accuracy (%) > Dev: 81.2 | Accuracy (%) > Test: 80.1",
+        "Model: BERT | Accuracy (%) > Dev: 82.2 | Accuracy (%) > Test: 81.0",
+        "Model: A & B | Accuracy (%) > Dev: 10^3 | Accuracy (%) > Test: —",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        (r"$E = mc^2$", "E = mc^2"),
+        (r"\[ \frac{a+b}{2} \leq \sqrt{x+1} \]", "(a+b)/2 ≤√(x+1)"),
+        (r"$\sum_{i=1}^{n} x_i \in \mathbb{R}$", "∑_(i=1)^n x_i ∈R"),
+        (r"\(\left. f \right|_{x=0} = \sin x\)", "f |_(x=0) = sin x"),
+        (r"\begin{align} a &= 1 \\ b &= 2 \label{eq:b} \end{align}", "a = 1; b = 2"),
+        (r"$\text{speed} > 5\,\mathrm{km}$ in \SI{3}{\kilo\metre\per\hour}",
+         "speed > 5 km in 3 kilometre/hour"),
+        ("it costs $5 and more", "it costs $5 and more"),
+        (r"at 90$^\circ$C", "at 90°C"),
+    ],
+)  # fmt: skip
+def test_formulas_can_be_read(formula: str, expected: str) -> None:
+    assert texts(formula) == [expected]
+
+
+def test_items_are_leads_of_the_items_in_them() -> None:
+    blocks = read(
+        r"\begin{itemize}\item Pack warm clothes. \begin{enumerate}\item Socks\end{enumerate}"
+        r"\item[Boat] Sails at noon.\end{itemize}"
+    )
+    assert [(block.text, block.leads) for block in blocks] == [
+        ("Pack warm clothes.", ()),
+        ("Socks", ("Pack warm clothes.",)),
+        ("Boat: Sails at noon.", ()),
+    ]
+
+
+def test_a_chapter_without_a_preamble_and_slides() -> None:
+    assert texts("\\chapter{Two}\nIt goes on.\n\\subsection*{End}\nDone.") == [
+        "Two", "It goes on.", "End", "Done."
+    ]  # fmt: skip
+    slide = r"\begin{document}\begin{frame}{Plan}\begin{itemize}\item Sail\end{itemize}\end{frame}"
+    assert texts(slide) == ["Plan", "Sail"]
+
+
+def test_a_table_of_contents_and_drawings_add_no_text() -> None:
+    source = r"\tableofcontents\begin{tikzpicture}\draw (0,0);\end{tikzpicture} Text."
+    assert texts(source) == ["Text."]
+    assert skipped_of(extract(source.encode(), "text/x-tex")) == {"drawings": 1}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["{", "$", "\\a{", "\\'{", "\\footnote{", "\\frac{", "^{", "\\begin{verbatim}", "\\[", "&",
+     "\\begin{tabular}{l}a&", "\\begin{itemize}\\item ", "\\def\\a#1{\\a\\a}\\a ", "\\cite[", "[",
+     "\\begin{table}\\caption{a}", "\\newcommand{\\a}[9]{", "\\verb|", "%", "\\text{"],
+)  # fmt: skip
+def test_hostile_documents_are_read_in_time(unit: str) -> None:
+    began = time.process_time()
+    extract((unit * 65536)[:65536].encode(), "text/x-tex")
+    assert time.process_time() - began < 3
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            "{ } $ & [ ] ^ _ % \n \n\n word \\\\ \\item \\hline \\title{a} \\section{b} \\frac{1}"
+            " \\begin{itemize} \\end{itemize} \\begin{table} \\end{table} \\caption{c} \\'e"
+            " \\begin{tabular}{l} \\end{tabular} \\begin{document} \\begin{equation} \\footnote{d}"
+            " \\multirow{2}{*}{e} \\newcommand{\\f}[1]{#1\\f} \\f".split(" ")
+        ),
+        max_size=30,
+    )
+)
+def test_any_text_gives_blocks_inside_the_file(parts: list[str]) -> None:
+    text = "".join(parts)
+    last = text.count("\n") + 1
+    blocks = read(text)
+    assert all(1 <= block.first_line <= block.last_line <= last for block in blocks)
+    firsts = [block.first_line for block in blocks if block.kind not in ("heading", "note")]
+    assert firsts == sorted(firsts)
