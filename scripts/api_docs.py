@@ -162,14 +162,14 @@ def _value(field: str, info: FieldInfo) -> str:
 
 
 def _reference() -> Iterator[str]:
-    yield "| request | right | fields | answer |\n|---|---|---|---|\n"
+    yield "| request | right | fields |\n|---|---|---|\n"
     for one in ENDPOINTS:
         schema = one.request.model_json_schema()
         fields = "; ".join(
             _field(name, field, schema) for name, field in schema.get("properties", {}).items()
         )
         request = f"{one.method} {one.path}: {one.summary}"
-        yield f"| {request} | {one.right} | {fields} | {_keys(one)} |\n"
+        yield f"| {request} | {one.right} | {fields} |\n"
 
 
 def _field(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
@@ -190,13 +190,6 @@ def _range(kind: dict[str, Any]) -> str:
     if "minimum" in kind:
         return f": {kind['minimum']:,} or more"
     return {"array": ": a list", "boolean": ": true or false"}.get(kind.get("type", ""), "")
-
-
-def _keys(one: Endpoint) -> str:
-    if not is_typeddict(one.answer):
-        return "text" if one.answer is str else "JSON"
-    keys = ", ".join(f"`{key}`" for key in one.answer.__annotations__)
-    return keys + ("; 202 `accepted`" if one.may_accept else "")
 
 
 if __name__ == "__main__":
