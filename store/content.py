@@ -60,7 +60,7 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store the vector, (d,), of the probe text by the encoder of these settings, once."""
+    """Store the (2, d) probe of the encoder of these settings, once."""
     blob = probe.astype("<i2").tobytes()
     with transaction(connection):
         connection.execute(
@@ -69,11 +69,11 @@ def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
 
 
 def find_probe(connection: Connection, encoder: str) -> Vectors | None:
-    """(d,) the stored vector of the probe text by that encoder; None if there is none."""
+    """(2, d) the stored vector of the probe text by that encoder, and its centre."""
     row = connection.execute(
         "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
     ).fetchone()
-    return np.frombuffer(row[0], dtype="<i2").astype(np.int16) if row else None
+    return np.frombuffer(row[0], dtype="<i2").astype(np.int16).reshape(2, -1) if row else None
 
 
 def find_generation_row(connection: Connection, name: str) -> int | None:

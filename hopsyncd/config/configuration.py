@@ -23,6 +23,7 @@ from hopsyncd.config.mistakes import (
 )
 from hopsyncd.config.source_kinds import SOURCE_MODELS, SourceConfig
 from hopsyncd.config.values import (
+    AUTO_PROMPT,
     CRON_HINT,
     FULL_SCAN_AT,
     GC_AT,
@@ -36,6 +37,7 @@ from hopsyncd.config.values import (
     ModelName,
     OpenConfig,
     QueryConfig,
+    RequestFields,
     Seconds,
     Section,
     StoreConfig,
@@ -154,6 +156,10 @@ class ModelsConfig(Section):
     encoder_revision: str = Field(
         default="", pattern=r"^[\w.-]{0,40}$", description="Write a word or a date, or nothing."
     )
+    encoder_query_fields: RequestFields = Field(default_factory=dict)
+    encoder_passage_fields: RequestFields = Field(default_factory=dict)
+    query_prompt: str = Field(default=AUTO_PROMPT, max_length=1000)
+    passage_prompt: str = Field(default=AUTO_PROMPT, max_length=1000)
     encoder_sha256: str = Field(
         default="",
         pattern="^([0-9a-f]{64})?$",
@@ -168,6 +174,11 @@ class ModelsConfig(Section):
     reranker_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
     threads: int = Field(default=1, ge=1, le=256)
     workers: int = Field(default=3, ge=1, le=256)
+
+    @property
+    def tells_roles(self) -> bool:
+        """Whether the endpoint is told in fields which texts are questions."""
+        return self.encoder_query_fields != self.encoder_passage_fields
 
     @property
     def encoder_address(self) -> EncoderAddress | None:

@@ -144,6 +144,9 @@ def is_model(value: str, info: ValidationInfo) -> str:
     return str(path)
 
 
+AUTO_PROMPT = "auto"  # as the model says
+
+
 @dataclass(frozen=True, slots=True)
 class EncoderAddress:
     """An encoder behind an OpenAI-compatible API. has_key: whether it wants a key."""
@@ -257,6 +260,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
 PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
 ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
+RequestFields = dict[str, str | int | float | bool]
 VariableName = Annotated[
     str,
     Field(

@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import read_lines
-from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.encoder import Encoder, PromptedEncoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.llm_maker import LlmQuestionMaker, LlmQuestions, Mode, Result
@@ -75,7 +75,7 @@ def _read_lines(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
 _KEY_BYTES = 16
 
 
-class VectorCache:
+class VectorCache(PromptedEncoder):
     """Caches the vectors of another encoder in a file in `folder`, which processes may share.
 
     The file is an append-only list of records (text digest, vector). A process sees the records
@@ -102,10 +102,24 @@ class VectorCache:
         return self._encoder.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        keys = [_digest(text) for text in texts]
+        return self._read([_digest(text) for text in texts], texts, self._encoder.encode)
+
+    def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not isinstance(self._encoder, PromptedEncoder):
+            return self.encode(texts)
+        keys = [_digest(f"question\0{text}") for text in texts]
+        return self._read(keys, texts, self._encoder.encode_questions)
+
+    def _read(
+        self,
+        keys: Sequence[bytes],
+        texts: Sequence[str],
+        encode: Callable[[Sequence[str]], NDArray[np.float32]],
+    ) -> NDArray[np.float32]:
+        """The vectors of the texts with these keys; `encode` makes those that are missing."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
-            made = self._encoder.encode([texts[row] for row in missing])
+            made = encode([texts[row] for row in missing])
             added = dict(zip([keys[row] for row in missing], made, strict=True))
             with self._lock:
                 self._append(added)

@@ -163,7 +163,7 @@ class LlmQuestionMaker:
             keywords = frozenset(mention.keyword for mention in found)
             drafts.append(QuestionDraft(direction, text, keywords, len(contexts)))
             contexts.append(text)
-        return Drafts(tuple(drafts), tuple(contexts))
+        return Drafts(tuple(drafts), tuple(contexts), len(questions))
 
 
 def draft_statements(own: Drafts, told: LlmStatements) -> Drafts:

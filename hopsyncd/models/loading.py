@@ -19,6 +19,7 @@ from hopsyncd.models.encoder import (
     Reranker,
     SentenceEncoder,
     has_onnxruntime,
+    locate,
 )
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
@@ -27,7 +28,7 @@ from hopsyncd.models.llm_maker import LlmQuestionMaker
 from hopsyncd.models.llm_questions import LlmExtractor
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
-from hopsyncd.models.prompts import Prompts
+from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.ledger import Ledger
@@ -110,7 +111,11 @@ def load_encoder(config: Config) -> Encoder:
         return open_http_encoder(config)
     if models.encoder == "default" and has_onnxruntime():
         return OnnxEncoder(config.daemon.data_dir / _CACHE_NAME)
-    return SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    if models.encoder == "default":
+        return encoder
+    folder = Path(locate(models.encoder, "")[0])
+    return AdaptedEncoder(encoder, choose_prompts(models, models.encoder, folder))
 
 
 def load_reranker(config: Config) -> Reranker | None:
@@ -232,7 +237,8 @@ def open_http_encoder(config: Config) -> HttpEncoder:
     )
     key = _key(models.encoder_api_key_env) if address.has_key else ""
     client = HttpClient(address.base_url, key, MAX_EMBEDDINGS_BYTES)
-    return HttpEncoder(models, address, Prompts(), ledger, client)
+    prompts = choose_prompts(models, address.model)
+    return HttpEncoder(models, address, prompts, ledger, client)
 
 
 def _key(variable: str) -> str:

@@ -24,9 +24,11 @@ from functools import cache, partial
 from itertools import chain, count, islice
 from typing import Protocol
 
+import numpy as np
+
 from hopsyncd.errors import LlmError
 from hopsyncd.formats.units import sentences as split_sentences
-from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.encoder import Encoder, encode_questions
 from hopsyncd.models.keywords import Mention, topic_of
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
@@ -95,10 +97,14 @@ class QuestionDraft:
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """The questions of one passage, and the texts to embed for them."""
+    """The questions of one passage, and the texts to embed for them.
+
+    The last `asked` of the contexts are questions, which some encoders treat differently.
+    """
 
     questions: tuple[QuestionDraft, ...]
     contexts: tuple[str, ...]
+    asked: int = 0
 
 
 def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
@@ -198,7 +204,11 @@ def embed_drafts(
         )
         for question in drafts.questions
     )
-    vectors = to_grid(encoder.encode(drafts.contexts))
+    told = len(drafts.contexts) - drafts.asked
+    vectors = to_grid(encoder.encode(drafts.contexts[:told]))
+    if drafts.asked:
+        asked = to_grid(encode_questions(encoder, drafts.contexts[told:]))
+        vectors = np.concatenate([vectors, asked])
     return QuestionSet(in_set, passage.id, questions, vectors, provisional)
 
 

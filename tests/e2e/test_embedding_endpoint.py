@@ -189,7 +189,7 @@ def test_another_model_behind_the_name_is_refused_after_a_restart(
     cities.start()
     cities.until(lambda: cities.status()["documents"] == 6)
     assert "Delhi.md" in cities.documents("Delhi trades")
-    assert "fake@api+2" in cities.status()["models"]["recipe"]
+    assert "fake@api-c1+2" in cities.status()["models"]["recipe"]
     assert cities.printed("check", "--deep")["findings"] == []
 
 

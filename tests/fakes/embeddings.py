@@ -9,6 +9,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.models.centring import CENTRE_TEXTS, compute_centre, subtract_centre
 from hopsyncd.models.embedding.http_encoder import PROBE
 from tests.fakes.endpoint import Endpoint, Play, Response
 from tests.fakes.models import FakeEncoder
@@ -43,6 +47,13 @@ def reply(items: Sequence[Item], prompt_tokens: int = 1) -> Response:
 
 
 def inputs(endpoint: Endpoint) -> list[str]:
-    """All texts that the endpoint received, without the probe and without what precedes it."""
+    """All texts that the endpoint received, without the fixed ones."""
     texts = [text for request in endpoint.requests for text in request["input"]]
-    return [text for text in texts if not text.endswith(PROBE)]
+    return [text for text in texts if not text.endswith((PROBE, *CENTRE_TEXTS))]
+
+
+def expected(texts: Sequence[str], dimensions: int = 64, prompt: str = "") -> NDArray[np.float32]:
+    """The vectors that an encoder makes of what `embed` replies."""
+    encoder = FakeEncoder(dimensions)
+    centre = compute_centre(encoder.encode([prompt + text for text in CENTRE_TEXTS]))
+    return subtract_centre(encoder.encode(texts), centre)

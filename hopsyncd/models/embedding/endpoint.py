@@ -4,7 +4,8 @@ Texts that are too long for the model are cut, and batches that are too large ar
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +41,19 @@ class EmbeddingSender(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RequestKind:
+    """Why texts are sent, and how long to try.
+
+    purpose: as the ledger counts it. fields: added to each request.
+    """
+
+    purpose: str
+    fields: Mapping[str, str | int | float | bool]
+    timeout_s: float
+    max_attempts: int = MAX_ATTEMPTS
+
+
 class _TooLarge(Exception):
     """The endpoint takes less text, or fewer texts, in one request."""
 
@@ -65,26 +79,20 @@ class EmbeddingEndpoint:
         self.stop = threading.Event()
 
     def embed(
-        self,
-        texts: Sequence[str],
-        purpose: str,
-        dimensions: int | None,
-        timeout_s: float,
-        max_attempts: int = MAX_ATTEMPTS,
+        self, texts: Sequence[str], kind: RequestKind, dimensions: int | None
     ) -> NDArray[np.float32]:
         """(m, d) the vectors of at least one text, as the endpoint gives them. Raises LlmError."""
-        deadline_s = self._timing.monotonic_s() + timeout_s
+        deadline_s = self._timing.monotonic_s() + kind.timeout_s
         try:
-            return self._ask(texts, purpose, dimensions, deadline_s, max_attempts).vectors
+            return self._ask(texts, kind, dimensions, deadline_s).vectors
         except _TooLarge:
             pass
         if len(texts) == 1:
             shorter = [texts[0][: len(texts[0]) // 2]]
-            return self.embed(shorter, purpose, dimensions, timeout_s, max_attempts)
+            return self.embed(shorter, kind, dimensions)
         half = len(texts) // 2
-        first = self.embed(texts[:half], purpose, dimensions, timeout_s, max_attempts)
-        found = first.shape[1]
-        second = self.embed(texts[half:], purpose, found, timeout_s, max_attempts)
+        first = self.embed(texts[:half], kind, dimensions)
+        second = self.embed(texts[half:], kind, first.shape[1])
         return np.concatenate([first, second])
 
     def refuse(self, error: LlmError) -> None:
@@ -92,12 +100,7 @@ class EmbeddingEndpoint:
         self._attempts.breaker.record_refusal(error)
 
     def _ask(
-        self,
-        texts: Sequence[str],
-        purpose: str,
-        dimensions: int | None,
-        deadline_s: float,
-        max_attempts: int,
+        self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
     ) -> Embeddings:
         """The reply, after as many requests as it takes. Raises LlmError or _TooLarge."""
         failed = 0
@@ -105,7 +108,7 @@ class EmbeddingEndpoint:
             self._check_stop()
             self._attempts.breaker.check()
             try:
-                return self._request(texts, purpose, dimensions, deadline_s)
+                return self._request(texts, kind, dimensions, deadline_s)
             except RequestFailure as failure:
                 self._check_stop()
                 if self._learn(failure):
@@ -115,19 +118,19 @@ class EmbeddingEndpoint:
                         self.max_batch = max(1, min(self.max_batch, len(texts) // 2))
                     raise _TooLarge from failure
                 failed += 1
-                pause_s = self._attempts.pause_s(failure, failed, deadline_s, max_attempts)
+                pause_s = self._attempts.pause_s(failure, failed, deadline_s, kind.max_attempts)
             self._timing.wait(self.stop, pause_s)
 
     def _request(
-        self, texts: Sequence[str], purpose: str, dimensions: int | None, deadline_s: float
+        self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
     ) -> Embeddings:
-        body: dict[str, Any] = {"model": self._model, "input": list(texts)}
+        body: dict[str, Any] = {**kind.fields, "model": self._model, "input": list(texts)}
         if self._asks_format:
             body[_FORMAT] = "float"
         left_s = deadline_s - self._timing.monotonic_s()
         estimate = sum(map(estimated_tokens, texts))
         return self._attempts.send(
-            Spending(purpose, "", self._usage, estimate),
+            Spending(kind.purpose, "", self._usage, estimate),
             lambda: read_embeddings(
                 self._sender.embed(body, left_s, self.stop), len(texts), dimensions
             ),

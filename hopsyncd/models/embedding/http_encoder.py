@@ -9,8 +9,9 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 
 import numpy as np
 import structlog
@@ -20,7 +21,13 @@ from hopsyncd.answers.daemon_state import EncoderStatus
 from hopsyncd.config.configuration import ModelsConfig
 from hopsyncd.config.values import EncoderAddress
 from hopsyncd.errors import EncoderUnavailable, LlmError, LlmRefused
-from hopsyncd.models.embedding.endpoint import EmbeddingEndpoint, EmbeddingSender
+from hopsyncd.models.centring import (
+    CENTRE_TEXTS,
+    VERSION,
+    compute_centre,
+    subtract_centre,
+)
+from hopsyncd.models.embedding.endpoint import EmbeddingEndpoint, EmbeddingSender, RequestKind
 from hopsyncd.models.encoder import MAX_CHARACTERS, PromptedEncoder
 from hopsyncd.models.llm.attempts import DAY_S, Timing, endpoint_host
 from hopsyncd.models.llm.exchange import Abandoned
@@ -28,7 +35,7 @@ from hopsyncd.models.llm.retry import EndpointTexts
 from hopsyncd.models.prompts import Prompts
 from store.exceptions import StoreError
 from store.ledger import Ledger
-from store.records import GRID, Vectors, to_grid
+from store.records import GRID, Vectors, compact_json, to_grid
 
 log = structlog.get_logger(__name__)
 
@@ -85,9 +92,14 @@ class HttpEncoder(PromptedEncoder):
             meanwhile="Indexing waits and goes on by itself; searches use words and stored vectors",
         )
         self._endpoint = EmbeddingEndpoint(sender, address.model, texts, ledger, timing)
+        passage, question = config.encoder_passage_fields, config.encoder_query_fields
+        self._passage = RequestKind("passages", passage, _TIMEOUT_S)
+        self._question = RequestKind("questions", question, _QUESTION_S, _QUESTION_ATTEMPTS)
+        self._verification = replace(self._question, purpose="verification", fields=passage)
         self._pool = ThreadPoolExecutor(config.encoder_concurrency, "embedding")
         self._lock = threading.Lock()
         self._waiting: deque[_Piece] = deque()
+        self._learning = threading.Lock()
         self._probe: Vectors | None = None
         self._checked_s = -_CHECK_EVERY_S
         self._last_failure: tuple[float, EncoderUnavailable] | None = None
@@ -98,12 +110,13 @@ class HttpEncoder(PromptedEncoder):
 
         The address is no part of it: the same model may move to another machine.
         """
-        parts = [f"{self.model}@api"]
+        parts = [f"{self.model}@api-{VERSION}"]
         if self._revision:
             parts.append(self._revision)
-        if self.prompts.is_any:
-            parts.append(f"prompts-{self.prompts.digest}")
-        return "+".join(parts)
+        if self._question.fields or self._passage.fields:
+            fields = compact_json([self._question.fields, self._passage.fields])
+            parts.append(f"fields-{blake2b(fields, digest_size=4).hexdigest()}")
+        return "+".join(parts) + self.prompts.suffix
 
     @property
     def is_known(self) -> bool:
@@ -113,22 +126,34 @@ class HttpEncoder(PromptedEncoder):
     @property
     def dimensions(self) -> int:
         """The length of a vector; the endpoint is asked once. Raises EncoderUnavailable."""
-        return len(self.probe())
+        return int(self.probe().shape[1])
 
     def probe(self) -> Vectors:
-        """(d,) the stored vector of the probe; asks for it if there is none."""
-        if self._probe is None:
-            self.verify()
-        assert self._probe is not None
-        return self._probe
+        """(2, d) the vector of the probe, and the centre; the endpoint is asked once."""
+        return self._learn(self._verification)
+
+    def _learn(self, kind: RequestKind) -> Vectors:
+        with self._learning:
+            if self._probe is None:
+                texts = [self.prompts.passage + text for text in (PROBE, *CENTRE_TEXTS)]
+                vectors = self._ask(texts, kind, None)
+                self._probe = np.stack([to_grid(vectors[:1])[0], compute_centre(vectors[1:])])
+                self._checked_s = self._timing.monotonic_s()
+            return self._probe
 
     def expect(self, probe: Vectors) -> None:
-        """Refuse a model that gives the probe another vector than this stored one, (d,)."""
+        """Refuse a model that gives the probe another vector than this stored one.
+
+        probe: (2, d), as `probe` returned it when the first passage was embedded.
+        """
         self._probe = probe
 
     def verify(self) -> None:
         """Ask for one vector. Raises EncoderUnavailable, also if it is another model's."""
-        self._embed([], "verification", _QUESTION_S, _QUESTION_ATTEMPTS, with_probe=True)
+        if self.is_known:
+            self._embed([], self._verification, with_probe=True)
+        else:
+            self.probe()
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(m, d) the vectors of passages. Raises EncoderUnavailable."""
@@ -148,11 +173,10 @@ class HttpEncoder(PromptedEncoder):
         """(m, d) the vectors of questions. Raises EncoderUnavailable."""
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
+        if self._timing.monotonic_s() - self._checked_s >= _CHECK_EVERY_S:
+            self.verify()
         prompted = [self.prompts.query + text[:MAX_CHARACTERS] for text in texts]
-        is_old = self._timing.monotonic_s() - self._checked_s >= _CHECK_EVERY_S
-        return self._embed(
-            prompted, "questions", _QUESTION_S, _QUESTION_ATTEMPTS, with_probe=is_old
-        )
+        return self._embed(prompted, self._question, with_probe=False)
 
     def close(self) -> None:
         """End the requests in progress, and send no more."""
@@ -189,7 +213,7 @@ class HttpEncoder(PromptedEncoder):
         while batch := self._next_batch():
             try:
                 texts = [piece.text for piece in batch]
-                vectors = self._embed(texts, "passages", _TIMEOUT_S, with_probe=True)
+                vectors = self._embed(texts, self._passage, with_probe=True)
             except BaseException as error:  # noqa: BLE001 - raised again in the callers' threads
                 for piece in batch:
                     piece.vector.set_exception(error)
@@ -204,37 +228,36 @@ class HttpEncoder(PromptedEncoder):
             return [self._waiting.popleft() for _ in range(size)]
 
     def _embed(
+        self, texts: Sequence[str], kind: RequestKind, *, with_probe: bool
+    ) -> NDArray[np.float32]:
+        expected, centre = self._learn(
+            self._passage if kind is self._passage else self._verification
+        )
+        if not with_probe:
+            return subtract_centre(self._ask(texts, kind, len(expected)), centre)
+        vectors = self._ask([self.prompts.passage + PROBE, *texts], kind, None, expected)
+        return subtract_centre(vectors[1:], centre)
+
+    def _ask(
         self,
         texts: Sequence[str],
-        purpose: str,
-        timeout_s: float,
-        max_attempts: int = 5,
-        *,
-        with_probe: bool,
+        kind: RequestKind,
+        dimensions: int | None,
+        expected: Vectors | None = None,
     ) -> NDArray[np.float32]:
-        sent = [self.prompts.passage + PROBE, *texts] if with_probe else list(texts)
-        dimensions = None if self._probe is None else len(self._probe)
+        """The endpoint's vectors; the first is compared with the `expected` vector of the probe."""
         try:
-            vectors = self._endpoint.embed(
-                sent, purpose, None if with_probe else dimensions, timeout_s, max_attempts
-            )
-            if with_probe:
-                self._check_probe(vectors[0])
+            vectors = self._endpoint.embed(texts, kind, dimensions)
+            if expected is not None:
+                self._check_probe(vectors[0], expected)
         except LlmError as error:
             raise self._note_failure(error) from error
         self._last_failure = None
-        return vectors[1:] if with_probe else vectors
+        return vectors
 
-    def _check_probe(self, vector: NDArray[np.float32]) -> None:
-        """Compare the probe's vector with the stored one; store it if it is the first.
-
-        Raises LlmRefused if another model made it.
-        """
+    def _check_probe(self, vector: NDArray[np.float32], expected: Vectors) -> None:
+        """Compare the probe's vector with the stored one. Raises LlmRefused if they differ."""
         (found,) = to_grid(vector[np.newaxis])
-        with self._lock:
-            if self._probe is None:
-                self._probe = found
-            expected = self._probe
         if len(found) != len(expected):
             self._refuse(f"its vectors have {len(found)} numbers, not {len(expected)} as before")
         cosine = float(found.astype(np.float64) @ expected.astype(np.float64)) / GRID**2

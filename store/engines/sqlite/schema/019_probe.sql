@@ -1,4 +1,4 @@
--- probe: the vector of a fixed text by the recipe's encoder, int16 little-endian on the grid, where
--- the encoder is behind an endpoint; NULL elsewhere. Another vector means that another model
--- answers under the same name.
+-- probe: 2 x d int16, little-endian, where the recipe's encoder is behind an endpoint; NULL
+-- elsewhere. Row 0 is the vector of a fixed text: another vector means that another model answers
+-- under the same name. Row 1 is the centre, which is subtracted from all vectors.
 ALTER TABLE recipe ADD COLUMN probe BLOB;
