@@ -12,6 +12,7 @@ from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
 from store.reads import placed_in, seen_documents, visible_documents, visible_intervals
 from store.records import PassageId, QuestionId, Version
+from store.relative_time import relative_moment
 from store.sources import names_json
 from store.transactions import transaction
 from store.versions import CHANGES, head, logged_version, version
@@ -117,10 +118,10 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """The version that `at` names: "head", a number, a tag, or a time in ISO 8601, tried in order.
+    """The version that `at` names: "head", a number, a tag, or a time, tried in order.
 
-    A time names the version in force then; without an offset it is local time. Raises
-    NoSuchVersion.
+    A time is in ISO 8601, or as people type it. It names the version in force then; without an
+    offset it is local time. Raises NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -135,12 +136,13 @@ def resolve(connection: Connection, at: str) -> Version:
 
 def _at_time(connection: Connection, at: str) -> Version:
     try:
-        moment = datetime.fromisoformat(at).astimezone(UTC)
+        named = relative_moment(at, datetime.now())
+        moment = (named or datetime.fromisoformat(at)).astimezone(UTC)
     except (ValueError, OverflowError) as error:  # overflow: within a day of the calendar's ends
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
             "it is not a number, a tag or a time",
-            "`hopsyncd log` lists versions and tags; a time looks like 2026-11-01T09:00",
+            "`hopsyncd log` lists versions and tags; a time is 2026-11-01T09:00 or `2 days ago`",
         ) from error
     # By number, not by the clock: the clock may have been set back between two versions.
     row = connection.execute(
@@ -185,7 +187,8 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
 
 def _is_time(name: str) -> bool:
     try:
-        datetime.fromisoformat(name)
+        if relative_moment(name, datetime.now()) is None:
+            datetime.fromisoformat(name)
     except ValueError:
         return False
     return True

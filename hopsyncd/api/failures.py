@@ -54,7 +54,9 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     """The first mistake in a request, with its field; unknown fields come before all others."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    field = ".".join(str(part) for part in first["loc"])
+    # Positions in a list count from 1 for people.
+    parts = [f"number {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
+    field = ", ".join(parts) if len(parts) > 1 else "".join(parts)
     why, hint = _in_words(first), "docs/reference/http-api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
@@ -68,6 +70,8 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
 def _in_words(found: ErrorDetails) -> str:
     if found["type"] == "missing":
         return "it is missing"
+    if found["type"] == "string_too_short" and found["ctx"]["min_length"] == 1:
+        return "it is empty"
     if found["type"] == "json_invalid":
         return f"the body is not valid JSON: {found['ctx']['error']}"
     if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):

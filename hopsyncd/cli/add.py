@@ -17,6 +17,7 @@ from hopsyncd.display import plural, relative_time
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 from hopsyncd.printable import printable
 
+_SCANNED_KINDS = ("git", "mbox", "maildir", "sqlite", "imap", "remote")  # no file events
 _FILE_KINDS = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -115,12 +116,28 @@ def add(
     file = config_path(context.obj)
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)
-    for note in found.notes:
+    for note in [*found.notes, *_notes_on(found.keys["kind"], every, at)]:
         click.echo(note)
     if dry_run:
         click.echo(f"This was a dry run: {file} was not changed.")
         return
     click.echo(f'Added "{chosen}" to {file}. {reload_if_running(context.obj)}')
+
+
+def _notes_on(kind: str, every: object, at: object) -> list[str]:
+    """Notes for a new source: when its changes are found, and which files are read."""
+    notes = []
+    if kind in _SCANNED_KINDS and not every and not at:
+        notes.append(
+            f"A source of kind {kind} is scanned every 5 minutes, or as watch.scan_every_s says."
+            " --every 1m scans more often. `hopsyncd sync NAME` scans now; a hook can call it."
+        )
+    if kind == "git":
+        notes.append(
+            "Source code and pictures are read too, if they are committed. For documents only:"
+            " --include '*.md' --include '*.rst' --include '*.txt'."
+        )
+    return notes
 
 
 @click.command()

@@ -54,8 +54,8 @@ at_option = click.option(
     "--at",
     default="head",
     shell_complete=complete_version,
-    help="Search this version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the"
-    " newest.",
+    help="Search this version: a number, a tag, or a time such as 2026-11-01T09:00 or '2 days ago'."
+    " Default: the newest.",
 )
 
 
@@ -66,7 +66,8 @@ _FILTERS = {
     "author": "Only documents by this author.",
     "tag": "Only documents with this tag.",
     "property": "Only documents with this front matter property: status=done.",
-    "since": "Only documents modified on or after this day: 2026-01-31, 2026-01 or 30d.",
+    "since": "Only documents modified on or after this day: 2026-01-31, 2026-01, 30d,"
+    " yesterday or 'last week'.",
     "before": "Only documents modified before this day.",
     "created-since": "Only documents created on or after this day.",
     "created-before": "Only documents created before this day.",

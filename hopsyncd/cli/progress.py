@@ -1,6 +1,6 @@
 """Progress bars for long work. Imported only at a terminal, because rich takes 0.1 s to load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -82,6 +82,7 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
     with bars() as shown:
         bar = shown.add_task(begins, total=None, unit=unit)
+        sources: dict[str, tuple[float, int]] = {}  # the share and the documents of each
         for event in client.events(call):
             if event["event"] == "answer":
                 result = event["answer"]
@@ -89,8 +90,20 @@ def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
                 name = f"checking {event.get('checking')}"
                 shown.update(bar, description=name, total=total, completed=event["checks_done"])
             elif event["event"] == "progress" and (total := event.get("documents_total")):
-                name = f"{event.get('source')}: {plural(total, 'document')}"
-                done = event.get("share", 0.0) * total
+                sources[str(event.get("source"))] = (event.get("share", 0.0), total)
+                name, done, total = _total_progress(sources)
                 shown.update(bar, description=name, total=total, completed=done)
     answer: Answer = result
     return answer
+
+
+def _total_progress(sources: Mapping[str, tuple[float, int]]) -> tuple[str, float, int]:
+    """The progress of all sources together: its description, documents done and documents in all.
+
+    >>> _total_progress({"notes": (0.5, 10), "mail": (1.0, 2)})
+    ('2 sources: 12 documents', 7.0, 12)
+    """
+    total = sum(documents for _, documents in sources.values())
+    done = sum(share * documents for share, documents in sources.values())
+    name = next(iter(sources)) if len(sources) == 1 else plural(len(sources), "source")
+    return f"{printable(name)}: {plural(total, 'document')}", done, total

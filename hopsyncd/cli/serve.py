@@ -147,7 +147,7 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
         if address is not None:
             host_and_port(address)
     except ValueError as error:
-        raise click.BadParameter(f"{error}, such as 127.0.0.1:7719") from error
+        raise click.BadParameter(f"{error}. Give one such as 127.0.0.1:7719.") from error
     return address
 
 
@@ -227,9 +227,11 @@ def doctor(context: click.Context, as_json: bool) -> None:
         found.append(one)
         if not as_json:
             click.secho(f"{one.level:4} ", fg=_COLOURS[one.level], nl=False)
-            click.echo(f"{printable(one.check)}: {printable(one.detail)}")
-            if one.remedy:
-                click.echo(f"     {printable(one.remedy)}")
+            first, *others = f"{one.check}: {one.detail}".split("\n")
+            click.echo(printable(first))
+            for line in [*others, *(one.remedy or "").split("\n")]:
+                if line.strip():
+                    click.echo(f"     {printable(line.strip())}")
     failed = any(one.level == "fail" for one in found)
     if as_json:
         print_json({"healthy": not failed, "findings": [asdict(one) for one in found]})

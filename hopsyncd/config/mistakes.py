@@ -219,9 +219,38 @@ def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> C
         return ConfigError(str(file), why, "Shorten it.")
     said = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
     why, line, column = said.groups() if said else (str(error), None, None)
+    if twice := _declared_twice(text, why, int(line or 0)):
+        return ConfigError(f"{file}:{line}", *twice)
     place = f"{file}:{line or text.count(chr(10)) + 1}" + (f":{column}" if column else "")
     hint = 'This is not TOML: put text in "quotes", and close each quote and bracket.'
     return ConfigError(place, why[0].lower() + why[1:], hint)
+
+
+def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
+    """Why a section or key that is already in the file is refused, and what to do.
+
+    `line` is the line of the second one. None for other mistakes.
+    """
+    if not 1 <= line <= len(rows := text.splitlines()):
+        return None
+    if re.match(r"Cannot (declare|overwrite|mutate)", why) is None:
+        return None
+    name = rows[line - 1].partition("#")[0].partition("=")[0].strip()
+    is_section = name.startswith("[")
+    start = 0
+    if not is_section:  # the same key may be in other sections
+        headers = [at for at, row in enumerate(rows[: line - 1]) if row.lstrip().startswith("[")]
+        start = headers[-1] + 1 if headers else 0
+    for number, row in enumerate(rows[start : line - 1], start + 1):
+        if row.partition("#")[0].partition("=")[0].strip() == name:
+            what = name if is_section else f"`{name}`"
+            hint = (
+                f"Put the keys below line {number}, and remove the second {name}."
+                if is_section
+                else "Remove one of the two lines."
+            )
+            return f"{what} is already at line {number}", hint
+    return None
 
 
 def _place(at: KeyPath, models: Models) -> str:

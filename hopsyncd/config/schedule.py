@@ -13,6 +13,8 @@ from typing import Any
 from zlib import crc32
 from zoneinfo import ZoneInfo
 
+from store.relative_time import relative_moment
+
 RETRY_MS = 15 * 60_000  # after a failed run, unless the next one comes sooner
 _CORRECTION_MS = 3 * 3_600_000
 
@@ -142,8 +144,6 @@ def _unix_ms(time: datetime) -> int:
 
 
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
-_AGO = re.compile(r"(\d{1,4})([dwmy])\Z")
-_AGO_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
 
 
 def date_ms(text: str, now: datetime | None = None) -> int | None:
@@ -157,8 +157,8 @@ def date_ms(text: str, now: datetime | None = None) -> int | None:
         if found := _DAY.match(text):
             year, month, day = (int(part or 1) for part in found.groups())
             moment = datetime(year, month, day, tzinfo=zone)
-        elif now and (found := _AGO.match(text)):
-            moment = now - timedelta(days=int(found[1]) * _AGO_DAYS[found[2]])
+        elif now and (named := relative_moment(text, now)):
+            moment = named
         else:
             moment = datetime.fromisoformat(text.replace("/", "-"))
             moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)

@@ -253,7 +253,7 @@ def host_and_port(address: str) -> tuple[str, int]:
         raise ValueError("it should be an address and a port")
     host = ipaddress.ip_address(found["six"] or found["four"])
     if not host.is_loopback:
-        raise ValueError("other machines could reach that address")
+        raise ValueError(f"other machines could reach {host}, and only loopback addresses serve")
     return str(host), int(found["port"])
 
 

@@ -153,7 +153,7 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
     """A condition. Dates are in the time zone of `now`. Raises ValueError if a date is invalid."""
     at_ms = date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
-        raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
+        raise ValueError(f"{value!r} is not a date: write 2026-03-14, 2026-03, 30d or yesterday")
     return Condition(key, value, is_excluded, at_ms)
 
 

@@ -293,3 +293,17 @@ def test_why_shows_how_the_answer_changed_and_leaves_internals_out(place: Place)
     assert "matched directly" in place.run("why", question, str(before), "--verbose").stdout
     (place.notes / "bell.md").unlink()
     place.sync()
+
+
+def test_versions_are_named_by_times_as_people_type_them(place: Place) -> None:
+    now = place.status()["version"]
+    assert place.printed("query", "Ostrava", "--at", "now")["version"] == now
+    early = place.run("diff", "2 days ago")
+    assert early.returncode == 1
+    assert "nothing had been indexed by then" in early.stderr
+    recent = place.printed("query", "Ostrava", "--since", "yesterday", "--limit", "2")
+    assert recent["passages"] and recent["understood"]["filter"] == "since:yesterday"
+    refused = place.run("tag", "yesterday")
+    assert refused.returncode == 1
+    assert "could be read as a version or a time" in refused.stderr
+    assert place.run("tag", "market").returncode == 0

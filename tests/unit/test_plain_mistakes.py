@@ -1,0 +1,82 @@
+"""Mistakes of users in one plain sentence: configuration files, addresses, batches, doctor."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pydantic import ValidationError
+
+from hopsyncd.api.failures import bad_request
+from hopsyncd.api.requests import QueriesRequest
+from hopsyncd.cli.main import cli
+from hopsyncd.cli.progress import _total_progress
+from hopsyncd.config.configuration import load_config
+from hopsyncd.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("[mcp]\ninbox = 'a'\n\n[watch]\n\n[mcp]  # again\n", 6, "[mcp] is already at line 1."),
+        ("[watch]\nenabled = true\n[mcp]\n[watch]\n", 4, "[watch] is already at line 1."),
+        ("[watch]\nenabled = true\nenabled = false\n", 3, "`enabled` is already at line 2."),
+        ("[mcp]\n[watch]\nenabled = true\n\nenabled = 1\n", 5, "`enabled` is already at line 3."),
+    ],
+)
+def test_what_is_there_twice_is_named_with_its_first_line(
+    text: str, line: int, told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load_config(file)
+    message = str(raised.value)
+    assert message.startswith(f"{file}:{line}: {told}")
+    assert "TOML" not in message
+
+
+def test_an_address_that_others_can_reach_is_refused_in_words() -> None:
+    ran = CliRunner().invoke(cli, ["mcp", "--http", "0.0.0.0:7719"])
+    assert ran.exit_code == 2
+    told = " ".join(ran.output.split())
+    assert "other machines could reach 0.0.0.0, and only loopback addresses serve." in told
+    assert "Give one such as 127.0.0.1:7719." in told
+
+
+def test_an_empty_question_of_a_batch_is_named_by_its_place() -> None:
+    with pytest.raises(ValidationError) as raised:
+        QueriesRequest.model_validate({"queries": [{"question": "Who?"}, {"question": ""}]})
+    error = bad_request(raised.value, QueriesRequest)
+    assert error.why == "queries, number 2, question: it is empty"
+
+
+def test_doctor_prints_several_mistakes_on_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text("[watch]\nenable = true\n[mcp]\ninboxx = 'a'\n")
+    ran = CliRunner().invoke(cli, ["doctor"])
+    assert "\\n" not in ran.output
+    lines = ran.output.splitlines()
+    assert any("config.toml:2:" in line for line in lines)
+    assert any("config.toml:4:" in line for line in lines)
+
+
+def test_sources_that_are_synced_together_have_one_total() -> None:
+    sources = {"notes": (0.5, 1000)}
+    assert _total_progress(sources) == ("notes: 1,000 documents", 500.0, 1000)
+    sources |= {"mail": (0.0, 100), "git": (1.0, 50)}
+    assert _total_progress(sources) == ("3 sources: 1,150 documents", 550.0, 1150)
+
+
+@pytest.mark.parametrize(("more", "told"), [([], True), (["--every", "1m"], False)])
+def test_adding_a_mailbox_says_when_new_mail_is_found(
+    more: list[str], told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path))
+    box = tmp_path / "box.mbox"
+    box.write_text("From a@b Thu Jan  1 00:00:00 2026\nFrom: a@b\nSubject: hi\n\nhello\n")
+    assert CliRunner().invoke(cli, ["init"]).exit_code == 0
+    ran = CliRunner().invoke(cli, ["add", str(box), "--dry-run", *more])
+    assert ran.exit_code == 0, ran.output
+    assert ("is scanned every 5 minutes" in ran.output) is told

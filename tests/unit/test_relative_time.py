@@ -1,0 +1,56 @@
+"""Days and times as people type them, in filters and for versions."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from hopsyncd.retrieve.query_parser import parse_question
+from store.relative_time import relative_moment
+
+NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("today", "2026-03-18T00:00"),
+        ("Yesterday", "2026-03-17T00:00"),
+        ("2 weeks ago", "2026-03-04T12:00"),
+        ("30d", "2026-02-16T12:00"),
+        ("an hour ago", "2026-03-18T11:00"),
+        ("last 3 days", "2026-03-15T12:00"),
+        ("this week", "2026-03-16T00:00"),
+        ("last month", "2026-02-01T00:00"),
+        ("last year", "2025-01-01T00:00"),
+        ("wednesday", "2026-03-11T00:00"),
+        ("last tues", "2026-03-17T00:00"),
+        ("march", "2026-03-01T00:00"),
+        ("October", "2025-10-01T00:00"),
+        ("14 March 2025", "2025-03-14T00:00"),
+        ("March 14th, 2025", "2025-03-14T00:00"),
+        ("14.3.2025", "2025-03-14T00:00"),
+    ],
+)
+def test_a_day_is_understood_as_people_type_it(text: str, moment: str) -> None:
+    assert relative_moment(text, NOON) == datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    (wanted,) = parse_question("x", [f"since:{text}"], NOON).wanted
+    assert wanted.at_ms == datetime.fromisoformat(f"{moment}+00:00").timestamp() * 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "market",
+        "decide",
+        "monkey",
+        "satellite",
+        "soon",
+        "31 feb",
+        "99999 days ago",
+        "",
+        "1e9 d",
+        "1" * 99,
+    ],
+)
+def test_other_words_are_no_time(text: str) -> None:
+    assert relative_moment(text, NOON) is None
