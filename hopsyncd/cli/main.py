@@ -21,6 +21,7 @@ from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.failures import run_command
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
+from hopsyncd.cli.llm import llm
 from hopsyncd.cli.log import diff, log, release, restore, tag
 from hopsyncd.cli.maintain import backup, check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
@@ -56,7 +57,7 @@ _GROUPS: Mapping[str, Sequence[click.Command]] = {
         completion,
         evaluate,
     ),
-    "Repair": (doctor, check, backup, copy, rebuild, gc, purge, recover),
+    "Repair": (doctor, llm, check, backup, copy, rebuild, gc, purge, recover),
 }
 """The commands as `--help` lists them."""
 

@@ -215,8 +215,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Check whether hopsyncd can work here, and say what to do if not.
 
-    It works with or without a daemon, changes nothing and sends no text anywhere. If a check fails,
-    the exit status is 1.
+    It works with or without a daemon, changes nothing and sends none of your text anywhere. If a
+    check fails, the exit status is 1.
 
     Example: hopsyncd doctor
     """

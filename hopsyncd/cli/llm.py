@@ -1,0 +1,159 @@
+"""`hopsyncd llm test`: whether the configured LLM is fit to answer, and what a question costs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.cli.output import WholeNumber, json_option, print_if_json
+from hopsyncd.config.configuration import load_config
+from hopsyncd.errors import ConfigError, HopsyncdError
+from hopsyncd.printable import printable
+
+if TYPE_CHECKING:
+    from hopsyncd.evaluation.llm_trial import Trial
+
+_JSON = {
+    "yes": "gives the form asked for",
+    "after a repair": "gave the form asked for only after one correction",
+    "no": "does not give the form asked for: take a larger model",
+}
+_LONG_TOKENS = 8000
+_LOOPBACK = ("localhost", "127.", "[::1]")
+
+
+@click.group()
+def llm() -> None:
+    """Test the language model in [llm]."""
+
+
+@llm.command()
+@click.option(
+    "--context",
+    "context_tokens",
+    type=WholeNumber(0, 1_000_000),
+    default=_LONG_TOKENS,
+    show_default=True,
+    help="Also try a prompt of this many tokens; 0 leaves it out.",
+)
+@click.option("--input-price", type=float, help="The price of a million tokens sent.")
+@click.option("--output-price", type=float, help="The price of a million tokens written.")
+@json_option
+@click.pass_context
+def test(
+    context: click.Context,
+    context_tokens: int,
+    input_price: float | None,
+    output_price: float | None,
+    as_json: bool,
+) -> None:
+    """Ask the LLM a question about made-up documents, and say how it did.
+
+    It shows the time to the first word and to the whole answer, whether the LLM gives JSON in the
+    form asked for, whether it read long prompts whole, and the tokens of one question. Nothing of
+    yours is sent. If the LLM is unfit, the exit status is 1.
+
+    Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
+    """
+    from hopsyncd.evaluation.llm_trial import try_llm
+    from hopsyncd.models.llm.attempts import endpoint_host
+    from hopsyncd.models.loading import open_endpoint
+
+    config = load_config(context.obj)
+    settings = config.llm
+    if not settings.base_url:
+        raise ConfigError(
+            "There is no LLM to test",
+            "`base_url` in [llm] is empty",
+            "`hopsyncd doctor` finds LLM servers on this machine, and prints what to write",
+        )
+    endpoint = open_endpoint(settings, config.daemon.data_dir)
+    try:
+        trial = try_llm(endpoint, settings.tokens_per_question)
+        longer, refused = None, ""
+        if trial.is_right and context_tokens > settings.tokens_per_question:
+            try:
+                longer = try_llm(endpoint, context_tokens)
+            except HopsyncdError as error:
+                refused = f"{error.what}: {error.why}"
+    finally:
+        endpoint.close()
+    host = endpoint_host(settings.base_url)
+    report = {
+        "model": settings.model,
+        "endpoint": host,
+        "question": asdict(trial),
+        "long_prompt": asdict(longer) if longer else None,
+        "long_prompt_refused": refused or None,
+        "cost": _cost(trial, input_price, output_price),
+    }
+    if not print_if_json(report, as_json):
+        _print_report(report, is_local=host.startswith(_LOOPBACK))
+    if not trial.is_right:
+        context.exit(1)
+
+
+def _cost(trial: "Trial", input_price: float | None, output_price: float | None) -> float | None:
+    """The price of the question; None without prices."""
+    if input_price is None or output_price is None:
+        return None
+    spent = trial.prompt_tokens * input_price + trial.reply_tokens * output_price
+    return round(spent / 1_000_000, 6)
+
+
+def _print_report(report: Mapping[str, Any], *, is_local: bool) -> None:
+    trial = report["question"]
+    first = trial["first_s"]
+    start = f"{first:.1f} s" if first is not None else "unknown: it does not stream"
+    lines = {
+        "LLM": f"{printable(report['model'])} at {printable(report['endpoint'])}",
+        "first word": start,
+        "whole answer": f"{trial['total_s']:.1f} s",
+        "JSON": _JSON[trial["json"]],
+        "answer": _answer_text(trial),
+        "context": _context_text(report),
+        "one question": f"{trial['prompt_tokens']} tokens sent, {trial['reply_tokens']} written",
+        "cost": _cost_text(report["cost"], is_local=is_local),
+    }
+    for name, text in lines.items():
+        click.echo(f"{name:<13} {text}")
+
+
+def _answer_text(trial: Mapping[str, Any]) -> str:
+    if trial["problem"]:
+        return f"none: {printable(trial['problem'])}"
+    if not trial["is_right"]:
+        shown = printable(trial["answer"]) or "not found"
+        return f"wrong ({shown}): it did not read all passages, or is too small"
+    cited = "with" if trial["has_citations"] else "without all"
+    return f"right, {cited} citations"
+
+
+def _context_text(report: Mapping[str, Any]) -> str:
+    trial, longer = report["question"], report["long_prompt"]
+    size = trial["estimated_tokens"]
+    if not trial["is_right"]:
+        return (
+            f"a prompt of about {size} tokens may have been cut; raise the context of the server"
+            " (Ollama: OLLAMA_CONTEXT_LENGTH=8192)"
+        )
+    read = f"a prompt of about {size} tokens is read whole"
+    if report["long_prompt_refused"]:
+        return f"{read}; a longer one is not ({printable(report['long_prompt_refused'])})"
+    if longer is None:
+        return read
+    size = longer["estimated_tokens"]
+    return (
+        f"a prompt of about {size} tokens is read whole"
+        if longer["is_right"]
+        else (f"{read}, one of {size} is not: do not raise tokens_per_question")
+    )
+
+
+def _cost_text(cost: float | None, *, is_local: bool) -> str:
+    if cost is not None:
+        return f"{cost:.6f} at the given prices"
+    if is_local:
+        return "none: it runs on this machine"
+    return "give --input-price and --output-price, in your provider's currency, to compute it"
