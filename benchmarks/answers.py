@@ -25,7 +25,7 @@ from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import Share, answer_f1, exact_match
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker

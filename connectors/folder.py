@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
 from connectors.media_type import MBOX, kind_of_name, media_type
-from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     HIDDEN_FOLDERS,
     SECRET,
@@ -29,7 +28,7 @@ from connectors.protocol import (
     prefixes,
     printable_id,
 )
-from connectors.regular_file import GONE, read_beneath, revision_of
+from connectors.regular_file import GONE, OpenFolders, read_beneath, revision_of
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()

@@ -16,8 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from subprocess import PIPE
 
-from connectors.git_mirror import TIP, Mirror, branch_name
-from connectors.git_program import BlobReader, Repository, ask
+from connectors.git_program import TIP, BlobReader, Mirror, Repository, ask, branch_name
 from connectors.ignore import (
     MAX_IGNORE_FILE_BYTES,
     NOISE,

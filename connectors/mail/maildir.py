@@ -12,7 +12,6 @@ from pathlib import Path
 
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES
 from connectors.mail.message import is_wanted, make_fetched, too_large
-from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     Fetched,
     Found,
@@ -25,7 +24,7 @@ from connectors.protocol import (
     printable_id,
     vanished_error,
 )
-from connectors.regular_file import GONE, open_beneath
+from connectors.regular_file import GONE, OpenFolders, open_beneath
 from connectors.settings import DEFAULT_FOLDERS
 
 ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself

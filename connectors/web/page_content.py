@@ -21,8 +21,7 @@ from xml.parsers import expat
 from connectors.html_tokens import Token, tokens
 from connectors.protocol import Fetched
 from connectors.settings import address
-from connectors.web.fetch import Unreachable, decompress
-from connectors.web.visitor import Visit
+from connectors.web.fetch import Unreachable, Visit, decompress
 
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _TEXT = frozenset(("text/plain", "text/markdown", "text/x-markdown", "text/x-rst"))

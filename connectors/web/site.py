@@ -28,9 +28,8 @@ from connectors.protocol import (
     mark_of,
 )
 from connectors.settings import WebSettings, address, host_of, is_of
-from connectors.web.fetch import PageFetcher, Unreachable, is_public
+from connectors.web.fetch import PageFetcher, RobotsForbidden, Unreachable, Visitor, is_public
 from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
-from connectors.web.visitor import RobotsForbidden, Visitor
 
 MAX_SPOOL_BYTES = 64 * 1024 * 1024
 

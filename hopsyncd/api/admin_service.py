@@ -51,7 +51,7 @@ from hopsyncd.api.requests import (
 )
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
-from hopsyncd.api.streaming import Listener
+from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, Forbidden, NotFound
 from hopsyncd.ingest.preview import preview_json

@@ -21,18 +21,19 @@ from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_o
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
 from hopsyncd.api.services import ENDPOINTS, Services
-from hopsyncd.api.streaming import (
+from hopsyncd.api.tokens import Right
+from hopsyncd.api.worker_pools import (
     CLIENT_GONE,
     ClientGone,
     Listener,
     Run,
     Work,
+    WorkerPools,
     event_lines,
     result_of,
     while_connected,
+    worker_pools,
 )
-from hopsyncd.api.tokens import Right
-from hopsyncd.api.worker_pools import WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
 from store.exceptions import ServerLost

@@ -46,8 +46,8 @@ from hopsyncd.api.serving import (
     DaemonParts,
     ServingState,
 )
-from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
+from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
 from hopsyncd.index.matching import count_matches, edge_budget

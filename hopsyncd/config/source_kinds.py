@@ -17,7 +17,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from connectors.git_mirror import branch_name, protocol_of
+from connectors.git_program import branch_name, protocol_of
 from connectors.ignore import DEFAULT_INCLUDE, SCRIPTS
 from connectors.mail import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
 from connectors.remote_driver import checked_url

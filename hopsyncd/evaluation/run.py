@@ -24,9 +24,8 @@ from hopsyncd.evaluation.measures import (
     rank_of,
 )
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.prepare import Cost
-from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.read import Batch, ReadDocument
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models

@@ -11,8 +11,7 @@ from typing import Any
 import structlog
 
 from connectors.folder import FolderConnector
-from connectors.git_mirror import Mirror
-from connectors.git_program import Repository
+from connectors.git_program import Mirror, Repository
 from connectors.ignore import DOCUMENTS, IMAGES
 from connectors.protocol import Connector, Fetched, Found, Item, SourceUnavailable
 from connectors.settings import FileSettings

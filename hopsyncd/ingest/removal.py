@@ -12,7 +12,7 @@ from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.index_loading import SavedIndex
-from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import remove_everywhere
 from hopsyncd.ingest.version_writer import VersionWriter

@@ -18,7 +18,6 @@ from connectors.protocol import SourceUnavailable
 from hopsyncd.errors import EncoderUnavailable
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.index.throttle import throttle, yielding_to_queries
-from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
     AGAIN,
     CHANGED,
@@ -35,7 +34,7 @@ from hopsyncd.ingest.plan import (
     source_paused_error,
 )
 from hopsyncd.ingest.prepare import Cost
-from hopsyncd.ingest.read import Reading, read_step
+from hopsyncd.ingest.read import Batch, PendingBatch, Progress, Reading, SyncRun, read_step
 from hopsyncd.ingest.source_thread import Turn, YieldToEdits, run_to_end
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.llm.budget import Usage

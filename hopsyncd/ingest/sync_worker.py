@@ -10,7 +10,7 @@ import structlog
 
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, SyncFailed
 from hopsyncd.ingest.follower import Follower
-from hopsyncd.ingest.pending_batch import Progress
+from hopsyncd.ingest.read import Progress
 from hopsyncd.ingest.source_scheduler import (
     Chore,
     Clocks,

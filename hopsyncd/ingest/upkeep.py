@@ -27,9 +27,8 @@ from hopsyncd.index.matching import (
     make_match_records,
 )
 from hopsyncd.index.passage_content import NewPassage, add_passages
-from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import source_paused_error
-from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.read import Batch, ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.version_writer import VersionWriter
 from store.check import OnCheck, check, count_checks, run_checks

@@ -31,9 +31,15 @@ from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.index_loading import SavedIndex, follow_documents, load_index, new_passages
-from hopsyncd.ingest.pending_batch import Batch, PartSize, PassageIntervals, intervals_of
 from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
-from hopsyncd.ingest.read import ReadDocument, Reading
+from hopsyncd.ingest.read import (
+    Batch,
+    PartSize,
+    PassageIntervals,
+    ReadDocument,
+    Reading,
+    intervals_of,
+)
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker

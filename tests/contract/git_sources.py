@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from connectors.git import GitConnector, GitSettings
-from connectors.git_mirror import Mirror
-from connectors.git_program import Repository
+from connectors.git_program import Mirror, Repository
 from connectors.protocol import Cursor, Found, Item
 from tests.fakes.git_repository import GitRepository
 from tests.fakes.listing import Named, named

@@ -10,8 +10,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from connectors.git import GitConnector, GitSettings
-from connectors.git_mirror import Mirror
-from connectors.git_program import Repository
+from connectors.git_program import Mirror, Repository
 from connectors.protocol import Connector
 from connectors.remote import RemoteConnector
 from connectors.remote_driver import Driver

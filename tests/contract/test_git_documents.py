@@ -10,8 +10,7 @@ from subprocess import run
 import pytest
 
 from connectors.git import GitConnector, GitSettings
-from connectors.git_mirror import Mirror
-from connectors.git_program import Repository
+from connectors.git_program import Mirror, Repository
 from connectors.protocol import Gone, Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
 from tests.contract.git_sources import here, ids, listed, mirror
 from tests.fakes.git_repository import GitRepository, needs_git

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.git import GitConnector, GitSettings
-from connectors.git_mirror import Mirror, branch_name, protocol_of
-from connectors.git_program import Repository
+from connectors.git_program import Mirror, Repository, branch_name, protocol_of
 from connectors.protocol import SourceUnavailable
 from tests.contract.git_sources import listed, mirror
 from tests.fakes.git_repository import GitRepository, needs_git

@@ -13,7 +13,7 @@ import pytest
 
 from connectors import sqlite_rows
 from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
-from connectors.sqlite_file import Database as DatabaseFile
+from connectors.sqlite_rows import Database as DatabaseFile
 from connectors.sqlite_rows import SqliteConnector, SqliteSettings
 from tests.fakes.stack import Stack
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from hopsyncd.api.access import Caller
 from hopsyncd.api.requests import AskRequest, QueryRequest, SyncRequest
 from hopsyncd.api.services import Services
-from hopsyncd.api.streaming import Listener
+from hopsyncd.api.worker_pools import Listener
 
 WRITES = {"release", "restore", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume"}
 

@@ -25,9 +25,8 @@ from connectors.mail.message import make_fetched
 from connectors.media_type import is_document_name, media_type
 from connectors.protocol import ConnectorError
 from connectors.settings import address, is_of
-from connectors.web.fetch import HttpReply, Unreachable
+from connectors.web.fetch import HttpReply, Unreachable, Visit, read_robots
 from connectors.web.page_content import NoFeed, content_of, date_ms
-from connectors.web.visitor import Visit, read_robots
 from hopsyncd.api.failures import bad_request
 from hopsyncd.api.requests import (
     DiffRequest,

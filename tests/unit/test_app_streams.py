@@ -15,8 +15,7 @@ from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
 from hopsyncd.api.services import ENDPOINTS
-from hopsyncd.api.streaming import Listener
-from hopsyncd.api.worker_pools import FairQueue, WorkerPools, worker_pools
+from hopsyncd.api.worker_pools import FairQueue, Listener, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.visible_sources import EVERYTHING

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import Batch
 from store.changes import changes, stamp
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect

@@ -11,8 +11,8 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.mail.maildir import MaildirConnector
-from connectors.open_folders import OpenFolders
 from connectors.protocol import Item, Problem, SourceUnavailable
+from connectors.regular_file import OpenFolders
 from tests.fakes.nested import nest, remove_nested
 
 

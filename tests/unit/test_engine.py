@@ -9,8 +9,8 @@ import pytest
 from hopsyncd.config.values import STRATEGIES, Profile, Search, Strategy
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.read import Batch
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.questions import BuiltinMaker

@@ -10,7 +10,7 @@ from hopsyncd.answers.found import WalkedHop
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
-from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import Batch
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
 from hopsyncd.retrieve.walk_settings import WalkSettings

@@ -10,8 +10,7 @@ from hypothesis import given
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.ingest.index_loading import SavedIndex
-from hopsyncd.ingest.pending_batch import Batch
-from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.read import Batch, rules_of
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.gc import Retention, collect

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hopsyncd.ingest.pending_batch import Pace
+from hopsyncd.ingest.read import Pace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

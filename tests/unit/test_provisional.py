@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.ingest.pending_batch import Batch
-from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.read import Batch, ReadDocument
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall

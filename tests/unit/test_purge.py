@@ -7,7 +7,7 @@ import pytest
 
 from hopsyncd.api.version_log import diff_answer, restricted_diff
 from hopsyncd.index.acl_view import build_acl_view
-from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
 from store.content import known_passages

@@ -10,8 +10,8 @@ from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
-from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.read import Batch
 from hopsyncd.ingest.removal import drop_mirror, remove_source_documents, remove_source_offline
 from hopsyncd.ingest.upkeep import verify_matches
 from store.check import check
