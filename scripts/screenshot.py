@@ -29,12 +29,13 @@ def main() -> None:
         place.start()
         place.sync()
         with shown(place) as address, chromium() as browser:
-            page = browser.new_page(viewport={"width": 1000, "height": 640})
+            page = browser.new_page(viewport={"width": 1200, "height": 620})
             page.goto(address)
             page.fill("#q", QUESTION)
             page.keyboard.press("Enter")
-            page.wait_for_selector(".results li")
-            page.wait_for_load_state("networkidle")
+            page.wait_for_selector(".card")
+            page.wait_for_selector("#preview .marked")
+            page.evaluate("document.activeElement.blur()")
             target.parent.mkdir(parents=True, exist_ok=True)
             page.screenshot(path=target)
     if target.stat().st_size > MAX_BYTES:

@@ -1,7 +1,5 @@
 """The view Changes: versions with their changed sentences, and an answer at two versions."""
 
-import re
-from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +10,7 @@ from starlette.responses import Response
 from hopsyncd.client import RequestFailed
 from hopsyncd.web.links import read_asked, read_number
 from hopsyncd.web.views import View, run_view
+from hopsyncd.web.word_diff import word_diff
 
 _VERSIONS_SHOWN = 20
 _DIFFED = 6  # of the versions shown, those whose changed sentences are shown at once
@@ -96,23 +95,3 @@ def _changed_answer(sides: Any, at: int) -> Markup:
     """The answer of a side, with the words marked that the other side does not have."""
     before, after = (str(side["answer"] or "") for side in sides)
     return word_diff(before if at else after, after if at else before, bool(at))
-
-
-def word_diff(other: str, text: str, is_new: bool) -> Markup:
-    """The text as HTML, with the words marked that another text does not have.
-
-    >>> word_diff("He died in 1824.", "He died in 1825.", True)
-    Markup('He died in <ins>1825.</ins>')
-    """
-    before, after = re.findall(r"\S+\s*", other), re.findall(r"\S+\s*", text)
-    element = "ins" if is_new else "del"
-    parts = list[Markup]()
-    for kind, _, _, start, end in SequenceMatcher(None, before, after, False).get_opcodes():
-        words = "".join(after[start:end])
-        if kind == "equal":
-            parts.append(Markup("{}").format(words))
-        elif words:
-            parts.append(Markup(f"<{element}>{{}}</{element}>{{}}").format(
-                words.rstrip(), words[len(words.rstrip()) :]
-            ))  # fmt: skip
-    return Markup("").join(parts)

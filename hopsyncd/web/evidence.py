@@ -155,7 +155,8 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
         return name, True
     ends = {first["id"], second["id"]}
     for hop in hops:
-        if {hop["from"]["id"], hop["to"]["id"]} == ends and hop["question"]:
+        is_joint = {hop["from"]["id"], hop["to"]["id"]} == ends
+        if is_joint and hop["question"] and hop["asked_by"] != "follow_up":
             return str(hop["question"]), False
     return "", False
 
@@ -262,7 +263,9 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             return "is linked from", ""
         case "follow_up":
             about = _THEN.fullmatch(question)
-            return "mentions", about[1] if about else question
+            if about is None or about[1].endswith("?"):
+                return "led on to", ""
+            return "mentions", about[1]
         case "both":
             about = _ABOUT.fullmatch(question)
             return "and the next both mention", about[1] if about else question

@@ -14,11 +14,15 @@ _LEAST_S = 2.0  # of an import, before the time left is estimated
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """`share`: how much of an import is done, from 0 to 1; None if nothing is imported."""
+    """The text, and the `count` of documents, which follows it where there is room.
+
+    share: how much of an import is done, from 0 to 1; None if nothing is imported.
+    """
 
     kind: Kind
     text: str
     detail: str = ""
+    count: str = ""
     share: float | None = None
 
 
@@ -51,7 +55,7 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
         text = f"Importing {progress['source']}: {progress['share']:.0%}"
         if left_s is not None:
             text += f", {_duration(left_s)} left"
-        return IndexState("busy", text, f"{documents} so far", progress["share"])
+        return IndexState("busy", text, f"{documents} so far", share=progress["share"])
     paused = [one for one in status["sources"] if one["problem"]]
     if status["error"]:
         return IndexState("bad", "The last sync failed", status["error"])
@@ -59,12 +63,12 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
         names = ", ".join(one["name"] for one in paused)
         is_one = len(paused) == 1
         text = f"{names} is paused" if is_one else f"{len(paused)} sources are paused"
-        return IndexState("warn", f"{text} · {documents}", str(paused[0]["problem"]))
+        return IndexState("warn", text, str(paused[0]["problem"]), documents)
     if status["syncing"] or status["pending"]:
-        return IndexState("busy", f"Updating · {documents}")
+        return IndexState("busy", "Updating", count=documents)
     if not status["sources"]:
         return IndexState("warn", "No folder is added yet")
-    return IndexState("ok", f"Up to date · {documents}")
+    return IndexState("ok", "Up to date", count=documents)
 
 
 def _duration(seconds: float) -> str:

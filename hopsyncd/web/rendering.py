@@ -15,6 +15,7 @@ from hopsyncd.display import (
     title_of,
 )
 from hopsyncd.printable import printable
+from hopsyncd.web.word_diff import changed_lines
 
 _LAID_OUT = "\n\t"
 _SHORT_TYPES = {
@@ -43,6 +44,7 @@ def make_templates(**shared: Any) -> Environment:
         code=with_code,
         kind=document_kind,
         file=file_name,
+        changed_lines=changed_lines,
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
     return templates

@@ -1,11 +1,13 @@
 """The view Ask: the answer with its evidence, the results, and the preview of a passage."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hopsyncd.client import RequestFailed
 from hopsyncd.display import title_of
 from hopsyncd.web.evidence import (
     Reason,
@@ -19,6 +21,7 @@ from hopsyncd.web.links import Asked, Links, read_asked
 from hopsyncd.web.reading import Opened, open_document
 from hopsyncd.web.views import View, run_view
 
+_ID = re.compile("[0-7][0-9a-f]{3,15}")
 _MOST_K = 50
 _ANSWER_K = 8  # passages that an answer is made from
 _RELATED = 8
@@ -65,7 +68,8 @@ class SearchViews(View):
     def _welcome(self, request: Request) -> Mapping[str, Any]:
         """The first screen; the script of the page asks for the examples, or a reader does."""
         is_asked = "examples" in request.query_params
-        return {"examples": self.client.examples()["questions"] if is_asked else None}
+        examples = self.client.examples()["questions"] if is_asked else None
+        return {"examples": examples, "is_first": True}
 
     def _search(self, request: Request, asked: Asked, by_llm: bool) -> Mapping[str, Any]:
         """Search, and prepare the answer and the results for the templates."""
@@ -127,6 +131,8 @@ class SearchViews(View):
         return self.html(request, "document.html", opened=opened, questions=questions)
 
     def _open(self, id_: str, at: str, tab: str) -> Opened:
+        if not _ID.fullmatch(id_):
+            raise RequestFailed(404, "not_found", "There is no such passage", "Search for it again")
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
         source, document = passage["source"], passage["document"]

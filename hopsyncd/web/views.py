@@ -104,6 +104,7 @@ class View:
             "csrf": partial(self.shared.door.form_token, request),
             "citation": passage_citation,
             "done": _confirmation(request),
+            "is_first": False,
             **Links(request, self.base, asked).names(),
         }
         page = self.shared.templates.get_template(template)

@@ -3,8 +3,8 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hopsyncd.web.change_views import word_diff
 from hopsyncd.web.views import View, run_view
+from hopsyncd.web.word_diff import word_diff
 
 _CHANGES_SHOWN = 20
 
