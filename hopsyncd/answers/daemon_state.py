@@ -148,8 +148,9 @@ class RerankerStatus(TypedDict):
 
 
 class StatusModels(TypedDict):
-    """The models in use."""
+    """The models in use. `recipe` is the old name of `generation`, which the next version drops."""
 
+    generation: str
     recipe: str
     encoder_endpoint: EncoderStatus | None
     reranker_endpoint: RerankerStatus | None
@@ -279,12 +280,15 @@ class WatchChange(TypedDict):
 class Watched(TypedDict):
     """A watched question; `checked` is the version up to which it was compared.
 
-    `act` is the action at a change: `exec`, `webhook` or `mcp`. `off` is a program or webhook that
-    came with the database and is turned off, or `true` if this machine does not have it.
+    `action` is what a change does: `exec`, `webhook` or `mcp`. `disabled` is a program or webhook
+    that came with the database and is turned off, or `true` if this machine does not have it. `act`
+    and `off` are their old names, which the next version drops.
     """
 
     id: int
     question: str
+    action: dict[str, Any] | None
+    disabled: dict[str, Any] | None
     act: dict[str, Any] | None
     off: dict[str, Any] | None
     created: str

@@ -329,8 +329,10 @@ def _models_status(models: Models) -> StatusModels:
     endpoint = models.encoder_endpoint
     reranker = models.reranker_endpoint
     is_known = endpoint is None or endpoint.is_known
+    generation = models.maker.generation.name if is_known else models.encoder.name
     return {
-        "recipe": models.maker.generation.name if is_known else models.encoder.name,
+        "generation": generation,
+        "recipe": generation,
         "encoder_endpoint": endpoint.status() if endpoint else None,
         "reranker_endpoint": reranker.status() if reranker else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,

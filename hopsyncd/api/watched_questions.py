@@ -217,11 +217,14 @@ class WatchedQuestions:
         # Before the tellings are read: they have whatever was found up to that version.
         checked = self._checked.get(watch.id, watch.version)
         notifications = list_notifications(connection, watch.id, 100)
+        action, disabled = self._find_action(watch), self._find_disabled_action(watch)
         return {
             "id": watch.id,
             "question": watch.question,
-            "act": self._act_of(watch),
-            "off": self._off_act_of(watch),
+            "action": action,
+            "disabled": disabled,
+            "act": action,
+            "off": disabled,
             "created": moment_text(watch.created_ms),
             "checked": checked,
             "changes": len(notifications),
@@ -230,13 +233,13 @@ class WatchedQuestions:
             or next((notification.error for notification in notifications), None),
         }, notifications
 
-    def _act_of(self, watch: Watch) -> dict[str, Any] | None:
+    def _find_action(self, watch: Watch) -> dict[str, Any] | None:
         """The action in effect at a change of the watch."""
         if action := self._actions.find(watch.id, watch.question):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
-    def _off_act_of(self, watch: Watch) -> dict[str, Any] | None:
+    def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
         """The action that the record names and this machine has not allowed."""
         if self._actions.find(watch.id, watch.question):
             return None
@@ -302,7 +305,7 @@ class WatchedQuestions:
         self._off = self._count_off()
 
     def _count_off(self) -> int:
-        return sum(self._off_act_of(one) is not None for one in self._all())
+        return sum(self._find_disabled_action(one) is not None for one in self._all())
 
     def _check(self, watch: Watch) -> None:
         """Ask again if what it rests on may have changed, and record another state."""

@@ -116,8 +116,8 @@ def watches(
 def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
     """Show the program or webhook that is off, ask, and turn it on."""
     shown = client.watch_changes(number)["watch"]
-    off = shown["off"] or {}
-    kind, what = next(iter(off.items()), ("", cast(Any, True)))
+    disabled = shown["disabled"] or {}
+    kind, what = next(iter(disabled.items()), ("", cast(Any, True)))
     if what is True:
         raise BadRequest(
             f"Watch {number} cannot be turned on",
@@ -158,7 +158,7 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
 
 
 def _print_watch(one: Mapping[str, Any]) -> None:
-    actions = "".join(f" ({kind})" for kind in one["act"] or ())
+    actions = "".join(f" ({kind})" for kind in one["action"] or ())
     click.secho(f"{one['id']}. {printable(one['question'])}{actions}", bold=True)
     last = f", the last one {relative_time(one['changed'])}" if one["changed"] else ""
     click.echo(
@@ -168,7 +168,7 @@ def _print_watch(one: Mapping[str, Any]) -> None:
         click.secho(
             f"   the last change could not be delivered: {printable(one['error'])}", fg="yellow"
         )
-    for kind, what in (one["off"] or {}).items():
+    for kind, what in (one["disabled"] or {}).items():
         if what is True:
             kinds = {"exec": "program", "webhook": "webhook"}
             text = (

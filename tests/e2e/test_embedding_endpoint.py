@@ -50,7 +50,7 @@ def test_it_indexes_and_searches_and_says_where_text_goes(
     assert cities.documents("What trades with Rome by sea?")[0] == "Rome.md"
     assert any("Kyoto trades" in text for text in inputs(endpoint))
     models = cities.status()["models"]
-    assert "fake@api" in models["recipe"]
+    assert "fake@api" in models["generation"]
     host = endpoint.base_url.split("/")[2]
     assert models["encoder_endpoint"]["endpoint"] == host
     assert models["encoder_endpoint"]["tokens_today"] > 0
@@ -189,7 +189,7 @@ def test_another_model_behind_the_name_is_refused_after_a_restart(
     cities.start()
     cities.until(lambda: cities.status()["documents"] == 6)
     assert "Delhi.md" in cities.documents("Delhi trades")
-    assert "fake@api-c1+2" in cities.status()["models"]["recipe"]
+    assert "fake@api-c1+2" in cities.status()["models"]["generation"]
     assert cities.printed("check", "--deep")["findings"] == []
 
 

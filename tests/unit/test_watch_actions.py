@@ -56,7 +56,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     watching.restart()
     move_to(watching, TOWNS[0])
     (listed,) = watching.watched.list_all()
-    assert (listed["act"], listed["off"], listed["changes"]) == (None, {"exec": program}, 1)
+    assert (listed["action"], listed["disabled"], listed["changes"]) == (None, {"exec": program}, 1)
     assert acts(watching) == ['{"exec": true}'] and not made.exists()
     (problem,) = watching.watched.problems()
     assert "1 watch of this record names a program" in problem and "--allow" in problem
@@ -71,7 +71,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     move_to(watching, TOWNS[1])
     assert made.exists()
     (listed,) = watching.watched.list_all()
-    assert (listed["act"], listed["off"]) == ({"exec": program}, None)
+    assert (listed["action"], listed["disabled"]) == ({"exec": program}, None)
 
 
 def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
@@ -79,7 +79,10 @@ def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
     write_act(watching, number, {"webhook": "http://127.0.0.1:9/secret"})
     watching.compare()
     (listed,) = watching.watched.list_all()
-    assert (listed["act"], listed["off"]) == (None, {"webhook": "http://127.0.0.1:9/secret"})
+    assert (listed["action"], listed["disabled"]) == (
+        None,
+        {"webhook": "http://127.0.0.1:9/secret"},
+    )
     assert acts(watching) == ['{"webhook": true}']
 
 
@@ -96,7 +99,11 @@ def test_what_could_not_be_used_is_dropped(watching: Watching, act: object) -> N
     write_act(watching, number, act)
     watching.compare()
     (listed,) = watching.watched.list_all()
-    assert listed["act"] is None and listed["off"] in (None, {"exec": True}, {"webhook": True})
+    assert listed["action"] is None and listed["disabled"] in (
+        None,
+        {"exec": True},
+        {"webhook": True},
+    )
     assert not watching.actions_file.exists()
 
 
@@ -121,7 +128,7 @@ def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_pa
     watching.restart()
     move_to(watching, TOWNS[0])
     assert [one["changes"] for one in watching.watched.list_all()] == [1, 1]
-    assert [one["act"] for one in watching.watched.list_all()] == [None, None]
+    assert [one["action"] for one in watching.watched.list_all()] == [None, None]
     assert not made.exists()
 
 

@@ -110,7 +110,7 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
         if error.status == 403:  # they see all sources, so they are for admins
             return {}
         raise
-    return {f"{WATCHES}{one['id']}": one for one in watches if "mcp" in (one["act"] or ())}
+    return {f"{WATCHES}{one['id']}": one for one in watches if "mcp" in (one["action"] or ())}
 
 
 class WatchBus(InMemorySubscriptionBus):
