@@ -10,8 +10,11 @@ _BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".rst", ".rest"), "text/x-rst"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
     **dict.fromkeys((".adoc", ".asciidoc"), "text/asciidoc"),
-    **dict.fromkeys((".txt", ".text", ".org"), "text/plain"),
+    **dict.fromkeys((".txt", ".text"), "text/plain"),
+    ".org": "text/org",
     **dict.fromkeys((".tex", ".latex"), "text/x-tex"),
+    ".bib": "text/x-bibtex",
+    **dict.fromkeys((".srt", ".vtt"), "text/vtt"),
     **dict.fromkeys((".py", ".pyi"), "text/x-python"),
 }
 
@@ -55,6 +58,7 @@ _TABLES: dict[str, str] = dict.fromkeys((".csv", ".tsv"), "text/csv")
 # they are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
 _DATA: dict[str, str] = {
     ".ics": "text/calendar",
+    ".vcf": "text/vcard",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
 }
 _SOURCE_SUFFIXES = _words(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, in_line_order
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
@@ -55,15 +55,7 @@ def asciidoc_blocks(text: str) -> tuple[Block, ...]:
     """Read a document; what it includes from other files is left out."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
-    blocks: list[Block] = []
-    tables = iter(reader.tables)
-    table = next(tables, [])
-    for block in markdown_blocks(rewritten):
-        while table and table[0].first_line < block.first_line:
-            blocks += table
-            table = next(tables, [])
-        blocks.append(block)
-    return (*blocks, *table, *(row for rows in tables for row in rows))
+    return tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The blocks of a document and the links in them: what a reader yields and the chunker consumes."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import PurePosixPath
@@ -173,6 +173,21 @@ def with_title(
     if is_told and _is_empty(blocks[:first]):
         return (*blocks[: first + 1], *_lower_headings(blocks[first + 1 :]))
     return (Block("heading", title, line, line, level=1), *_lower_headings(blocks))
+
+
+def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
+    """The blocks of a document, with its tables, which were read apart, at their places."""
+    remaining = iter(tables)
+    table = next(remaining, ())
+    for block in blocks:
+        # A note stands after the block that refers to it, whatever its line.
+        while block.kind != "note" and table and table[0].first_line < block.first_line:
+            yield from table
+            table = next(remaining, ())
+        yield block
+    yield from table
+    for table in remaining:
+        yield from table
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:

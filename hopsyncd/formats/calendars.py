@@ -1,4 +1,5 @@
-"""Calendar files and invitations (RFC 5545): each event with its time, place and people."""
+"""Calendars (RFC 5545): each event with its time, place and people. Contacts (RFC 6350), whose
+files have the same lines."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,7 +8,9 @@ from dataclasses import dataclass, field
 from hopsyncd.formats.blocks import Block
 
 _FOLDED = re.compile(r"\r?\n[ \t]")
-_LINE = re.compile(r"([A-Za-z][A-Za-z0-9-]{0,40})((?:;(?:[^:\";]|\"[^\"]*\")*)*):(.*)")
+_LINE = re.compile(
+    r"(?:[\w-]{1,40}\.)?([A-Za-z][A-Za-z0-9-]{0,40})((?:;(?:[^:\";]|\"[^\"]*\")*)*):(.*)"
+)
 _PARAMETER = re.compile(r";([A-Za-z-]{1,40})=(\"[^\"]*\"|[^;]*)")
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
 _DURATION = re.compile(
@@ -29,6 +32,21 @@ _SHOWN = (
     ("ORGANIZER", "Organiser"),
     ("ATTENDEE", "Attendees"),
 )
+
+
+_CONTACT = (
+    ("NICKNAME", "Also called"),
+    ("ORG", "Organisation"),
+    ("TITLE", "Position"),
+    ("ROLE", "Role"),
+    ("EMAIL", "Mail"),
+    ("TEL", "Telephone"),
+    ("ADR", "Address"),
+    ("URL", "Page"),
+    ("BDAY", "Birthday"),
+    ("NOTE", "Note"),
+)
+_KINDS = frozenset(("work", "home", "cell", "fax"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +73,36 @@ def calendar_blocks(text: str) -> tuple[Block, ...]:
     return tuple(block for event in _events(text) for block in _event_blocks(event))
 
 
-def _events(text: str) -> Iterator[_Event]:
+def contact_blocks(text: str) -> tuple[Block, ...]:
+    """Read contacts: a row for each, with what is known of the person."""
+    return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
+
+
+def _contact_block(card: _Event) -> Block | None:
+    given = _plain(card.text("N")).split(";")
+    name = card.text("FN") or " ".join(filter(None, [*given[1:2], *given[:1]]))
+    parts = [" ".join(name.split())]
+    for field_name, label in _CONTACT:
+        said = [_contact_value(value) for value in card.values.get(field_name, [])]
+        parts += [f"{label}: {one}" for one in dict.fromkeys(filter(None, said))]
+    text = " | ".join(filter(None, parts))
+    return Block("table", text, card.line, card.line, names=(parts[0],)) if text else None
+
+
+def _contact_value(value: _Value) -> str:
+    """A value with its parts in their order, and its kind: "+46 1 (work)"."""
+    text = value.text
+    if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
+        text = text.partition(":")[2]  # tel:, mailto:
+    parts = (" ".join(_plain(part).split()) for part in re.split(r"(?<!\\);", text))
+    said = ", ".join(filter(None, parts))
+    if found := re.match(r"(\d{4})(\d\d)(\d\d)\Z", said):
+        return "-".join(found.groups())
+    kinds = [kind for kind in value.parameters.get("TYPE", "").lower().split(",") if kind in _KINDS]
+    return f"{said} ({', '.join(kinds)})" if said and kinds else said
+
+
+def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
     event: _Event | None = None
     inner = 0  # components within the event: alarms
     number = 1
@@ -67,7 +114,7 @@ def _events(text: str) -> Iterator[_Event]:
         name, value = found[1].upper(), found[3]
         kind = value.strip().upper()
         if name == "BEGIN":
-            if event is None and kind in _COMPONENTS:
+            if event is None and kind in components:
                 event, inner = _Event(first), 0
             elif event is not None:
                 inner += 1
@@ -78,7 +125,10 @@ def _events(text: str) -> Iterator[_Event]:
                 yield event
                 event = None
         elif event is not None and not inner:
-            told = {key.upper(): said.strip('"') for key, said in _PARAMETER.findall(found[2])}
+            told: dict[str, str] = {}
+            for key, said in _PARAMETER.findall(found[2]):
+                before = f"{told[key.upper()]}," if key.upper() == "TYPE" and "TYPE" in told else ""
+                told[key.upper()] = before + said.strip('"')
             event.values.setdefault(name, []).append(_Value(value.strip(), told))
     if event is not None:  # a file that was cut short
         yield event

@@ -157,7 +157,7 @@ def test_a_table_of_contents_and_drawings_add_no_text() -> None:
 def test_hostile_documents_are_read_in_time(unit: str) -> None:
     began = time.process_time()
     extract((unit * 65536)[:65536].encode(), "text/x-tex")
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 6
 
 
 @given(

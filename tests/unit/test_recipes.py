@@ -22,13 +22,13 @@ from connectors.media_type import is_document_name, media_type
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.samples import SAMPLES
 
-file = b"1\\n00:01 --> 00:02\\nA bronze\\ndoor.\\n\\n2\\n00:03 --> 00:04\\nIt opens."
-assert is_document_name("film.srt")
-blocks = extract(file, media_type("film.srt"))
+file = b"0:01.0,0:02.0\\nA bronze\\ndoor.\\n\\n0:03.0,0:04.0\\nIt opens."
+assert is_document_name("film.sbv")
+blocks = extract(file, media_type("film.sbv"))
 assert [(one.text, one.first_line, one.last_line) for one in blocks] == [
-    ("A bronze\\ndoor.", 1, 4), ("It opens.", 6, 8)
+    ("A bronze\\ndoor.", 1, 3), ("It opens.", 5, 6)
 ], blocks
-(sample,) = extract(SAMPLES[media_type("film.srt")](), media_type("film.srt"))
+(sample,) = extract(SAMPLES[media_type("film.sbv")](), media_type("film.sbv"))
 assert sample.text == "Sample"
 """
 USE_STRATEGY = """

@@ -1,0 +1,131 @@
+"""BibTeX and BibLaTeX: an item for each entry, with its authors, year and place."""
+
+import re
+from collections.abc import Iterator
+
+from hopsyncd.formats.blocks import Block, WrittenLink, link_to_address
+from hopsyncd.formats.latex_text import InlineReader, Source
+
+_ENTRY = re.compile(r"^[ \t]*@(\w+)[ \t]*[{(][ \t]*([^\s,{}()=]*)[ \t]*,", re.MULTILINE)
+_STRING = re.compile(r"^[ \t]*@string[ \t]*[{(][ \t]*", re.MULTILINE | re.IGNORECASE)
+_FIELD = re.compile(r"[\s,]*([\w-]+)\s*=\s*")
+_JOINT = re.compile(r"\s*#\s*")
+_MARK = re.compile(r'\\.|[{}"]', re.DOTALL)
+_BARE = re.compile(r"[\w.:/+-]+")
+_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_PLACES = ("journal", "journaltitle", "booktitle", "school", "institution", "organization",
+           "publisher", "howpublished", "eprint")  # fmt: skip
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+
+def bibliography_blocks(text: str) -> tuple[Block, ...]:
+    """Read a file. The item of an entry has its key, authors, year, title, place and abstract."""
+    strings: dict[str, str] = {}
+    for found in _STRING.finditer(text):
+        if named := _FIELD.match(text, found.end()):
+            end = text.find("\n", named.end())
+            end = len(text) if end < 0 else end
+            strings[named[1].lower()] = _value(text, named.end(), end, strings)[0]
+    return tuple(_entries(text, strings))
+
+
+def _entries(text: str, strings: dict[str, str]) -> Iterator[Block]:
+    line, counted = 1, 0
+    entries = [*_ENTRY.finditer(text)]
+    ends = [*(found.start() for found in entries[1:]), len(text)]
+    for found, end in zip(entries, ends, strict=False):
+        if found[1].lower() in ("comment", "preamble", "string"):
+            continue
+        fields: dict[str, str] = {}
+        at = found.end()
+        while named := _FIELD.match(text, at, end):
+            value, at = _value(text, named.end(), end, strings)
+            fields.setdefault(named[1].lower(), value)
+        first = line + text.count("\n", counted, found.start())
+        last = first + text.count("\n", found.start(), at)
+        line, counted = first, found.start()
+        shown = _shown(found[2], found[1].lower(), fields)
+        links = tuple((0, link) for link in _links(fields))
+        yield Block("list_item", shown, first, last, links=links)
+
+
+def _value(text: str, at: int, end: int, strings: dict[str, str]) -> tuple[str, int]:
+    """The value at a place, and what follows it: parts in braces, quotes or bare, joined by #."""
+    parts: list[str] = []
+    while at < end:
+        begin = at
+        if text[at] in '{"':
+            at = _end_of(text, at, end)
+            parts.append(text[begin + 1 : at - 1])
+        elif bare := _BARE.match(text, at, end):
+            at = bare.end()
+            parts.append(strings.get(bare[0].lower(), bare[0]))
+        joint = _JOINT.match(text, at, end)
+        if at == begin or not joint:
+            break
+        at = joint.end()
+    return _plain("".join(parts)), at
+
+
+def _end_of(text: str, at: int, end: int) -> int:
+    """The place after a value in braces or quotes. One that does not end is cut at its line."""
+    depth = 0
+    opening = text[at]
+    for found in _MARK.finditer(text, at + 1, end):
+        mark = found[0]
+        if depth == 0 and mark == ("}" if opening == "{" else '"'):
+            return found.end()
+        depth += (mark == "{") - (mark == "}")
+    line_end = text.find("\n", at, end)
+    return end if line_end < 0 else line_end
+
+
+def _plain(text: str) -> str:
+    if not any(mark in text for mark in "\\{}$~`'-"):
+        return " ".join(text.split())
+    source = Source.of(text.replace("%", "\\%").replace("\\\\%", "\\%"))
+    return InlineReader(source).text(0, len(source.tokens))[0]
+
+
+def _shown(key: str, kind: str, fields: dict[str, str]) -> str:
+    people = _people(fields.get("author") or "")
+    if not people and fields.get("editor"):
+        people = f"{_people(fields['editor'])} (eds.)"
+    year = fields.get("year") or fields.get("date", "")
+    month = fields.get("month", "")
+    if month[:3].lower() in _MONTHS and fields.get("year"):
+        year = f"{month.capitalize()} {year}"
+    place = next((fields[name] for name in _PLACES if fields.get(name)), "")
+    volume = fields.get("volume", "")
+    number = f"({fields['number']})" if volume and fields.get("number") else ""
+    pages = f"pages {fields['pages']}" if fields.get("pages") else ""
+    about = ", ".join(filter(None, [place, f"{volume}{number}", pages]))
+    head = f"{people} ({year})" if people and year else people or year
+    title = ": ".join(filter(None, [fields.get("title", ""), fields.get("subtitle", "")]))
+    doi = f"doi:{fields['doi']}" if fields.get("doi") else fields.get("url", "")
+    keywords = f"Keywords: {fields['keywords']}" if fields.get("keywords") else ""
+    parts = [head, title, about, doi, fields.get("abstract", ""), keywords, fields.get("note", "")]
+    said = ". ".join(part.rstrip(".") for part in parts if part)
+    return f"[{key}] {said}." if said else f"[{key}] {kind}"
+
+
+def _people(text: str) -> str:
+    """Names as people write them.
+
+    >>> _people("Lovelace, Ada and Grace Hopper and others")
+    'Ada Lovelace, Grace Hopper et al.'
+    """
+    names = []
+    for name in _AND.split(text.strip()):
+        family, comma, given = name.partition(",")
+        names.append(f"{given.strip()} {family.strip()}" if comma else name.strip())
+    if names[-1:] == ["others"]:
+        return f"{', '.join(names[:-1])} et al."
+    return ", ".join(filter(None, names))
+
+
+def _links(fields: dict[str, str]) -> Iterator[WrittenLink]:
+    doi = fields.get("doi", "")
+    address = fields.get("url") or (f"https://doi.org/{doi}" if doi else "")
+    if link := link_to_address(address, fields.get("title", "")) if address else None:
+        yield link

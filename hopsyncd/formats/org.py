@@ -1,0 +1,206 @@
+"""Org files of Emacs: rewritten line by line as Markdown, with their tables read as grids."""
+
+import re
+from dataclasses import dataclass, field, replace
+
+from hopsyncd.formats.blocks import Block, in_line_order, with_title
+from hopsyncd.formats.markdown import markdown_blocks
+from hopsyncd.formats.tables import TableBuilder, table_blocks
+
+_HEADING = re.compile(r"(\*{1,30})[ \t]+(\S.*)\Z")
+_TAGS = re.compile(r"[ \t]+:((?:[\w@#%]+:)+)[ \t]*\Z")
+_PRIORITY = re.compile(r"\[#[A-Z0-9]\][ \t]+")
+_KEYWORD = re.compile(r"[ \t]*#\+(\w+)(?:\[[^\]]*\])?:[ \t]*(.*)\Z")
+_BEGIN = re.compile(r"[ \t]*#\+begin_(\w+)(?:[ \t]+([\w+-]+))?", re.IGNORECASE)
+_END = re.compile(r"[ \t]*#\+end_(\w+)", re.IGNORECASE)
+_COMMENT = re.compile(r"[ \t]*#(?:[ \t]|\Z)")
+_DRAWER = re.compile(r"[ \t]*:[\w-]+:[ \t]*\Z")
+_DRAWER_END = re.compile(r"[ \t]*:END:[ \t]*\Z", re.IGNORECASE)
+_FIXED = re.compile(r"([ \t]*):(?: (.*))?\Z")
+_ROW = re.compile(r"[ \t]*\|")
+_RULE = re.compile(r"[ \t]*\|[-+]*-[-+|]*[ \t]*\Z")
+_TERM = re.compile(r"([ \t]*[-+][ \t]+(?:\[[ xX-]\][ \t]+)?)(\S[^\n]{0,200}?)[ \t]+::(?:[ \t]+|\Z)")
+_ITEM = re.compile(r"([ \t]*)(?:[+*]|\d+[.)])([ \t]+)(?=\S)")
+_PLANNED = re.compile(r"[ \t]*(?:(?:SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[][^>\]]*[>\]][ \t]*)+\Z")
+_STAMP = re.compile(r"[<\[](\d{4}-\d\d-\d\d)(?:[ \t]+[^\W\d]+\.?)?"
+                    r"([ \t]+\d\d?:\d\d(?:-\d\d?:\d\d)?)?"
+                    r"(?:[ \t]+[.+]{0,2}[+-]\d+[hdwmy])*[>\]]")  # fmt: skip
+_PROGRESS = re.compile(r"[ \t]+\[(?:\d*/\d*|\d*%)\]")
+_NOTE = re.compile(r"\[fn:([\w-]{1,60})\][ \t]+(?=\S)")
+_SIDE = r"(?<![\w*/_=~+])"
+_MARKS = re.compile(r"[\[<=~*/+_]")
+# Each is replaced by Markdown, in cells of tables by plain text.
+_INLINE: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(r"\[\[(?:file:)?([^\[\]\n]{1,300})\]\[([^\[\]\n]{1,300})\]\]"),
+        r"[\2](<\1>)",
+        r"\2",
+    ),
+    (re.compile(r"\[\[(?:file:)([^\[\]\n]{1,300})\]\]"), r"[\1](<\1>)", r"\1"),
+    (re.compile(r"\[\[(https?:[^\[\]\n]{1,300})\]\]"), r"<\1>", r"\1"),
+    (re.compile(r"\[\[([^\[\]\n]{1,300})\]\]"), r"\1", r"\1"),
+    (re.compile(r"\[fn:([\w-]{1,60})\]"), r"[^\1]", ""),
+    (re.compile(rf"{_SIDE}[=~](\S|\S[^\n`]{{0,200}}?\S)[=~](?!\w)"), r"`\1`", r"\1"),
+    (re.compile(rf"{_SIDE}\*(\S|\S[^\n*]{{0,150}}?\S)\*(?!\w)"), r"**\1**", r"\1"),
+    (re.compile(rf"{_SIDE}/(\S|\S[^\n/]{{0,150}}?\S)/(?!\w)"), r"*\1*", r"\1"),
+    (re.compile(rf"{_SIDE}\+(\S|\S[^\n+]{{0,150}}?\S)\+(?!\w)"), r"~~\1~~", ""),
+    (re.compile(rf"{_SIDE}_([^\W_]|[^\W_][^\n_]{{0,150}}?\S)_(?!\w)"), r"\1", r"\1"),
+)
+_FACTS = {"author": "author", "date": "date", "email": "email"}
+_LEFT_OUT = frozenset(("comment", "export"))
+_VERBATIM = frozenset(("src", "example"))
+_FRAME = "```"
+
+
+def org_blocks(text: str) -> tuple[Block, ...]:
+    """Read a file. Drawers, comments and settings are left out; task states and dates stay."""
+    reader = _Reader(text.split("\n"))
+    rewritten = "\n".join(reader.rewrite())
+    blocks = tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
+    blocks = with_title(blocks, reader.title, reader.title_line)
+    if not blocks or not reader.facts:
+        return blocks
+    properties = dict.fromkeys((*blocks[0].properties, *reader.facts))
+    return (replace(blocks[0], properties=tuple(properties)), *blocks[1:])
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Rewrites the lines of a file; each gives one line, so that line numbers stay."""
+
+    lines: list[str]
+    tables: list[list[Block]] = field(default_factory=list)
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    title: str = ""
+    title_line: int = 1
+    _caption: str = ""
+    _inside: str = ""  # the block in progress
+    _without_drawer_end: int = 0  # up to this line none ends
+
+    def rewrite(self) -> list[str]:
+        written: list[str] = []
+        while len(written) < len(self.lines):
+            at = len(written)
+            line = self.lines[at].rstrip("\r")
+            if self._inside:
+                written.append(self._in_block(line))
+            elif _ROW.match(line):
+                end = at
+                while end < len(self.lines) and _ROW.match(self.lines[end]):
+                    end += 1
+                self._read_table(at, end)
+                written += [""] * (end - at)
+            elif _DRAWER.match(line) and (end := self._drawer_end(at)):
+                written += [""] * (end - at)
+            else:
+                written.append(self._line(line, at + 1))
+        return written
+
+    def _drawer_end(self, at: int) -> int:
+        """The place after a drawer; 0 if none begins here."""
+        if at < self._without_drawer_end:
+            return 0
+        for end in range(at + 1, len(self.lines)):
+            if _DRAWER_END.match(self.lines[end]):
+                return end + 1
+            self._without_drawer_end = end
+            if _HEADING.match(self.lines[end]):
+                break
+        return 0
+
+    def _in_block(self, line: str) -> str:
+        found = _END.match(line)
+        if found and found[1].lower() == self._inside:
+            is_fenced = self._inside in _VERBATIM
+            self._inside = ""
+            return _FRAME if is_fenced else ""
+        if self._inside in _LEFT_OUT:
+            return ""
+        if self._inside in _VERBATIM:
+            return line.removeprefix(",") if line.startswith((",*", ",#")) else line
+        return f"> {_inline(line)}" if self._inside == "quote" else _inline(line)
+
+    def _line(self, line: str, number: int) -> str:
+        if found := _HEADING.match(line):
+            return self._heading(found)
+        if found := _BEGIN.match(line):
+            self._inside = found[1].lower()
+            return _FRAME + (found[2] or "") if self._inside in _VERBATIM else ""
+        if found := _KEYWORD.match(line):
+            return self._keyword(found[1].lower(), found[2].strip(), number)
+        if _COMMENT.match(line):
+            return ""
+        if found := _NOTE.match(line):
+            return f"[^{found[1]}]: {_inline(line[found.end() :])}"
+        if found := _FIXED.match(line):
+            return f"    {found[2] or ''}"
+        if _PLANNED.match(line):
+            return line.strip() and _STAMP.sub(r"\1\2", line).strip()
+        if found := _TERM.match(line):
+            return f"{found[1]}{_inline(found[2])}: {_inline(line[found.end() :])}"
+        marker = _ITEM.match(line)
+        if marker and "*" in marker[0] and not marker[1]:
+            marker = None
+        if marker and line.lstrip()[0] in "+*":
+            line = f"{marker[1]}-{line[marker.end(1) + 1 :]}"
+        return _inline(line)
+
+    def _heading(self, found: re.Match[str]) -> str:
+        text = found[2]
+        if tags := _TAGS.search(text):
+            self.facts += [("tag", tag) for tag in tags[1].split(":") if tag]
+            text = text[: tags.start()]
+        text = _PROGRESS.sub("", _PRIORITY.sub("", text, count=1))
+        return f"{'#' * min(len(found[1]), 6)} {_inline(text)}"
+
+    def _keyword(self, name: str, value: str, number: int) -> str:
+        if name == "title":
+            self.title = f"{self.title} {value}".strip()
+            self.title_line = number
+        elif name == "caption":
+            self._caption = value if self._names_a_table(number) else ""
+            return "" if self._caption else _inline(value)
+        elif name == "filetags":
+            self.facts += [("tag", tag) for tag in re.split(r"[:\s]+", value) if tag]
+        elif name in _FACTS and value:
+            self.facts.append((_FACTS[name], _STAMP.sub(r"\1\2", value)))
+        return ""
+
+    def _names_a_table(self, number: int) -> bool:
+        below = self.lines[number : number + 5]
+        rest = [line for line in below if not _KEYWORD.match(line)]
+        return bool(rest) and _ROW.match(rest[0]) is not None
+
+    def _read_table(self, first: int, end: int) -> None:
+        builder = TableBuilder(_plain(self._caption))
+        self._caption = ""
+        lines = self.lines[first:end]
+        rules = [at for at, line in enumerate(lines) if _RULE.match(line)]
+        header = next((at for at in rules if at > 0), 0)
+        header = header if header < len(lines) - 1 else 0
+        for at, line in enumerate(lines):
+            if at in rules:
+                continue
+            builder.begin_row(first + at + 1, is_header=at < header)
+            for cell in line.strip().strip("|").split("|"):
+                builder.add(_plain(cell))
+        self.tables.append(list(table_blocks(builder.build(guess_header=not header))))
+
+
+def _inline(text: str) -> str:
+    if not _MARKS.search(text):
+        return text
+    text = _STAMP.sub(r"\1\2", text)
+    for pattern, put, _ in _INLINE:
+        text = pattern.sub(put, text)
+    return text
+
+
+def _plain(text: str) -> str:
+    """The text of a cell or a caption, without marks."""
+    if not _MARKS.search(text):
+        return text.strip()
+    text = _STAMP.sub(r"\1\2", text)
+    for pattern, _, put in _INLINE:
+        text = pattern.sub(put, text)
+    return text.strip()

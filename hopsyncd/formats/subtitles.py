@@ -1,0 +1,81 @@
+"""Subtitles and transcripts (SubRip, WebVTT): what is said, with the time at which it begins."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import unescape
+
+from hopsyncd.formats.blocks import Block
+
+_TIMES = re.compile(
+    r"[ \t]*(?:(\d{1,3}):)?(\d\d):(\d\d)[.,]\d{1,3}[ \t]*-->"
+    r"[ \t]*(?:(\d{1,3}):)?(\d\d):(\d\d)[.,]\d{1,3}"
+)
+_SPEAKER = re.compile(r"<v(?:\.[\w.]+)?[ \t]+([^<>]{1,100})>")
+_MARKUP = re.compile(r"</?(?:[biuc]|ruby|rt|v|lang|font)\b[^<>]*>|<[\d:.]+>|\{\\[^{}]{1,40}\}")
+_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]]*\Z")
+_ENOUGH_CHARACTERS, _MOST_CHARACTERS = 200, 600
+_PAUSE_S = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue:
+    text: str
+    begin_s: int
+    end_s: int
+    first_line: int
+    last_line: int
+
+
+def subtitle_blocks(text: str) -> tuple[Block, ...]:
+    """Read subtitles: cues are joined to paragraphs, which end with a sentence or at a pause.
+
+    Each begins with its time. Cue numbers, styles and notes of the author are left out.
+    """
+    return tuple(_paragraphs(_cues(text.split("\n"))))
+
+
+def _cues(lines: list[str]) -> Iterator[_Cue]:
+    at = 0
+    said = ""
+    while at < len(lines):
+        found = _TIMES.match(lines[at])
+        at += 1
+        if not found:
+            continue
+        first = at
+        while at < len(lines) and lines[at].strip() and not _TIMES.match(lines[at]):
+            at += 1
+        shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:at]))
+        shown = " ".join(unescape(_MARKUP.sub("", shown)).split())
+        # Live captions repeat the line above until it scrolls away.
+        new = shown[len(said) :].strip() if said and shown.startswith(said) else shown
+        if new:
+            hours, minutes, seconds, *end = (int(part or 0) for part in found.groups())
+            begin_s = hours * 3600 + minutes * 60 + seconds
+            yield _Cue(new, begin_s, end[0] * 3600 + end[1] * 60 + end[2], first, max(first, at))
+            said = shown
+
+
+def _paragraphs(cues: Iterator[_Cue]) -> Iterator[Block]:
+    waiting: list[_Cue] = []
+    length = 0
+    for cue in cues:
+        if waiting and (
+            cue.begin_s - waiting[-1].end_s >= _PAUSE_S
+            or length + len(cue.text) > _MOST_CHARACTERS
+            or (length >= _ENOUGH_CHARACTERS and _END.search(waiting[-1].text))
+        ):
+            yield _paragraph(waiting)
+            waiting, length = [], 0
+        waiting.append(cue)
+        length += len(cue.text) + 1
+    if waiting:
+        yield _paragraph(waiting)
+
+
+def _paragraph(cues: list[_Cue]) -> Block:
+    hours, rest = divmod(cues[0].begin_s, 3600)
+    time = f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    text = "\n".join(cue.text for cue in cues)
+    return Block("paragraph", f"[{time}] {text}", cues[0].first_line, cues[-1].last_line)
