@@ -55,31 +55,37 @@ from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (
     INDEX_NAME,
+    NEXT_INDEX_NAME,
     TEMPORARY_NAME,
     Config,
     config_path,
-    load_config,
 )
 from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs
-from hopsyncd.config.privacy import check_config_file, own_folder, secrets_of, use_own_temporary
-from hopsyncd.config.source_kinds import SourceConfig
+from hopsyncd.config.privacy import (
+    check_config_file,
+    configure_daemon_logs,
+    load_checked,
+    own_folder,
+    use_own_temporary,
+)
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
-from hopsyncd.ingest.connect import close_sources, is_slow, open_source, tesseract_of
+from hopsyncd.ingest.connect import close_sources, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
+from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.read import READER, rules_of
-from hopsyncd.ingest.source_scheduler import GC, Chore, Task, full_scan_times, gc_times, scan_times
+from hopsyncd.ingest.source_scheduler import GC, Chore, Task, gc_times, make_task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions
 from hopsyncd.ingest.sync_worker import SyncWorker, WritePath
 from hopsyncd.ingest.upkeep import generation_in_use, switch_encoder
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import SourceWatchers
-from hopsyncd.logs import configure_logs
+from hopsyncd.models.generations import load_serving_models
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from hopsyncd.web.listener import with_page
@@ -88,7 +94,8 @@ from store.contract import Connection
 from store.exceptions import ServerLost
 from store.open_database import hold_writer_lock, open_serving
 from store.operational import end_quarantine, end_waits, find_quarantined, put_quarantined
-from store.sources import access_rules, listing_state, put_access_rules
+from store.records import Version
+from store.sources import access_rules, put_access_rules
 from store.versions import head
 
 log = structlog.get_logger(__name__)
@@ -114,6 +121,7 @@ class Daemon:
         self._read_config = read_config
         self._connection = connection
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
+        self._saved_next = SavedIndex(config.daemon.data_dir / NEXT_INDEX_NAME)
         self._follower = Follower(config.store.url, self._saved) if config.store.url else None
         self.load, metrics = Load(), Metrics()
         self._worker = SyncWorker(
@@ -238,8 +246,11 @@ class Daemon:
         again = self._removed & before.keys() & {one.name for one in config.sources}
         renewed = {*applied.added, *applied.changed, *again}
         tasks = {
-            source.name: self._task(
-                source, config, None if source.name in renewed else before[source.name]
+            source.name: make_task(
+                self._connection,
+                source,
+                config,
+                None if source.name in renewed else before[source.name],
             )
             for source in config.sources
         }
@@ -300,6 +311,11 @@ class Daemon:
                 self._connection, publisher, yield_to_edits
             )
         state, connection = self._serving.state, self._connection
+        models = state.models.for_generation(generation_in_use(connection))
+        if models is not state.models:  # the switch was committed, and something failed then
+            engine = self._engine_of(state.config, models, state.access)
+            self._serving.change(models=models, engine=engine)
+            state = self._serving.state
         try:
             connection.acknowledge()
             writer = self._writer_of(state.models)
@@ -316,8 +332,13 @@ class Daemon:
         renewed = writer.renew()
         if renewed:
             publisher.publish(connection, writer, renewed)
+        self._saved_next.forget()
+        if state.models.next:
+            self._begin_switch(path, state.models.next)
         config = state.config
-        self._tasks = {source.name: self._task(source, config) for source in config.sources}
+        self._tasks = {
+            source.name: make_task(connection, source, config) for source in config.sources
+        }
         self._record_access()
         return WritePath(path, list(self._tasks.values()), self._chores(config))
 
@@ -368,17 +389,37 @@ class Daemon:
                 sources=closed,
             )
 
-    def _writer_of(self, models: Models) -> VersionWriter:
+    def _begin_switch(self, path: SourceSync, following: Models) -> None:
+        """Build the generation of the configured models beside the one that answers."""
+        recall_probe(self._connection, following.encoder)
+        open_writer = partial(self._writer_of, following, self._saved_next)
+        path.switch = GenerationSwitch(self._connection, open_writer, path.yield_to_edits)
+        path.on_switch = lambda version: self._answer_by(
+            path, following, self._writer_of(following), version
+        )
+
+    def _answer_by(
+        self, path: SourceSync, models: Models, writer: VersionWriter, version: Version
+    ) -> None:
+        """Answer and write by other models, whose version is the head."""
+        state, connection = self._serving.state, self._connection
+        # A request that has begun keeps the engine that it has.
+        engine = self._engine_of(state.config, models, state.access)
+        engine.publish(writer.snapshot_of(version))
+        self._serving.change(models=models, engine=engine)
+        path.write_by(writer, partial(self._publisher.publish, connection, writer))
+        self._publisher.announce(connection, writer, version)
+
+    def _writer_of(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
         config = self._serving.state.config
-        index = config.index
         writer = VersionWriter(
             self._connection,
             models.maker,
-            rules=rules_of(index.passage_tokens, tesseract_of(config)),
-            budget_factor=index.edge_budget_factor,
+            rules=rules_of(config.index.passage_tokens, tesseract_of(config)),
+            budget_factor=config.index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,
-            saved=self._saved,
+            saved=saved or self._saved,
         )
         store_probe(self._connection, models.maker.generation, models.encoder)
         return writer
@@ -390,42 +431,13 @@ class Daemon:
         writer = self._writer_of(newer)
         version, answer = switch_encoder(path, writer, dry_run)
         if version:
-            # A request that has begun keeps the engine that it has.
-            engine = self._engine_of(state.config, newer, state.access)
-            engine.publish(writer.snapshot_of(version))
-            self._serving.change(models=newer, engine=engine)
-            connection = self._connection
-            path.write_by(writer, partial(self._publisher.publish, connection, writer))
-            self._publisher.announce(connection, writer, version)
+            self._answer_by(path, newer, writer, version)
         return answer
-
-    def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
-        """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
-        ready = same.source if same else open_source(self._connection, source, config)
-        return Task(
-            ready,
-            scan_times(source, config),
-            full_scan_times(source, config),
-            at_start=not is_slow(source)
-            or listing_state(self._connection, ready.id).listed_ms is None,
-        )
-
-
-def load_checked(file: Path) -> Config:
-    """Load the configuration. Raises ConfigError, also if another user could have written it."""
-    check_config_file(file)
-    return load_config(file)
-
-
-def configure_daemon_logs(config: Config) -> None:
-    """Configure logging as the configuration says, with the configuration's secrets redacted."""
-    daemon = config.daemon
-    configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)
 
 
 def run(
     config: Config,
-    load: Callable[[Config, str], Models] = load_models,
+    load: Callable[[Config, str], Models] = load_serving_models,
     config_file: Path | None = None,
     on_listening: Callable[[], None] = lambda: None,
 ) -> None:

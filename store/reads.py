@@ -149,6 +149,14 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
     return passages
 
 
+def passages_at(connection: Connection, version: int) -> list[PassageId]:
+    """The passages that are vertices at a version, in rising order."""
+    rows = connection.execute(
+        "SELECT passage FROM life WHERE born <= ?1 AND ?1 < died ORDER BY passage", [version]
+    )
+    return [PassageId(row[0]) for row in rows]
+
+
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
     """The passages that are vertices at the head."""
     rows = connection.execute(

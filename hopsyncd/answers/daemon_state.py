@@ -147,8 +147,25 @@ class RerankerStatus(TypedDict):
     failure: str | None
 
 
+class SwitchStatus(TypedDict):
+    """The switch to the configured models: how many passages are prepared for it.
+
+    `left_s` is the estimated time; null while unknown. `problem` says why nothing goes on.
+    """
+
+    generation: str
+    encoder: str
+    passages_done: int
+    passages_total: int
+    left_s: float | None
+    problem: str | None
+
+
 class StatusModels(TypedDict):
-    """The models in use. `recipe` is the old name of `generation`, which the next version drops."""
+    """The models in use. `switch`: they differ from the configured ones, which come next.
+
+    `recipe` is the old name of `generation`, which the next version drops.
+    """
 
     generation: str
     recipe: str
@@ -156,6 +173,7 @@ class StatusModels(TypedDict):
     reranker_endpoint: RerankerStatus | None
     encoder_due: str | None
     preparing: str | None
+    switch: SwitchStatus | None
     cluster: str | None
     llm_endpoint: str | None
 

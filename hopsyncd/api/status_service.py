@@ -20,6 +20,7 @@ from hopsyncd.answers.daemon_state import (
     StatusAnswer,
     StatusModels,
     StoreStatus,
+    SwitchStatus,
     SyncProgress,
 )
 from hopsyncd.api.access import Caller
@@ -30,6 +31,7 @@ from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.ingest.generation_switch import SwitchProgress
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.sync_worker import UPGRADE
 from hopsyncd.ingest.watch import SourceWatchers
@@ -143,7 +145,7 @@ class StatusService:
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": self._counters(connection) if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-            "models": _models_status(state.models),
+            "models": _models_status(state.models, worker.switching),
             "llm": endpoint.status() if endpoint and whole else None,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
@@ -325,18 +327,36 @@ def _configuration_status(reloaded: Reloaded, whole: bool) -> ConfigurationStatu
     }
 
 
-def _models_status(models: Models) -> StatusModels:
+def _switch_status(models: Models, progress: SwitchProgress) -> SwitchStatus:
     endpoint = models.encoder_endpoint
-    reranker = models.reranker_endpoint
     is_known = endpoint is None or endpoint.is_known
     generation = models.maker.generation.name if is_known else models.encoder.name
     return {
         "generation": generation,
+        "encoder": models.encoder.name,
+        "passages_done": progress.done,
+        "passages_total": progress.total,
+        "left_s": None if progress.left_s is None else round(progress.left_s, 1),
+        "problem": progress.problem,
+    }
+
+
+def _models_status(models: Models, progress: SwitchProgress | None) -> StatusModels:
+    endpoint = models.encoder_endpoint
+    is_known = endpoint is None or endpoint.is_known
+    generation = models.maker.generation.name if is_known else models.encoder.name
+    reranker = models.reranker_endpoint
+    # The endpoint of the models that come next gets passages already.
+    asked = models.next.encoder_endpoint if models.next else None
+    asked = asked or endpoint
+    return {
+        "generation": generation,
         "recipe": generation,
-        "encoder_endpoint": endpoint.status() if endpoint else None,
+        "encoder_endpoint": asked.status() if asked else None,
         "reranker_endpoint": reranker.status() if reranker else None,
         "encoder_due": models.newer.encoder.name if models.newer else None,
         "preparing": models.preparing,
+        "switch": _switch_status(models.next, progress) if models.next and progress else None,
         "cluster": models.cluster,
         "llm_endpoint": models.endpoint.status()["endpoint"] if models.endpoint else None,
     }

@@ -89,11 +89,28 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         print_problem(problem)
     if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all of a source")
-    if preparing := now["models"]["preparing"]:
-        click.echo(f"preparing {preparing}")
-    if due := now["models"]["encoder_due"]:
-        click.echo(f"a newer encoder is available: {due}; `hopsyncd rebuild --encoder` uses it")
+    _print_models(now["models"])
     warn(now["degraded"])
+
+
+def _print_models(models: Mapping[str, Any]) -> None:
+    if preparing := models["preparing"]:
+        click.echo(f"preparing {preparing}")
+    if switch := models["switch"]:
+        _print_switch(switch)
+    if due := models["encoder_due"]:
+        click.echo(f"a newer encoder is available: {due}; `hopsyncd rebuild --encoder` uses it")
+
+
+def _print_switch(switch: Mapping[str, Any]) -> None:
+    left = "" if switch["left_s"] is None else f", {_duration(switch['left_s'])} left"
+    click.echo(
+        f"switching to {printable(switch['encoder'])}: {switch['passages_done']:,} of"
+        f" {plural(switch['passages_total'], 'passage')} ready{left}; until then the former"
+        " models answer"
+    )
+    if switch["problem"]:
+        warn([switch["problem"]])
 
 
 def _print_purges_and_quarantine(now: Mapping[str, Any]) -> None:

@@ -53,6 +53,7 @@ from hopsyncd.errors import ConfigError
 
 FILE_NAME = "config.toml"
 DATABASE_NAME = "hopsyncd.db"  # in the data_dir.
+NEXT_INDEX_NAME = "next-index"  # the same for the generation that is being built
 INDEX_NAME = "index"  # a folder in the data_dir; its content is derived from the database.
 TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")

@@ -12,8 +12,9 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.config.configuration import Config
+from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.errors import ConfigError
+from hopsyncd.logs import configure_logs
 
 log = structlog.get_logger(__name__)
 
@@ -125,3 +126,15 @@ def use_own_temporary(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     own_folder(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def load_checked(file: Path) -> Config:
+    """Load the configuration. Raises ConfigError, also if another user could have written it."""
+    check_config_file(file)
+    return load_config(file)
+
+
+def configure_daemon_logs(config: Config) -> None:
+    """Configure logging as the configuration says, with the configuration's secrets redacted."""
+    daemon = config.daemon
+    configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)

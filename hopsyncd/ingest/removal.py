@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hopsyncd.answers.changed import RemoveAnswer
-from hopsyncd.config.configuration import INDEX_NAME, Config
+from hopsyncd.config.configuration import INDEX_NAME, NEXT_INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.index_loading import SavedIndex
@@ -113,7 +113,8 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
 
         done = remove_source_documents(connection, apply, name, purge)
         if purge:
-            SavedIndex(config.daemon.data_dir / INDEX_NAME).forget()
+            for index in (INDEX_NAME, NEXT_INDEX_NAME):
+                SavedIndex(config.daemon.data_dir / index).forget()
     drop_mirror(config, name)
     return done
 

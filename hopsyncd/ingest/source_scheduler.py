@@ -14,6 +14,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone_of
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
+from hopsyncd.ingest.connect import is_slow, open_source
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Turn
@@ -409,3 +410,16 @@ class SourceScheduler:
 def _log(outcome: SyncOutcome) -> None:
     if outcome.changed or outcome.removed:
         log.info("synced", source=outcome.source, changed=outcome.changed, removed=outcome.removed)
+
+
+def make_task(
+    connection: Connection, source: SourceConfig, config: Config, same: Task | None = None
+) -> Task:
+    """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
+    ready = same.source if same else open_source(connection, source, config)
+    return Task(
+        ready,
+        scan_times(source, config),
+        full_scan_times(source, config),
+        at_start=not is_slow(source) or listing_state(connection, ready.id).listed_ms is None,
+    )

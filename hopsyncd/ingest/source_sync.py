@@ -18,6 +18,7 @@ from connectors.protocol import SourceUnavailable
 from hopsyncd.errors import EncoderUnavailable
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.index.throttle import throttle, yielding_to_queries
+from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.ingest.plan import (
     AGAIN,
     CHANGED,
@@ -152,6 +153,7 @@ class SourceSync:
     run a small sync, or raise an error to abandon the work. A commit is one long step. If it
     `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
     LLM usage of one sync. `on_idle` is called while nothing is left to do, at least every minute.
+    `switch` builds the next generation, and `on_switch` is called with its version.
     `paused` says why each paused source is paused.
     """
 
@@ -166,6 +168,8 @@ class SourceSync:
     new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
     on_idle: Callable[[], None] = lambda: None
+    switch: GenerationSwitch | None = None
+    on_switch: Callable[[Version], None] = lambda version: None
     paused: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     monotonic_s: Callable[[], float] = time.monotonic

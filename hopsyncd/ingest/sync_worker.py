@@ -10,6 +10,7 @@ import structlog
 
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, SyncFailed
 from hopsyncd.ingest.follower import Follower
+from hopsyncd.ingest.generation_switch import SwitchProgress
 from hopsyncd.ingest.read import Progress
 from hopsyncd.ingest.source_scheduler import (
     Chore,
@@ -205,6 +206,12 @@ class SyncWorker:
         return self._latest.progress if self._latest and self.busy else None
 
     @property
+    def switching(self) -> SwitchProgress | None:
+        """The progress of the switch to the configured models; None if there is none."""
+        switch = self._latest.switch if self._latest else None
+        return switch.progress if switch else None
+
+    @property
     def paused(self) -> Mapping[str, str]:
         """The reasons of paused sources, by name."""
         return dict(self._latest.paused) if self._latest else {}
@@ -343,6 +350,8 @@ class SyncWorker:
             return 0.0
         upgrades_s = self._at_work.sync.upgrades.due_s - self._clocks.steady_s()
         longest_s = _HEAR_S if self._follower else _LONGEST_SLEEP_S
+        if switch := self._at_work.sync.switch:
+            longest_s = min(longest_s, switch.due_s - self._clocks.steady_s())
         return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
 
     def _turn(self) -> list[Request]:
@@ -374,6 +383,7 @@ class SyncWorker:
         answered = self._at_work.sync.upgrades.run(lambda: not self._has_work())
         if answered is not None:
             self._at_work.timetable.note(UPGRADE, None if answered else "the LLM gave no questions")
+        self._go_on_switching()
         for chore in self._at_work.chores:
             if not self._has_work() and self._at_work.timetable.is_due(chore.name):
                 self._do(chore)
@@ -382,6 +392,16 @@ class SyncWorker:
                 return
         self._at_work.sync.on_idle()
         self._at_work.sync.writer.release_memory()
+
+    def _go_on_switching(self) -> None:
+        """Build the next generation until there is other work."""
+        sync, timetable = self._at_work.sync, self._at_work.timetable
+        if sync.switch is None:
+            return
+        version = sync.switch.run(lambda: not self._has_work() and timetable.soonest_s() > 0)
+        if version:
+            sync.on_switch(version)
+            sync.switch = None
 
     def _do(self, chore: Chore) -> None:
         try:

@@ -362,6 +362,8 @@ def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
     if live_content(path.connection, *gone[0]) is not None:
         # The reason names no document, because it stays in the log.
         path.commit(Batch("a document was purged", gone=gone, unseen=gone))
+    if path.switch:
+        path.switch.begin_again()
     return purge(path.connection, asked, path.yield_to_edits)
 
 

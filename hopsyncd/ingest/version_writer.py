@@ -54,7 +54,7 @@ from store.content import (
 )
 from store.contract import Connection
 from store.operational import due_passages
-from store.reads import living, matches_at
+from store.reads import living, matches_at, passages_at
 from store.records import (
     Change,
     Passage,
@@ -306,6 +306,56 @@ class VersionWriter:
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the index is in memory; it is not after a failed change."""
+        return self._index is not None
+
+    def begin_apart(self) -> None:
+        """Begin an index without content, for the head's passages by the present settings."""
+        self._statistics = None
+        if self._saved:
+            self._saved.forget()
+            self._index = self._saved.load(self._connection, self._maker.generation, 0)
+        else:
+            self._index = LiveIndex(self._maker.generation.dimensions)
+
+    def left_to_build(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
+        """The passages of the head to be built apart, and those among them without a question set.
+
+        A gc can have deleted sets that the index has already.
+        """
+        passages, known = passages_at(self._connection, newest.id), self.index.interval_of_passage
+        lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
+        return [one for one in passages if one not in known or one in lacking], lacking
+
+    def build_apart(self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits) -> None:
+        """Make the question sets of these passages, store them, and match them in the index apart.
+
+        An edit that is committed by another writer at `yield_to_edits` can remove passages.
+        """
+        known = known_passages(self._connection, passages)
+        self._preparer.prepare({"": [*known.values()]}, Cost(), yield_to_edits=yield_to_edits)
+        with self._advancing() as index:
+            begun = self._find_sets(known)
+            update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
+
+    def switch_apart(self, newest: Version) -> Version:
+        """Commit the head by the present settings, from the index apart, which is dropped then."""
+        with self._advancing() as index:
+            passages = tuple(passages_at(self._connection, newest.id))
+            gone = index.find_vertices([*index.interval_of_passage.keys() - set(passages)])
+            index.end_passages(index.passages.passage_id[gone].tolist())
+            begun = self._find_sets(passages)
+            update_matches(index, gone, self._take_in(index, begun))
+            reason = Batch(f"the models are now {self._maker.generation.name}")
+            change = self._change(index, reason, passages, begun, newest.rules, {})
+            ended = matches_at(self._connection, newest.id).question.tolist()
+            change = replace(change, matches_ended=[QuestionId(one) for one in ended])
+            version = commit(self._connection, change, self._now_ms())
+        self.forget_index()  # it has no documents, and nothing of older versions
+        return version
 
     def _switch_generation(self, newest: Version) -> Version:
         cost = Cost()

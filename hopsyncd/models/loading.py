@@ -50,7 +50,8 @@ class Models:
     """The models in use. Without `llm`, `cluster` and an endpoint, no data leaves the machine.
 
     endpoint: the same object as `llm` if it is a real endpoint; it must be closed. newer: the same
-    models with a newer encoder, while the stored vectors come from an older one.
+    models with a newer encoder, while the stored vectors come from an older one. next: the models
+    of the configuration, while the daemon still prepares to switch to them.
     """
 
     encoder: Encoder
@@ -60,6 +61,7 @@ class Models:
     endpoint: OpenAiLlm | None = None
     reranker: Reranker | None = None
     newer: "Models | None" = None
+    next: "Models | None" = None
 
     def with_newer_encoder(self) -> "Models":
         """The models with the newer encoder. Raises BadRequest if there is none."""
@@ -70,6 +72,14 @@ class Models:
                 "`hopsyncd status` says when there is a newer one",
             )
         return self.newer
+
+    def for_generation(self, name: str) -> "Models":
+        """The models that come next if the generation of that name is theirs, else these."""
+        following = self.next
+        endpoint = following.encoder_endpoint if following else None
+        if following is None or (endpoint and not endpoint.is_known):
+            return self
+        return following if following.maker.generation.name == name else self
 
     @property
     def cluster(self) -> str | None:
@@ -96,6 +106,8 @@ class Models:
         for endpoint in (self.endpoint, self.encoder_endpoint, self.reranker_endpoint):
             if endpoint:
                 endpoint.close()
+        if self.next and self.next.encoder_endpoint:
+            self.next.encoder_endpoint.close()
 
     @property
     def preparing(self) -> str | None:
@@ -175,7 +187,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
             if former.maker.generation.name == in_use:
                 encoder, loaded = former.encoder, replace(former, newer=loaded)
     if not isinstance(encoder, HttpEncoder):
-        threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
+        threading.Thread(target=warm_up_encoder, args=(encoder,)).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
     later.daemon = True
     later.start()
@@ -186,6 +198,11 @@ def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
     """The same maker on a cluster machine, with a cache of its own."""
     language = SpacyLanguage(config.language_model)
     return BuiltinMaker(language, load_encoder(Config(models=config)))
+
+
+def warm_up_encoder(encoder: Encoder) -> None:
+    """Use the encoder once, so that it is loaded."""
+    _warm_up(encoder.encode, [_WARM_UP_TEXT])
 
 
 def _warm_up(model: Callable[[Any], object], text: Any) -> None:

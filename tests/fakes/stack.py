@@ -46,14 +46,19 @@ class Stack:
         self.maker = maker or fake_maker()
         self.versions: list[Version] = []
         ticks = count(1_000_000)
-        self.writer = VersionWriter(
-            self.connection,
-            self.maker,
-            rules=rules_of(passage_tokens),
-            budget_factor=budget_factor,
-            now_ms=lambda: next(ticks),
-            part=part,
-        )
+
+        def writer_by(maker: QuestionMaker) -> VersionWriter:
+            return VersionWriter(
+                self.connection,
+                maker,
+                rules=rules_of(passage_tokens),
+                budget_factor=budget_factor,
+                now_ms=lambda: next(ticks),
+                part=part,
+            )
+
+        self.writer_by = writer_by
+        self.writer = writer_by(self.maker)
         self.between = between
         self.source = Source(
             register_source(self.connection, "notes", "memory", ""), "notes", connector

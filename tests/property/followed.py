@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis.stateful import RuleBasedStateMachine
 
 from connectors.protocol import Selection
+from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.check import check
@@ -74,6 +75,8 @@ class Followed(RuleBasedStateMachine):
         self.meanwhile: tuple[str, bytes] | None = None
         self.preempting: tuple[int, str, bytes | None] | None = None
         self.follower = Follower()
+        self.lost = 0  # question sets that a kill kept from being stored
+        self.switching: GenerationSwitch | None = None
 
     def _yield_to_edits(self) -> None:
         if self.preempting is None:
@@ -96,6 +99,7 @@ class Followed(RuleBasedStateMachine):
         return self.base / "graph.db"
 
     def _open(self) -> Stack:
+        self.switching = None  # what it has in memory is gone
         encoder = FakeEncoder(self.dimensions)
         self.engine = Engine(self.at, encoder, WalkSettings())
         stack = Stack(
@@ -205,9 +209,21 @@ class Followed(RuleBasedStateMachine):
         assert pins_of(connection, self.stack.source.id) == {
             path: None if data is None else content_hash(data) for path, data in self.pins.items()
         }
-        made = Counter((d, passage) for d in self.makers for passage in self.makers[d].made)
+        made = self._made()
         assert max((made - self.dropped).values(), default=0) <= 1
-        assert counters(connection)["passages_generated"] == made.total()
+        assert counters(connection)["passages_generated"] == made.total() - self.lost
+
+    def _made(self) -> Counter[tuple[int, PassageId]]:
+        """How often a question set was made, by dimensions and passage."""
+        return Counter((d, passage) for d in self.makers for passage in self.makers[d].made)
+
+    def _note_lost(self, most: int) -> None:
+        """Note the sets that were made and, because of a kill, not stored: at most that many."""
+        stored, made = self._stored(), self._made()
+        lost = [one for one in made if one not in stored and made[one] > self.dropped[one]]
+        assert len(lost) <= most
+        self.dropped.update(lost)
+        self.lost += len(lost)
 
     def _check_past(self) -> None:
         """Whatever gc and purge deleted, every kept version reads as before and is sound."""

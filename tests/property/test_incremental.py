@@ -17,12 +17,15 @@ line. To run it again:
 import os
 import secrets
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from hypothesis import note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from connectors.protocol import Selection
+from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.ingest.upkeep import purge_document
 from store.gc import Retention, collect
 from store.history import delete_tag, set_tag
@@ -36,6 +39,7 @@ ALWAYS_THE_SAME = settings().derandomize
 SEED = int(os.environ.get("HYPOTHESIS_SEED", 1 if ALWAYS_THE_SAME else secrets.randbits(32)))
 
 CHANGES = ["as restored", "as before", "unreadable", "seen and gone", "deleted"]  # of a pinned file
+_PIECE = 2  # passages that a switch prepares together
 LATER_MS = 10_000_000_000  # long after every version of a Stack
 
 
@@ -46,6 +50,8 @@ class Killed(Exception):
 @seed(SEED)
 class Incremental(Followed):
     """What may happen to the files, the source and the store."""
+
+    yield_in_switch: Callable[[], None]
 
     @initialize(
         batch_documents=st.sampled_from([1, 2, 100]),
@@ -248,6 +254,57 @@ class Incremental(Followed):
             self.connector.remove(path)
         self._then(then, path)
 
+    @rule(
+        data=st.data(),
+        pieces=st.integers(1, 4),
+        text=st.none() | documents,
+        killed_after=st.sampled_from([None, None, None, 0, 1, 2]),
+    )
+    def switch(
+        self, data: st.DataObject, pieces: int, text: bytes | None, killed_after: int | None
+    ) -> None:
+        """Build the generation of another encoder beside, until one version switches to it.
+
+        It goes on whenever this rule comes again, with whatever has happened since; a kill loses
+        only what is in memory. A file can be written meanwhile.
+        """
+        other = self.makers[24 - self.dimensions]
+        if text is not None:
+            self.meanwhile = data.draw(st.sampled_from(PATHS)), text
+        yields, left = 0, iter(range(pieces, -1, -1))
+
+        def yield_to_edits() -> None:
+            nonlocal yields
+            self._between_batches()
+            yields += 1
+            if killed_after is not None and yields > killed_after:
+                raise Killed
+
+        if self.switching is None:
+            self.switching = GenerationSwitch(
+                self.stack.connection,
+                partial(self.stack.writer_by, other),
+                self._yield_in_switch,
+                piece=_PIECE,
+            )
+        self.yield_in_switch = yield_to_edits
+        try:
+            version = self.switching.run(lambda: next(left) > 0)
+        except Killed:
+            self._note_lost(_PIECE)
+            self._restart(None)
+        else:
+            if version:
+                assert {self.switching.progress.done, version.passages} == {version.passages}
+                self.dimensions = 24 - self.dimensions
+                self.stack.close()
+                self.stack = self._open()
+        self.meanwhile = None
+        self._check()
+
+    def _yield_in_switch(self) -> None:
+        self.yield_in_switch()
+
     @precondition(lambda self: self.pins)
     @rule(then=then)
     def release(self, then: Then) -> None:
@@ -341,6 +398,10 @@ class IncrementalStatements(Incremental):
     @precondition(lambda self: False)
     @rule()
     def preempt(self) -> None: ...
+
+    @precondition(lambda self: False)
+    @rule()
+    def switch(self) -> None: ...
 
     @rule(change=st.none() | st.sampled_from([0.0, 0.3, 1.0, 5.0]))
     def restart(self, change: float | int | None) -> None:

@@ -93,6 +93,11 @@ def _bytes(text: str) -> int:
     return len(text.encode()) + _ENTRY_BYTES
 
 
+def name_of_model(config: LlmConfig) -> str:
+    """The name of a configured LLM: model and parameters."""
+    return f"{config.model} temperature={TEMPERATURE}"
+
+
 class OpenAiLlm:
     """Implements call.Llm. All calls share a concurrency limit, a cache and the ledger.
 
@@ -115,7 +120,7 @@ class OpenAiLlm:
 
     @property
     def name(self) -> str:
-        return f"{self._config.model} temperature={TEMPERATURE}"
+        return name_of_model(self._config)
 
     def ask_each(
         self,

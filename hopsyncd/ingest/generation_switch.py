@@ -1,0 +1,158 @@
+"""Builds the next generation beside the served one, and switches to it by one version.
+
+The question sets of the new settings are made in pieces, while nothing else waits, and stored at
+once, so after a restart none is made again. Each piece also goes into an index of its own and is
+matched there. No version sees these rows until all passages of the head have them. Meanwhile, edits
+and queries use the old generation.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.ingest.source_thread import YieldToEdits
+from hopsyncd.ingest.version_writer import VersionWriter
+from store.contract import Connection
+from store.records import PassageId, Version
+from store.transactions import rewrites
+from store.versions import head
+
+_PIECE = 32  # passages until another sync gets a turn
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 600.0  # after a failure, doubled by each further one
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchProgress:
+    """The progress of a switch. `left_s` is None until it can be estimated.
+
+    `problem` says why nothing can be made now; it is tried again.
+    """
+
+    done: int
+    total: int
+    left_s: float | None
+    problem: str | None
+
+
+class GenerationSwitch:
+    """Brings the head to the settings of another writer, whose index it builds from nothing.
+
+    For the writing thread only, apart from `progress`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        open_writer: Callable[[], VersionWriter],
+        yield_to_edits: YieldToEdits = lambda: None,
+        piece: int = _PIECE,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`open_writer` is called at the first piece, and again if it fails."""
+        self._connection = connection
+        self._open_writer = open_writer
+        self._writer: VersionWriter | None = None
+        self._yield_to_edits = yield_to_edits
+        self._piece = piece
+        self._clock_s = clock_s
+        self._queue: deque[PassageId] = deque()
+        self._lacking: set[PassageId] = set()  # of the queue: without a question set
+        self._at: tuple[int, int] | None = None  # the head of the queue, and the rewrites then
+        self._rewrites = -1  # when the index was begun
+        self._total = 0
+        self._spent_s, self._made = 0.0, 0
+        self._failures, self._problem = 0, ""
+        self._progress = SwitchProgress(0, 0, None, None)
+        self.due_s = 0.0  # when to do the next piece, by the clock
+
+    @property
+    def progress(self) -> SwitchProgress:
+        return self._progress
+
+    def begin_again(self) -> None:
+        """Drop the index that is being built, for instance since passages in it were purged."""
+        self._at = None
+        if self._writer:
+            self._writer.forget_index()
+
+    def run(self, go_on: Callable[[], bool]) -> Version | None:
+        """Do pieces while `go_on` allows it. Returns the version that switches, once it is made.
+
+        A failure of the models is logged, shown by `progress`, and tried again later. Raises the
+        errors of the store, and what `yield_to_edits` raises.
+        """
+        while self._clock_s() >= self.due_s and go_on():
+            try:
+                version = self._do_piece()
+            except REPORTABLE as error:
+                self._fail(error)
+                return None
+            if version:
+                return version
+        return None
+
+    def _do_piece(self) -> Version | None:
+        newest = head(self._connection)
+        if newest is None:
+            self.due_s = self._clock_s() + _FIRST_WAIT_S
+            return None
+        writer = self._writer = self._writer or self._open_writer()
+        if not self._queue or self._at != (newest.id, rewrites(self._connection)):
+            self._look(writer, newest)
+        if not self._queue:
+            return writer.switch_apart(newest)
+        piece = [self._queue.popleft() for _ in range(min(self._piece, len(self._queue)))]
+        lacking = self._lacking.intersection(piece)
+        began_s = self._clock_s()
+        try:
+            writer.build_apart(piece, self._yield_to_edits)
+        except BaseException:
+            self._at = None  # look again what is left
+            raise
+        if lacking:
+            self._spent_s += self._clock_s() - began_s
+            self._made += len(lacking)
+            self._lacking -= lacking
+        self._failures, self._problem = 0, ""
+        self._note()
+        return None
+
+    def _look(self, writer: VersionWriter, newest: Version) -> None:
+        """Find the passages that are left to do. After a purge, begin again: it left no trace."""
+        rewritten = rewrites(self._connection)
+        if not writer.has_index or self._rewrites != rewritten:
+            writer.begin_apart()
+            self._rewrites = rewritten
+        left, lacking = writer.left_to_build(newest)
+        # The passages whose sets are there come first: then the time left is known best.
+        self._queue = deque(sorted(left, key=lambda passage: (passage in lacking, passage)))
+        self._lacking = lacking
+        self._total = newest.passages
+        self._at = newest.id, rewritten
+        self._note()
+
+    def _note(self) -> None:
+        rate_s = self._spent_s / self._made if self._made else math.nan
+        left_s = None if math.isnan(rate_s) else rate_s * len(self._lacking)
+        self._progress = SwitchProgress(
+            self._total - len(self._queue),
+            self._total,
+            left_s,
+            self._problem or None,
+        )
+
+    def _fail(self, error: Exception) -> None:
+        wait_s = min(_FIRST_WAIT_S * 2**self._failures, _LONGEST_WAIT_S)
+        self._failures += 1
+        self.due_s = self._clock_s() + wait_s
+        if self._problem != str(error):
+            log.error("the new models fail, and are tried again", why=str(error))
+        self._problem = str(error)
+        self._note()

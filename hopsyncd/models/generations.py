@@ -1,0 +1,171 @@
+"""The models of the generation that is in use, while the configuration names others.
+
+A file in the data folder keeps the settings of each generation, by its name. So a daemon whose
+configuration changed can load the models of the stored vectors, answer with them, and follow edits
+with them, until the passages are embedded again.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
+from hopsyncd.errors import ConfigError, LlmError, ModelUnavailable, NotAsked
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.language import Language, SpacyLanguage
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import Llm, LlmCall, Reply, TokenSink
+from hopsyncd.models.llm.openai_llm import name_of_model
+from hopsyncd.models.loading import (
+    Models,
+    load_encoder,
+    load_models,
+    make_question_maker,
+    warm_up_encoder,
+)
+
+FILE_NAME = "generations.json"
+_UNUSED_BY_FORMER = ("language_model", "reranker", "threads", "workers")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    models: ModelsConfig
+    llm: LlmConfig
+
+
+def load_serving_models(config: Config, in_use: str = "") -> Models:
+    """The models that answer now; `next` are the configured ones, if these are not.
+
+    in_use: the name of the newest version's generation. Raises ModelUnavailable or ConfigError for
+    the configured models. If the models of the stored vectors cannot be loaded, it is logged.
+    """
+    wanted = load_models(config, in_use)
+    name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
+    file = config.daemon.data_dir / FILE_NAME
+    former = None
+    if in_use and name != in_use and not config.store.url:
+        former = _load_former(config, wanted, in_use, _recall(file, in_use))
+    _remember(file, name, _Settings(config.models, config.llm))
+    if former is None:
+        return wanted
+    if former.encoder is not wanted.encoder:
+        threading.Thread(target=warm_up_encoder, args=(former.encoder,)).start()
+    return replace(former, next=wanted)
+
+
+def _load_former(
+    config: Config, wanted: Models, in_use: str, settings: _Settings | None
+) -> Models | None:
+    """The models of the generation in use; None if they cannot be loaded or used any more."""
+    models = settings.models if settings else ModelsConfig()
+    llm = settings.llm if settings else LlmConfig()
+    address, configured = models.encoder_address, config.models.encoder_address
+    if address and not (configured and configured.base_url == address.base_url):
+        log.warning("the endpoint of the stored vectors is not configured any more and not asked")
+        return None
+    try:
+        language: Language = wanted.language
+        if models.language_model != config.models.language_model:
+            language = SpacyLanguage(models.language_model)
+        same = {field: getattr(config.models, field) for field in _UNUSED_BY_FORMER}
+        encoder = wanted.encoder
+        if models.model_copy(update=same) != config.models:
+            encoder = load_encoder(config.model_copy(update={"models": models}))
+        unasked = _Unasked(llm) if llm.base_url else None
+        if _generation_name(llm, language, encoder, unasked) != in_use:
+            return None
+    except (ModelUnavailable, ConfigError) as error:
+        log.warning("the models of the stored vectors cannot be loaded", why=str(error))
+        return None
+    maker = make_question_maker(llm, language, encoder, unasked, models.workers)
+    return replace(wanted, encoder=encoder, language=language, maker=maker, newer=None)
+
+
+def _generation_name(
+    config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
+) -> str:
+    """The name of the generation with these models, without asking an endpoint for anything."""
+    return make_question_maker(config, language, _Named(encoder.name), llm).generation.name
+
+
+class _Named:
+    """In the place of an encoder whose vectors are not needed."""
+
+    dimensions = 0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        raise NotImplementedError
+
+    encode_questions = encode
+
+
+class _Unasked:
+    """In the place of the LLM of the former generation, for which nothing is spent any more."""
+
+    def __init__(self, config: LlmConfig) -> None:
+        self.name = name_of_model(config)
+
+    def ask_each(
+        self,
+        calls: Sequence[LlmCall],
+        shape: type[Reply],
+        usage: Usage,
+        yield_to_edits: Callable[[], None] = lambda: None,
+        sink: TokenSink | None = None,
+    ) -> Iterator[tuple[int, Reply | LlmError]]:
+        for number in range(len(calls)):
+            yield number, _unasked_error()
+
+
+def _unasked_error() -> NotAsked:
+    return NotAsked(
+        "The LLM was not asked",
+        "the passages get the questions of the new configuration",
+        "`hopsyncd status` shows when",
+    )
+
+
+def _recall(file: Path, name: str) -> _Settings | None:
+    """The settings of a generation; None if they were not kept or cannot be read any more."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))[name]
+        return _Settings(
+            ModelsConfig.model_validate(kept["models"]), LlmConfig.model_validate(kept["llm"])
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        log.warning("the settings of the stored vectors cannot be read", why=str(error))
+        return None
+
+
+def _remember(file: Path, name: str, settings: _Settings) -> None:
+    """Keep the settings of a generation. A failure is logged."""
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    llm = settings.llm.model_dump(mode="json")
+    entry = {"models": settings.models.model_dump(mode="json"), "llm": llm}
+    if not isinstance(known, dict) or known.get(name) == entry:
+        return
+    new = file.with_suffix(f".{os.getpid()}")
+    try:
+        new.write_text(json.dumps({**known, name: entry}, indent=1), encoding="utf-8")
+        new.replace(file)
+    except OSError as error:
+        log.warning("the settings of the models are not kept", file=str(file), why=str(error))

@@ -1,0 +1,109 @@
+"""The models that answer after a change of the configuration."""
+
+import json
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.models.generations import FILE_NAME, load_serving_models
+from hopsyncd.models.llm.budget import LlmContext, Usage
+from hopsyncd.models.loading import Models
+from store.records import Passage
+
+ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
+
+
+def pipeline(folder: Path, version: str) -> str:
+    """A pipeline that can be named, though not run."""
+    folder.mkdir(exist_ok=True)
+    meta = {"lang": "en", "name": "other", "version": version}
+    (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    return str(folder)
+
+
+def config(data_dir: Path, **sections: dict[str, object]) -> Config:
+    return Config.model_validate({"daemon": {"data_dir": str(data_dir)}, **sections})
+
+
+def name_of(models: Models) -> str:
+    return models.maker.generation.name
+
+
+def test_the_models_in_use_answer_until_those_of_a_changed_configuration_are_ready(
+    tmp_path: Path,
+) -> None:
+    first = load_serving_models(config(tmp_path, models={"language_model": "default"}))
+    assert first.next is None
+    other = pipeline(tmp_path / "other", "1")
+    changed = config(tmp_path, models={"language_model": other, "workers": 1})
+    switching = load_serving_models(changed, name_of(first))
+    assert name_of(switching) == name_of(first)
+    assert switching.next is not None
+    assert name_of(switching.next) != name_of(first)
+    assert switching.encoder is switching.next.encoder  # it has not changed, and is loaded once
+    assert load_serving_models(changed, name_of(switching.next)).next is None
+    # Back again, before or after the switch.
+    back = load_serving_models(config(tmp_path), name_of(first))
+    assert (name_of(back), back.next) == (name_of(first), None)
+    back = load_serving_models(config(tmp_path), name_of(switching.next))
+    assert name_of(back) == name_of(switching.next)
+    assert back.next is not None and name_of(back.next) == name_of(first)
+
+
+def test_the_first_switch_of_an_older_database_knows_the_default_models(tmp_path: Path) -> None:
+    first = load_serving_models(config(tmp_path))
+    (tmp_path / FILE_NAME).unlink()
+    other = pipeline(tmp_path / "other", "1")
+    models = load_serving_models(config(tmp_path, models={"language_model": other}), name_of(first))
+    assert name_of(models) == name_of(first)
+    assert models.next is not None
+
+
+def test_former_models_that_changed_or_are_gone_are_not_used(tmp_path: Path) -> None:
+    folder = pipeline(tmp_path / "other", "1")
+    first = load_serving_models(config(tmp_path, models={"language_model": folder}))
+    pipeline(tmp_path / "other", "2")
+    assert load_serving_models(config(tmp_path), name_of(first)).next is None
+    (tmp_path / "other/meta.json").unlink()
+    with capture_logs() as logs:
+        assert load_serving_models(config(tmp_path), name_of(first)).next is None
+    assert any("cannot be loaded" in line["event"] for line in logs)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"%s": 1}', b"\xff"])
+def test_a_damaged_file_of_settings_is_no_obstacle(tmp_path: Path, damage: bytes) -> None:
+    name = name_of(load_serving_models(config(tmp_path)))
+    (tmp_path / FILE_NAME).write_bytes(damage.replace(b"%s", name.encode()))
+    assert name_of(load_serving_models(config(tmp_path), name)) == name
+
+
+def test_a_former_llm_is_not_asked_any_more(tmp_path: Path) -> None:
+    """Not even if its endpoint is still there: its questions are about to be replaced."""
+    asked = load_serving_models(config(tmp_path, llm={**ENDPOINT, "questions": "llm"}))
+    models = load_serving_models(config(tmp_path), name_of(asked))
+    assert name_of(models) == name_of(asked)
+    assert models.next is not None and models.llm is None
+    passage, usage = Passage((), "Rome."), Usage()
+    context = LlmContext("notes", usage, lambda: True)
+    results = [one for made in models.maker.make_each([passage], context) for one in made]
+    assert [(found, getattr(got, "kind", None)) for found, got in results] == [(passage, "queued")]
+    assert usage.calls == 0
+
+
+def test_the_endpoint_of_former_vectors_is_asked_only_while_it_is_configured(
+    tmp_path: Path,
+) -> None:
+    api: dict[str, object] = {"encoder": "a", "encoder_url": "http://127.0.0.1:9/v1"}
+    first = load_serving_models(config(tmp_path, models=api))
+    (name,) = json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8"))
+    assert name.endswith(first.encoder.name)
+    with capture_logs() as logs:
+        assert load_serving_models(config(tmp_path), name).next is None
+    assert any("not asked" in line["event"] for line in logs)
+    same = load_serving_models(config(tmp_path, models={**api, "encoder": "b"}), name)
+    assert same.encoder.name == first.encoder.name
+    assert same.next is not None
+    for models in (first, same):
+        models.close()
