@@ -235,6 +235,15 @@ class DocumentsAnswer(TypedDict):
     next: str | None
 
 
+class FileTextAnswer(TypedDict):
+    """The text of the file of a document, exactly as it is indexed now."""
+
+    version: int
+    source: str
+    document: str
+    text: str
+
+
 class DocumentAnswer(TypedDict):
     """The passages are in reading order.
 

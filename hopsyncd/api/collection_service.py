@@ -7,12 +7,19 @@ from datetime import datetime
 import numpy as np
 
 from hopsyncd.answers.changed import HistoryAnswer
-from hopsyncd.answers.found import ExampleQuestion, ExamplesAnswer, Facets, FacetsAnswer
+from hopsyncd.answers.found import (
+    ExampleQuestion,
+    ExamplesAnswer,
+    Facets,
+    FacetsAnswer,
+    FileTextAnswer,
+)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
-from hopsyncd.api.requests import FacetsRequest, HistoryRequest, NoParameters
+from hopsyncd.api.file_text import no_file, read_file_text
+from hopsyncd.api.requests import FacetsRequest, FileTextRequest, HistoryRequest, NoParameters
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.config.values import Search
 from hopsyncd.errors import NotFound
@@ -97,6 +104,21 @@ class CollectionService:
             if len(found) == _EXAMPLES or time.monotonic() > until_s:
                 break
         return found
+
+    @endpoint("GET", "/v1/file", "read")
+    def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
+        """The text of a document's file, if it is a text in a folder and is what is indexed."""
+        if not caller.acl.shows(request.source):
+            raise no_file(request.source, request.document, "it is no file of a folder")
+        state = self._parts.state
+        with snapshot(connection := self._parts.reader.connection()):
+            text = read_file_text(connection, state.config, request.source, request.document)
+        return {
+            "version": state.version,
+            "source": request.source,
+            "document": request.document,
+            "text": text,
+        }
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:

@@ -305,6 +305,13 @@ class DocumentRequest(_Parameters):
     at: At = "head"
 
 
+class FileTextRequest(_Parameters):
+    """GET /v1/file."""
+
+    source: SourceName
+    document: Path
+
+
 class HistoryRequest(_Parameters):
     """`limit`: how many changes."""
 

@@ -194,6 +194,11 @@ def examples() -> Call[found.ExamplesAnswer]:
     return call("GET", "/v1/examples", {}, "ExamplesAnswer")
 
 
+def file(source: str, document: str) -> Call[found.FileTextAnswer]:
+    """The text of a document's file, if it is a text in a folder and is what is indexed."""
+    return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
+
+
 def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
     """The changes of a document, sentence by sentence, the newest first."""
     return call(
@@ -395,6 +400,7 @@ class Methods:
     diff = send_method(diff)
     facets = send_method(facets)
     examples = send_method(examples)
+    file = send_method(file)
     history = send_method(history)
     status = send_method(status)
     sources = send_method(sources)

@@ -41,6 +41,7 @@ class Opened:
     total: int
     tab: str = "document"
     modified: str | None = None
+    written: Markup | None = None  # the whole file as it was written
     related: Sequence[Mapping[str, Any]] = ()
     history: Sequence[Mapping[str, Any]] = ()
 

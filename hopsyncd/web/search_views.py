@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,7 @@ from hopsyncd.web.evidence import (
 )
 from hopsyncd.web.histogram import make_histogram
 from hopsyncd.web.links import Asked, Links, read_asked
+from hopsyncd.web.markdown_page import MOST_CHARACTERS, markdown_html
 from hopsyncd.web.reading import Opened, open_document
 from hopsyncd.web.views import View, run_view
 
@@ -143,11 +145,26 @@ class SearchViews(View):
         _, modified = self.modified_times(str(version), [passage])
         opened.modified = next(iter(modified.values()), None)
         opened.tab = tab
+        if tab == "document":
+            opened.written = self._read_written(passage, at)
         if tab == "related":
             opened.related = self._find_related(passage, str(version))
         elif tab == "history" and source is not None and document is not None:
             opened.history = self.client.history(source, document)["changes"]
         return opened
+
+    def _read_written(self, passage: Mapping[str, Any], at: str) -> Markup | None:
+        """The Markdown file of a passage as HTML; None if the passages are shown instead."""
+        path = str(passage["document"] or "")
+        if at != "head" or not path.lower().endswith((".md", ".markdown")):
+            return None
+        try:
+            text = self.client.file(passage["source"], path)["text"]
+        except RequestFailed:  # its file has changed, or is in no folder
+            return None
+        if len(text) > MOST_CHARACTERS:
+            return None
+        return markdown_html(text, passage["lines"])
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
         """The passages of other documents that are related to one, each with the reason."""

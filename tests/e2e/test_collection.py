@@ -55,6 +55,21 @@ def test_folders_are_those_below_the_chosen_one(place: Place) -> None:
     assert counts(below) == {"people/young/": 1}
 
 
+def test_the_file_is_given_as_it_is_indexed(place: Place) -> None:
+    file = place.notes / "people/ada.md"
+    given = place.get("/v1/file?source=notes&document=people/ada.md")
+    assert given["text"] == file.read_text()
+    place.post("/v1/pause", {"name": "notes"})
+    before = file.read_text()
+    file.write_text(before + "More.\n")
+    for path in ("people/ada.md", "never.md", "../more/ada.md"):
+        with pytest.raises(RequestFailed) as refused:
+            place.get(f"/v1/file?source=notes&document={path}")
+        assert refused.value.status == 404
+    file.write_text(before)
+    place.post("/v1/resume", {"name": "notes"})
+
+
 def test_the_history_tells_each_revision_and_the_removal(place: Place) -> None:
     file = place.write("passing.md", "# Passing\n\nIt begins here.\n")
     place.sync("notes")

@@ -247,6 +247,27 @@ def test_the_histogram_narrows_to_a_month(opened: Page, view: Shown, place: Plac
     place.sync("notes")
 
 
+def test_a_markdown_file_is_read_as_it_was_written(opened: Page, view: Shown, place: Place) -> None:
+    place.write(
+        "table.md",
+        "# Ferries\n\n- [x] Buy tickets\n\n| port | ferry |\n|---|---|\n| Cork | Gyda |\n\n"
+        "```sh\nferry --to cork\n```\n\n[bad](javascript:alert(1)) ![far](http://x.org/a.png) "
+        "<script>window.hacked=1</script> [[Tove Lindqvist|Tove]]\n",
+    )
+    place.sync("notes")
+    opened.goto(view.base + "/?q=Which+ferry+leaves+the+port+of+Cork%3F&f=path:table.md")
+    opened.locator(".read").first.click()
+    document = opened.locator("#preview .document")
+    expect(document.locator("td").first).to_have_text("Cork")
+    expect(document.locator("pre code")).to_have_text("ferry --to cork\n")
+    expect(document.locator("#marked")).to_have_count(1)
+    expect(document).to_contain_text("<script>window.hacked=1</script> Tove")
+    assert document.locator("a, img, script").count() == 0
+    assert opened.evaluate("window.hacked") is None
+    (place.notes / "table.md").unlink()
+    place.sync("notes")
+
+
 def test_how_it_was_found_is_told_in_words(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED + "&at=1")
     opened.get_by_text("How it was found").click()

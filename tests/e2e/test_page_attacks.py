@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Response
 from starlette.testclient import TestClient
 
-from hopsyncd.client import Client
+from hopsyncd.client import Client, RequestFailed
 from hopsyncd.web.listener import COOKIE, Door
 from hopsyncd.web.pages import make_page
 from tests.e2e.daemon import SMALL, Place, new_place, source
@@ -282,6 +282,8 @@ def test_hidden_sources_are_on_no_view_of_others() -> None:
             assert CANARY not in text and "closed" not in text
             assert "blames" not in text and "2 documents" not in text
         assert any(CANARY in text for _, text in _all_views(made.socket))
+        told = as_user(65_534, [TEAM.gr_gid], partial(_of_the_closed, made.socket))
+        assert told == "{'open': 1} {'md': 1} refused refused []", told
 
 
 def _all_views(socket: Path) -> list[tuple[int, str]]:
@@ -295,3 +297,20 @@ def _all_views(socket: Path) -> list[tuple[int, str]]:
              "/welcome", "/state", "/changes", "/changes/1", "/changes/2", "/changes/3",
              "/compare?q=Ada&old=1", "/sources", "/watches", "/watches/1")  # fmt: skip
     return [(one.status_code, one.text) for one in (http.get(door.base + path) for path in views)]
+
+
+def _of_the_closed(socket: Path) -> str:
+    """What the endpoints of the page say about the hidden source."""
+    client = Client(socket)
+    facets = client.facets(documents=[f"closed/{CANARY}.md"])
+    assert facets["modified"] == [None] and facets["documents"] == 1
+    told = [
+        str({one["value"]: one["documents"] for one in facets["facets"]["source"]}),
+        str({one["value"]: one["documents"] for one in facets["facets"]["type"]}),
+    ]
+    for call in (client.file, client.history):
+        try:
+            told.append(str(call("closed", f"{CANARY}.md")))
+        except RequestFailed as error:
+            told.append("refused" if error.status == 404 else str(error))
+    return " ".join([*told, str(client.examples()["questions"])])

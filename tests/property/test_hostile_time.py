@@ -56,6 +56,7 @@ from hopsyncd.text.words import index_terms, plain, spellings
 from hopsyncd.web.evidence import mark_words, question_terms, shared_name, snippet
 from hopsyncd.web.links import read_asked
 from hopsyncd.web.listener import Door, PageGuard
+from hopsyncd.web.markdown_page import MOST_CHARACTERS, markdown_html
 from hopsyncd.web.reading import passage_html
 from hopsyncd.web.rendering import with_code
 from store.records import split_unspaced
@@ -273,6 +274,7 @@ PARSERS: dict[str, Parser] = {
     "form of the page": Parser(_form, 15_000),
     "message on the page": Parser(with_code),
     "passage on the page": Parser(passage_html),
+    "Markdown file on the page": Parser(lambda text: markdown_html(text, [1, 9]), MOST_CHARACTERS),
     "marked words": Parser(lambda text: snippet(text, question_terms("Who is Ada?"))),
     "all words marked": Parser(lambda text: mark_words(text, question_terms("a b"))),
     "name that joins": Parser(

@@ -1,0 +1,44 @@
+"""The text of a document's file, so that a reader can be shown it as it was written."""
+
+from connectors.folder import FolderConnector
+from connectors.protocol import ConnectorError, Item
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.errors import DocumentUnreadable, NotFound
+from hopsyncd.formats.decode import decode
+from store.contract import Connection
+from store.reads import live_document
+from store.records import content_hash
+from store.sources import source_names
+
+_MOST_BYTES = 1 << 20
+
+
+def read_file_text(connection: Connection, config: Config, source: str, path: str) -> str:
+    """The text of the file of a document at the head.
+
+    Raises NotFound if there is no such document, or if its file is not the one that is indexed.
+    """
+    numbers = [number for number, name in source_names(connection).items() if name == source]
+    document = live_document(connection, numbers[0], path) if numbers else None
+    known = next((one for one in config.sources if one.name == source), None)
+    if document is None or not isinstance(known, FolderSource):
+        raise no_file(source, path, "it is no file of a folder")
+    if not document.media_type.startswith("text/"):
+        raise no_file(source, path, "it is not a text")
+    try:
+        data = FolderConnector(known.path).fetch(Item(path, "")).data
+        if content_hash(data) != document.content:
+            raise no_file(source, path, "its file differs from what is indexed")
+        if len(data) > _MOST_BYTES:
+            raise no_file(source, path, f"it is longer than {_MOST_BYTES:,} bytes")
+        return decode(data)
+    except (ConnectorError, DocumentUnreadable) as error:
+        raise no_file(source, path, error.why) from error
+
+
+def no_file(source: str, path: str, why: str) -> NotFound:
+    """The error for a document whose file is not shown."""
+    return NotFound(
+        f"The file {source}/{path} is not shown", why, "GET /v1/document has its passages"
+    )

@@ -1,0 +1,72 @@
+"""A Markdown file as HTML: raw HTML is shown as text, and no address but http(s) is a link."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from hopsyncd.formats.front_matter import without_front_matter
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+MOST_CHARACTERS = 64 << 10  # longer files are shown passage by passage
+_MAX_NESTING = 12
+_WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]{1,200})(?:\|([^\[\]]{1,200}))?\]\]")
+_BLOCKS = {"paragraph_open", "heading_open", "list_item_open", "fence", "code_block", "tr_open"}
+
+
+def markdown_html(text: str, lines: Sequence[int] | None) -> Markup:
+    """The file as HTML, with the blocks from the first to the last of the `lines` marked.
+
+    >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
+    <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
+    """
+    body, _ = without_front_matter(text)
+    parser = _parser()
+    tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
+    if lines:
+        _mark(tokens, lines[0], lines[-1])
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
+    return Markup(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
+    """Mark the innermost blocks that lie within the lines, which count from 1."""
+    is_first, inside_until = True, 0
+    for token in tokens:
+        if token.type not in _BLOCKS or token.map is None or token.map[0] < inside_until:
+            continue
+        start, end = token.map[0] + 1, token.map[1]
+        if first <= start and end <= last:
+            inside_until = end
+            token.attrJoin("class", "marked")
+            if is_first:
+                token.attrSet("id", "marked")
+                token.attrSet("tabindex", "-1")
+                is_first = False
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # slow to import
+
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
+    parser.enable(["table", "strikethrough"])
+    parser.validateLink = _is_web_address  # type: ignore[method-assign,assignment]
+    parser.add_render_rule("image", _image_text)
+    return parser
+
+
+def _is_web_address(address: str) -> bool:
+    return address.startswith(("http://", "https://"))
+
+
+def _image_text(self: Any, tokens: Sequence["Token"], at: int, *_: Any) -> str:
+    """The description of a picture: the page loads nothing from elsewhere."""
+    return str(Markup('<span class="picture">{}</span>').format(tokens[at].content or "picture"))
