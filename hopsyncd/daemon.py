@@ -24,7 +24,7 @@ from hopsyncd.api.access import (
     rules_at_start,
 )
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
-from hopsyncd.api.app import make_app
+from hopsyncd.api.app import DescriptionService, Services, make_app
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
 from hopsyncd.api.metrics import Load, Metrics
@@ -38,7 +38,6 @@ from hopsyncd.api.server import (
     serve,
     share_heap,
 )
-from hopsyncd.api.services import DescriptionService, Services
 from hopsyncd.api.serving import (
     DaemonParts,
     Freshness,

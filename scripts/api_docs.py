@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from hopsyncd.answers.changed import Accepted
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import Endpoint
-from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.config import values as strategy
 from scripts.generated_files import ROOT, write_or_check
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,12 +17,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.endpoints import NDJSON, Endpoint
+from hopsyncd.api.admin_service import AdminService
+from hopsyncd.api.collection_service import CollectionService
+from hopsyncd.api.endpoints import NDJSON, Endpoint, endpoint, endpoints_of, openapi_document
 from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
-from hopsyncd.api.services import ENDPOINTS, Services
+from hopsyncd.api.read_service import ReadService
+from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, NoParameters, SyncRequest
+from hopsyncd.api.status_service import StatusService
 from hopsyncd.api.tokens import Right
+from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.worker_pools import (
     CLIENT_GONE,
     ClientGone,
@@ -37,6 +42,31 @@ from hopsyncd.api.worker_pools import (
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
 from store.exceptions import ServerLost
+
+
+class DescriptionService:
+    """The endpoint that describes the others."""
+
+    @endpoint("GET", "/v1/openapi.json", "read")
+    def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
+        """The OpenAPI 3.1 document."""
+        return openapi_document(ENDPOINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services by name; an endpoint names the one that answers it."""
+
+    reading: ReadService
+    collection: CollectionService
+    status: StatusService
+    watches: WatchService
+    administration: AdminService
+    description: DescriptionService
+
+
+ENDPOINTS = endpoints_of(Services)
+
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.mcp.tools import Tools
-from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
 from hopsyncd.doctor.examine import check_daemon

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.answers.found import Event
-from hopsyncd.api.services import ENDPOINTS
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
 from tests.e2e.conftest import FILMS

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import Endpoint
-from hopsyncd.api.services import ENDPOINTS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 
 # Digits that int() takes: Arabic and wide ones; and a superscript, which only looks like one.

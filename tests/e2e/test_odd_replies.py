@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from typing_extensions import is_typeddict
 
-from hopsyncd.api.services import ENDPOINTS
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.client.response import misfit
 from hopsyncd.errors import DaemonUnavailable

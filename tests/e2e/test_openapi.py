@@ -21,8 +21,8 @@ from schemathesis.checks import negative_data_rejection, positive_data_acceptanc
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import NDJSON
-from hopsyncd.api.services import ENDPOINTS
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 

@@ -5,8 +5,8 @@ from dataclasses import fields
 from typing import Any, cast
 
 from hopsyncd.api.access import Caller
+from hopsyncd.api.app import Services
 from hopsyncd.api.requests import AskRequest, QueryRequest, SyncRequest
-from hopsyncd.api.services import Services
 from hopsyncd.api.worker_pools import Listener
 
 WRITES = {"release", "restore", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume"}

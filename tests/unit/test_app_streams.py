@@ -10,11 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.app import make_app
+from hopsyncd.api.app import ENDPOINTS, make_app
 from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
-from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.worker_pools import FairQueue, Listener, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest

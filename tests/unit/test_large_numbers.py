@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.testclient import TestClient
 
 from connectors.mail.imap_session import fetch_rows
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.failures import bad_request
-from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import check_config
 from hopsyncd.config.schedule import date_ms

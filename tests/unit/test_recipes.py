@@ -56,7 +56,7 @@ assert found("agreement") == [one for one in words if one in vectors] != [], (wo
 """
 USE_ENDPOINT = """
 import subprocess, sys
-from hopsyncd.api.services import ENDPOINTS
+from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.endpoints import openapi_document
 
 (made,) = [one for one in ENDPOINTS if one.path == "/v1/count"]

@@ -8,9 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.app import make_app
+from hopsyncd.api.app import ENDPOINTS, make_app
 from hopsyncd.api.endpoints import Endpoint
-from hopsyncd.api.services import ENDPOINTS
 from hopsyncd.api.tokens import Role, Tokens, revoke_token, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.retrieve.visible_sources import EVERYTHING
