@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hopsyncd.text.words import terms_of_each
 
-ALIASES_OF_FILE = "aliases of file"  # the index term of passages with aliases and no heading
+ALIASES_OF_FILE = "aliases of file"  # The term of passages with aliases and no heading.
 MOST_WORDS = 8  # of a long form
 _MOST_LETTERS = 10  # of a short form
 _LEAST_LONG = 5  # letters
