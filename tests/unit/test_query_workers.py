@@ -170,7 +170,7 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
         assert desk.ask(first, search) == desk.alone(first, search)
         understood = desk.ask(first, search)["understood"]
         assert understood and understood["question"] == "Where did caesar rule?"
-    assert (desk.here, {one.what for one in desk.wanted}) == (before, {"vectors"})
+    assert (desk.here, {one.what for one in desk.wanted}) == (before, {"questions"})
     desk.question, before = QUESTION, desk.here
 
     desk.files.put("oslo.md", b"# Oslo\n\nCaesar never called on Oslo.\n")

@@ -297,7 +297,7 @@ class Tools:
                 f"{one['source']}: {one['document']}: {one['why']}"
                 for one in now["problems"][:_PROBLEMS]
             ],
-            "text_is_sent_to": now["models"]["llm_endpoint"],
+            "text_is_sent_to": _receiving_hosts(now["models"]),
             "notice": NOTICE,
         }
 
@@ -396,6 +396,13 @@ class WritingTools:
     ) -> dict[str, object]:
         """Name a version, so that it is kept and can be searched later with `at`."""
         return dict(self._client.tag(name, version))
+
+
+def _receiving_hosts(models: Mapping[str, Any]) -> str | None:
+    """The hosts that get text of documents or questions; None if it stays on this machine."""
+    others = [models[name] for name in ("encoder_endpoint", "reranker_endpoint") if models[name]]
+    hosts = [models["llm_endpoint"], *(one["endpoint"] for one in others)]
+    return ", ".join(dict.fromkeys(filter(None, hosts))) or None
 
 
 def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
