@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
+import bpe_openai
 import pytest
 
 from hopsyncd.models.llm.tokens import count_tokens
@@ -187,6 +189,21 @@ def test_the_whole_prompt_keeps_within_the_budget(some: Collection, budget: int)
     call = call_for(asked, Material(some.found, tuple(chosen), {}))
     used = count_tokens(call.system) + count_tokens(call.user)
     assert budget / 2 < used <= budget
+
+
+def test_the_count_is_near_that_of_a_real_tokenizer(some: Collection) -> None:
+    """Texts of this repository, as prompts have them: never below, and at most a quarter above."""
+    encoding = bpe_openai.get_encoding("o200k_base")
+    docs = Path(__file__).parents[2] / "docs"
+    for number, page in enumerate(("llm.md", "search.md", "how-it-works.md", "operate.md")):
+        text = (docs / page).read_text("utf-8")[:6000]
+        parts = [(text[slice(*span)], 0.9) for span in sentence_spans(text)]
+        some.add(*parts, path=page, line=number, text=text)
+    material = Material(some.found, tuple(some.choose()), {})
+    sent = json.dumps(material.documents, ensure_ascii=False)
+    for text in (sent, *(one.text for one in some.passages.values())):
+        real = len(encoding.encode(text))
+        assert real <= count_tokens(text) <= 1.25 * real
 
 
 def test_tokens_are_counted_for_any_script() -> None:
