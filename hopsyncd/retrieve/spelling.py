@@ -19,6 +19,7 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.term_matches import Read, having
+from hopsyncd.text.question_language import foreign_function_words
 from hopsyncd.text.words import correct_spelling, index_terms, spellings, terms_of_each
 from store.content import full_text
 from store.records import PassageId
@@ -32,19 +33,6 @@ _LEAST_PREFIX = 5  # letters of a word that begins a longer one.
 _ENDING = re.compile(
     r"(?:ations?|ions?|ors?|ers?|ings?|ed|es|s|al|ive|ity|ments?|ness|able|ible|ists?|isms?|ly"
     r"|ances?|ences?|ants?|ents?|ful|less|e|y)$"
-)
-# Function words that are no English words.
-_FOREIGN = frozenset(
-    word
-    for words in (
-        "wann wer wie wo warum wieso welche welcher welches ist sind waren hat haben kann wird und",
-        "oder der das den dem ein eine einen einem einer nicht mit von zu auf bei aus nach",
-        "qui que quoi quel quelle quand comment pourquoi est sont le la les des une dans avec pour",
-        "sur quién qué cuál cuándo cuando cómo como dónde donde el los las una con por para",
-        "chi cosa quale quando perché dove sono il gli della nel",
-        "waar wanneer hoe waarom het een van voor zijn onde quem não uma",
-    )
-    for word in words.split()
 )
 
 
@@ -69,8 +57,10 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     Words in quotes and codes stay as typed, as do usual English words, and words of a question in
     which many are unknown.
     """
+    foreign = foreign_function_words(question)
+    usual = STOP_WORDS | {one for word in foreign for one in spellings(word)}
     plain = " ".join(read_query_words(question).words)
-    words = [word for word in spellings(plain) if word not in STOP_WORDS | _FOREIGN]
+    words = [word for word in spellings(plain) if word not in usual]
     known = {word for word, count in _count_passages(snapshot, words).items() if count}
     unknown = [word for word in words if word not in known]
     if not unknown or len(unknown) > max(_FEW_UNKNOWN, min(len(words) // 3, _MOST_UNKNOWN)):
@@ -83,19 +73,13 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     typos = [word for word in unknown if word not in named and not is_usual(word)]
     near = {word: _find_nearest(snapshot, word, read) for word in typos}
     found = {word: other for word, other in near.items() if other}
-    is_foreign = not _FOREIGN.isdisjoint(_list_words(question))
     offered = {
         word: other
         for word, other in found.items()
-        if is_foreign or _is_name(question, word) or _has_relative(snapshot, word, read)
+        if foreign or _is_name(question, word) or _has_relative(snapshot, word, read)
     }
     applied = {word: other for word, other in found.items() if word not in offered}
     return Spelling(correct_spelling(question, applied), applied, offered)
-
-
-def _list_words(question: str) -> set[str]:
-    """All words of the question in lower case."""
-    return set(re.findall(r"\w+", question.lower()))
 
 
 def _is_name(question: str, word: str) -> bool:

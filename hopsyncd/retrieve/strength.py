@@ -21,6 +21,7 @@ from hopsyncd.retrieve.other_forms import NO_FORMS, FormMatches
 from hopsyncd.retrieve.query_words import FUNCTION_WORDS
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.term_matches import having
+from hopsyncd.text.question_language import foreign_function_words
 from hopsyncd.text.words import index_terms
 from store.records import WORD, PassageId, Vectors
 
@@ -96,7 +97,8 @@ def _best_cosines(snapshot: Snapshot, vector: Vectors, rows: Integers) -> Floats
 
 def _content_terms(question: str) -> tuple[str, ...]:
     """The terms of the question without function words, unless it has no others."""
-    words = [word for word in WORD.findall(question) if word.lower() not in FUNCTION_WORDS]
+    linking = foreign_function_words(question) or FUNCTION_WORDS
+    words = [word for word in WORD.findall(question) if word.lower() not in linking]
     return index_terms(" ".join(words) or question)
 
 
