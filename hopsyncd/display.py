@@ -121,3 +121,13 @@ def full_time(time: str | None) -> str:
     if time is None:
         return "never"
     return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(42), duration(600), duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import click
 
 from hopsyncd.cli.output import confirm, json_option, print_if_json, print_json, send_long
 from hopsyncd.client import calls
-from hopsyncd.config.configuration import DATABASE_NAME, load_config
+from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.config.values import is_database
-from hopsyncd.display import plural
+from hopsyncd.display import duration, plural
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
 
@@ -61,9 +62,22 @@ def _check_without_daemon(context: click.Context, deep: bool) -> Mapping[str, An
 @click.command()
 @click.option("--encoder", is_flag=True, help="Switch to the newer encoder that `status` reports.")
 @click.option("--dry-run", is_flag=True, help="With --encoder: only estimate the time.")
+@click.option(
+    "--estimate", is_flag=True, help="Only say what a switch to the configured models takes."
+)
+@click.option("--encoder-price", type=float, help="With --estimate: for a million tokens.")
+@click.option("--llm-price", type=float, help="With --estimate: for a million tokens.")
 @json_option
 @click.pass_context
-def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool) -> None:
+def rebuild(
+    context: click.Context,
+    encoder: bool,
+    dry_run: bool,
+    estimate: bool,
+    encoder_price: float | None,
+    llm_price: float | None,
+    as_json: bool,
+) -> None:
     """Rebuild the graph from the stored passages and questions.
 
     The result is one new version.
@@ -71,8 +85,15 @@ def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool)
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.
 
-    Example: hopsyncd rebuild --encoder --dry-run
+    With --estimate, nothing is rebuilt or sent. After a change of the encoder, the language model
+    or `llm.questions` in the configuration, and before the restart, it says how many passages the
+    switch prepares again, the time and the tokens. With prices, it also says the cost.
+
+    Example: hopsyncd rebuild --estimate --llm-price 0.6
     """
+    if estimate:
+        _print_estimate(load_config(context.obj), encoder_price, llm_price, as_json)
+        return
     if dry_run and not encoder:
         raise click.UsageError("--dry-run works only with --encoder.")
     if encoder:
@@ -91,6 +112,48 @@ def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool)
         return
     detail = "All passages have new vectors." if encoder else "No questions were generated."
     click.echo(f"Rebuilt. Serving version {done['version']}. {detail}")
+
+
+def _print_estimate(
+    config: Config, encoder_price: float | None, llm_price: float | None, as_json: bool
+) -> None:
+    """Estimate without the daemon, so that it is not slowed down. Prices: of a million tokens."""
+    from hopsyncd.ingest.rebuild_estimate import estimate_rebuild
+    from store.open_database import exists, open_reader
+
+    if not exists(config.database):
+        raise BadRequest(
+            "There is nothing to estimate",
+            f"{config.database} does not exist",
+            "Run `hopsyncd serve` to create it and index the configured sources",
+        )
+    with closing(open_reader(config.database)) as connection:
+        found = estimate_rebuild(connection, config)
+    cost = None
+    if encoder_price is not None or llm_price is not None:
+        spent = found.encoder_tokens * (encoder_price or 0) + found.llm_tokens * (llm_price or 0)
+        cost = round(spent / 1e6, 4)
+    if print_if_json({**asdict(found), "cost": cost}, as_json):
+        return
+    if not found.lacking and not found.llm_calls:
+        click.echo(f"All {plural(found.passages, 'passage')} are ready for the configured models.")
+        return
+    click.echo(
+        f"{found.lacking:,} of {plural(found.passages, 'passage')} are to be prepared with"
+        f" {printable(found.encoder)}: about {found.texts:,} texts."
+    )
+    if found.seconds is not None:
+        click.echo(f"time: about {duration(found.seconds)} if the machine has no other work")
+    elif address := config.models.encoder_address:
+        click.echo(f"encoder: about {found.encoder_tokens:,} tokens to {address.base_url}")
+    if found.llm_calls:
+        click.echo(
+            f"LLM: about {found.llm_calls:,} calls, {found.llm_tokens:,} tokens to"
+            f" {config.llm.base_url}"
+        )
+    if cost is not None:
+        click.echo(f"cost: about {cost:,.2f} at these prices")
+    click.echo("Restart the daemon to begin. Until all is ready, the former models answer.")
 
 
 @click.command()

@@ -18,7 +18,7 @@ from connectors.protocol import HIDDEN_FOLDERS, SECRET
 from hopsyncd.cli.output import client_of, json_option, print_if_json, verbose_option, warn
 from hopsyncd.cli.terminal import echo_drawn
 from hopsyncd.client import Client
-from hopsyncd.display import plural, relative_time
+from hopsyncd.display import duration, plural, relative_time
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _print_models(models: Mapping[str, Any]) -> None:
 
 
 def _print_switch(switch: Mapping[str, Any]) -> None:
-    left = "" if switch["left_s"] is None else f", {_duration(switch['left_s'])} left"
+    left = "" if switch["left_s"] is None else f", {duration(switch['left_s'])} left"
     click.echo(
         f"switching to {printable(switch['encoder'])}: {switch['passages_done']:,} of"
         f" {plural(switch['passages_total'], 'passage')} ready{left}; until then the former"
@@ -343,7 +343,7 @@ def _work_text(samples: Sequence[_Sample]) -> str:
     if not rate:
         return text
     left_s = (1 - running["share"]) * total / rate
-    return f"{text}, {rate:.1f} documents/s, {_duration(left_s)} left"
+    return f"{text}, {rate:.1f} documents/s, {duration(left_s)} left"
 
 
 def _source(sample: _Sample) -> str | None:
@@ -361,16 +361,6 @@ def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> floa
 
 def _rate_text(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.1f}"
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(42), _duration(600), _duration(9000)
-    ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":

@@ -31,6 +31,7 @@ from hopsyncd.models.loading import (
     make_question_maker,
     warm_up_encoder,
 )
+from hopsyncd.models.questions import BuiltinMaker
 
 FILE_NAME = "generations.json"
 _UNUSED_BY_FORMER = ("language_model", "reranker", "threads", "workers")
@@ -62,6 +63,18 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
     if former.encoder is not wanted.encoder:
         threading.Thread(target=warm_up_encoder, args=(former.encoder,)).start()
     return replace(former, next=wanted)
+
+
+def load_for_estimate(config: Config) -> tuple[Models, str]:
+    """The configured models with the built-in question maker, and the name of the generation.
+
+    Nothing is sent. Raises ModelUnavailable or ConfigError.
+    """
+    language, encoder = SpacyLanguage(config.models.language_model), load_encoder(config)
+    maker = BuiltinMaker(language, encoder, config.models.workers)
+    unasked = _Unasked(config.llm) if config.llm.base_url else None
+    name = _generation_name(config.llm, language, encoder, unasked)
+    return Models(encoder, language, maker), name
 
 
 def _load_former(

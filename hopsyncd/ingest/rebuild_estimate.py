@@ -1,0 +1,104 @@
+"""Estimates what it takes to bring the record to the configured models, before anything is sent."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.models.generations import load_for_estimate
+from hopsyncd.models.llm.budget import estimated_tokens
+from hopsyncd.models.llm_questions import Estimate, estimate
+from hopsyncd.models.llm_statements import prompt_spec_for
+from hopsyncd.models.questions import QuestionMaker, draft_questions
+from store.content import best_sets, find_generation_row, known_passages, known_sets
+from store.contract import Connection
+from store.reads import passages_at
+from store.records import Passage, PassageId, set_id
+from store.versions import head
+
+_SAMPLE = 24  # passages whose questions are made for the estimate; none is stored
+_AT_ONCE = 2000  # passages read together
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildEstimate:
+    """The work that a switch to the configured models needs.
+
+    lacking: how many of the `passages` at the head have no vectors of these models yet. texts: how
+    many texts are embedded for them. seconds: the time on this machine; None if an endpoint embeds.
+    encoder_tokens: 0 unless an endpoint embeds. Everything but the passages is approximate.
+    """
+
+    generation: str
+    encoder: str
+    passages: int
+    lacking: int
+    texts: int
+    seconds: float | None
+    encoder_tokens: int
+    llm_calls: int
+    llm_tokens: int
+
+
+def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
+    """Estimate with the configured models, on up to 24 passages. Asks no endpoint, stores nothing.
+
+    Raises ModelUnavailable or ConfigError.
+    """
+    models, name = load_for_estimate(config)
+    newest = head(connection)
+    passages = passages_at(connection, newest.id) if newest else []
+    row = find_generation_row(connection, name)
+    known = best_sets(connection, row, passages).keys() if row is not None else set()
+    lacking = [passage for passage in passages if passage not in known]
+    sample = _read(connection, lacking[:: max(1, len(lacking) // _SAMPLE)][:_SAMPLE])
+    texts = [draft_questions(passage, ()).contexts for passage in sample]
+    scale = len(lacking) / max(len(sample), 1)
+    is_remote = config.models.encoder_address is not None
+    tokens = sum(estimated_tokens(text) for of_passage in texts for text in of_passage)
+    asked = _estimate_llm(connection, config, name, passages)
+    return RebuildEstimate(
+        generation=name,
+        encoder=models.encoder.name,
+        passages=len(passages),
+        lacking=len(lacking),
+        texts=round(scale * sum(map(len, texts))),
+        seconds=None if is_remote else round(scale * _time_to_make(models.maker, sample), 1),
+        encoder_tokens=round(scale * tokens) if is_remote else 0,
+        llm_calls=asked.calls,
+        llm_tokens=asked.tokens,
+    )
+
+
+def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
+    """The seconds that the sample takes by the built-in generator, once the models are loaded."""
+    if not sample:
+        return 0.0
+    maker.make_provisional(sample[0])
+    began_s = time.perf_counter()
+    for _ in maker.make_each(sample, None):
+        pass
+    return time.perf_counter() - began_s
+
+
+def _estimate_llm(
+    connection: Connection, config: Config, name: str, passages: Sequence[PassageId]
+) -> Estimate:
+    """The calls and tokens for the passages that have no questions of the configured LLM."""
+    llm = config.llm
+    if not llm.base_url or llm.questions == "off":
+        return Estimate(0, 0)
+    ids = {set_id(passage, name): passage for passage in passages}
+    done = known_sets(connection, ids)
+    left = [passage for id_, passage in ids.items() if id_ not in done]
+    calls = tokens = 0
+    for start in range(0, len(left), _AT_ONCE):
+        group = _read(connection, left[start : start + _AT_ONCE])
+        part = estimate(group, llm.passages_per_call, prompt_spec_for(llm.questions))
+        calls, tokens = calls + part.calls, tokens + part.tokens
+    return Estimate(calls, tokens)
+
+
+def _read(connection: Connection, passages: Sequence[PassageId]) -> list[Passage]:
+    found = known_passages(connection, passages)
+    return [found[passage] for passage in passages if passage in found]
