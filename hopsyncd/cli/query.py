@@ -1,6 +1,7 @@
 """`hopsyncd query` and `hopsyncd ask`: passages or an answer, and how they were found."""
 
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,10 +26,13 @@ from hopsyncd.cli.output import (
     warn,
 )
 from hopsyncd.cli.terminal import (
+    color_choice,
     echo_drawn,
     echo_facts,
     echo_line,
     id_text,
+    mark_words,
+    spinner,
     text_columns,
     wrap,
 )
@@ -152,7 +156,8 @@ def query(
     """
     match = chosen_match(exact, semantic)
     with client_of(context) as client:
-        answer = client.query(question, match=match, filters=take_filters(search), **search)
+        with spinner("searching"):
+            answer = client.query(question, match=match, filters=take_filters(search), **search)
         place_of = place_printer(client)
         if print_if_json(answer, as_json, client):
             return
@@ -165,7 +170,8 @@ def query(
     elif all(one["strength"] == "weak" for one in answer["passages"]):
         click.secho("All matches are weak.", fg="yellow")
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, place_of(passage), explain, search["unit"])
+        place = place_of(passage)
+        _print_passage(rank, passage, place, explain, search["unit"], question)
     if cost := answer["llm"]:
         text = f"{plural(cost['calls'], 'LLM call')}, {plural(cost['tokens'], 'token')}"
         click.echo(text, err=True)
@@ -183,7 +189,7 @@ def _strength(passage: Mapping[str, Any]) -> str:
 
 
 def _print_passage(
-    rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit
+    rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit, question: str
 ) -> None:
     echo_line(f"{rank}. {heading_text(passage)}", hanging="   ", bold=True)
     echo_facts((place, _strength(passage), id_text(passage["id"])), "   ")
@@ -196,7 +202,9 @@ def _print_passage(
         click.secho("   matched directly", fg="cyan")
     text = statements[-1]["text"] if unit == "statement" and statements else passage["text"]
     for line in _first_lines(text):
-        click.echo(wrap(printable(line), text_columns(), "   "))
+        wrapped = wrap(printable(line), text_columns(), "   ")
+        marked = sys.stdout.isatty() and color_choice(os.environ) is not False
+        click.echo(mark_words(wrapped, question, bold=True) if marked else wrapped)
     if similar := passage.get("similar"):
         click.secho(f"   and {len(similar)} similar", fg="cyan")
         for near in similar[:_SIMILAR_LINES]:
@@ -347,7 +355,8 @@ def _ask(context: click.Context, call: "Call[AskAnswer]", *, show_draft: bool) -
                     from hopsyncd.cli.progress import show_draft as follow
 
                     return follow(event, events)
-        return client.send(call)
+        with spinner("asking"):
+            return client.send(call)
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +18,7 @@ from hopsyncd.cli.output import (
     print_if_json,
     warn,
 )
-from hopsyncd.cli.terminal import echo_facts, id_text
+from hopsyncd.cli.terminal import echo_facts, id_text, mark_words
 from hopsyncd.client import Client
 from hopsyncd.client.opening import editor_command, target_of
 from hopsyncd.client.response import RequestFailed
@@ -180,27 +179,8 @@ def show(
             above = list(one["heading"])
         echo_facts((click.style(place_of(one), fg="cyan"), id_text(one["id"])))
         for line in str(one["text"]).splitlines():
-            click.echo(_highlight(printable(line.expandtabs(4)), mark))
+            click.echo(mark_words(printable(line.expandtabs(4)), mark, reverse=True))
         click.echo()
-
-
-def _highlight(line: str, question: str) -> str:
-    """Highlight the question's words in any form: reversed at a terminal, else between `**`."""
-    if not question:
-        return line
-    # Loads SQLite and NumPy.
-    from hopsyncd.text.words import index_terms
-
-    wanted = {*index_terms(question)}
-    if not wanted:
-        return line
-
-    def mark(word: re.Match[str]) -> str:
-        if not wanted & {*index_terms(word[0])}:
-            return word[0]
-        return click.style(word[0], reverse=True) if sys.stdout.isatty() else f"**{word[0]}**"
-
-    return re.sub(r"\w+", mark, line)
 
 
 @click.command("open")

@@ -1,10 +1,14 @@
 """The terminal: its width, whether it shows colours and links, and text that breaks at words."""
 
+import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import cycle
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +24,12 @@ _UNWRAPPED_COLUMNS = 100_000
 _GAP = "   "  # between two facts in a line
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;.*?\x1b\\")
 _SHORT_ID, _WHOLE_ID = 8, 16
+COMMON_WORDS = (
+    "who what when where why how which did do does is are was were be has have can the a an and or"
+    " of to in on at by for from with it its that this"
+)
+_SPIN_AFTER_S, _FRAME_S = 0.6, 0.1
+_FRAMES = "|/-\\"
 
 # How to recognize terminals that show hyperlinks: by variables they set, or by their names.
 _LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
@@ -110,6 +120,51 @@ def echo_facts(facts: Iterable[str], indent: str = "") -> None:
         else:
             line = f"{line}{_GAP}{fact}" if line else fact
     click.echo(indent + line)
+
+
+@contextmanager
+def spinner(doing: str) -> Iterator[None]:
+    """Show at a terminal that a command is waiting, once that takes longer than a moment."""
+    if not sys.stderr.isatty() or color_choice(os.environ) is False:
+        yield
+        return
+    done = Event()
+
+    def turn() -> None:
+        if done.wait(_SPIN_AFTER_S):
+            return
+        for frame in cycle(_FRAMES):
+            sys.stderr.write(f"\r{frame} {doing}")
+            sys.stderr.flush()
+            if done.wait(_FRAME_S):
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+                return
+
+    turning = Thread(target=turn, daemon=True)
+    turning.start()
+    try:
+        yield
+    finally:
+        done.set()
+        turning.join()
+
+
+def mark_words(line: str, question: str, **style: Any) -> str:
+    """Mark the question's words in any form: styled at a terminal, else between `**`."""
+    if not question:
+        return line
+    # Loads SQLite and NumPy.
+    from hopsyncd.text.words import index_terms
+
+    wanted = {*index_terms(question)} - {*index_terms(COMMON_WORDS)}
+
+    def mark(word: re.Match[str]) -> str:
+        if not wanted & {*index_terms(word[0])}:
+            return word[0]
+        return click.style(word[0], **style) if sys.stdout.isatty() else f"**{word[0]}**"
+
+    return re.sub(r"\w+", mark, line) if wanted else line
 
 
 def visible_length(text: str) -> int:

@@ -16,12 +16,11 @@ from hopsyncd.cli.output import (
     print_if_json,
     verbose_option,
 )
-from hopsyncd.cli.terminal import echo_line
+from hopsyncd.cli.terminal import COMMON_WORDS, echo_line
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.display import ARROWS, mail_name, title_of
 from hopsyncd.printable import printable
 
-_ASKING = "who what when where why how which did does is are was were the of to in"
 _DOCUMENTS = 1000  # of a diff in which changed sentences are looked up
 _SENTENCES = 6  # shown of an edited document
 
@@ -220,7 +219,7 @@ def _comparison(
     # Loads SQLite and NumPy.
     from hopsyncd.text.words import index_terms
 
-    asking = {*index_terms(_ASKING)}
+    asking = {*index_terms(COMMON_WORDS)}
     shown = (new or old or (0, {}))[1]
     terms = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
     words = re.findall(r"\w+", question)

@@ -151,7 +151,7 @@ def test_running_text_is_as_wide_as_the_terminal(place: Place) -> None:
     place.sync()
     _, narrow = at_terminal(place.home, "query", "barge salt", "-k", "1", columns=50)
     assert "\x1b[1m1. Long" in narrow
-    lines = [line for line in narrow.splitlines() if "barge" in line]
+    lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines() if "barge" in line]
     assert len(lines) > 5
     assert all(len(line) <= 50 for line in lines)
 
@@ -307,3 +307,15 @@ def test_versions_are_named_by_times_as_people_type_them(place: Place) -> None:
     assert refused.returncode == 1
     assert "could be read as a version or a time" in refused.stderr
     assert place.run("tag", "market").returncode == 0
+
+
+def test_words_of_the_question_are_marked_at_a_terminal(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("query", "Who", "was", "born", "in", "the", "town", "-n", "1")
+    _, shown = at_terminal(place.home, *asked)
+    assert "\x1b[1mborn\x1b[0m in Ostrava" in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    _, plain = at_terminal(place.home, *asked)
+    assert "was born in Ostrava" in plain and "\x1b" not in plain
+    assert "\x1b" not in place.run(*asked).stdout

@@ -1,9 +1,11 @@
 """The command line itself: help that fits, errors in words and in JSON, exit statuses, colours."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import time
 from itertools import chain
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from hopsyncd.cli.failures import run_command
 from hopsyncd.cli.main import _GROUPS, cli
-from hopsyncd.cli.terminal import wrap
+from hopsyncd.cli.terminal import spinner, wrap
 from hopsyncd.client import RequestFailed
 from hopsyncd.errors import DaemonUnavailable
 
@@ -153,3 +155,32 @@ def test_a_completion_script_completes_commands(shell: str, tmp_path: Path) -> N
     ).stdout
     assert {"watch", "watches"} <= {*told.replace(",", " ").split()}
     assert "unwatch" not in told.split()
+
+
+def test_a_spinner_turns_only_at_a_terminal_and_after_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stream(io.StringIO):
+        is_terminal = True
+
+        def isatty(self) -> bool:
+            return self.is_terminal
+
+    monkeypatch.setattr("hopsyncd.cli.terminal._SPIN_AFTER_S", 0.05)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for is_terminal, term, wait_s, turns in [
+        (True, "xterm", 0.3, True),
+        (True, "xterm", 0.0, False),
+        (True, "dumb", 0.3, False),
+        (False, "xterm", 0.3, False),
+    ]:
+        stream = Stream()
+        stream.is_terminal = is_terminal
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with spinner("searching"):
+            time.sleep(wait_s)
+        written = stream.getvalue()
+        assert ("searching" in written) is turns
+        assert written.endswith("\x1b[K") is turns
