@@ -107,7 +107,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/file", "read")
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
-        """The text of a document's file, if it is a text in a folder and is what is indexed."""
+        """The text of a document's file, if the file is unchanged since it was indexed."""
         if not caller.acl.shows(request.source):
             raise no_file(request.source, request.document, "it is no file of a folder")
         state = self._parts.state

@@ -29,7 +29,7 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
         if content_hash(data) != document.content:
-            raise no_file(source, path, "its file differs from what is indexed")
+            raise no_file(source, path, "its file has changed since it was indexed")
         if len(data) > _MOST_BYTES:
             raise no_file(source, path, f"it is longer than {_MOST_BYTES:,} bytes")
         return decode(data)

@@ -195,7 +195,7 @@ def examples() -> Call[found.ExamplesAnswer]:
 
 
 def file(source: str, document: str) -> Call[found.FileTextAnswer]:
-    """The text of a document's file, if it is a text in a folder and is what is indexed."""
+    """The text of a document's file, if the file is unchanged since it was indexed."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
 
 
