@@ -68,6 +68,7 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
         **dict.fromkeys(("passage", "neighbours", "watch_changes", "unwatch"), (id_,)),
         **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
         **{"paths": (id_, id_), "document": ("s", "d"), "allow_watch": (1,)},
+        **dict.fromkeys(("history", "file"), ("s", "d")),
     }
     for name, endpoint in endpoints.items():
         call = getattr(calls, name)(*given.get(name, ()))
