@@ -1,11 +1,12 @@
 """The text of a paragraph, a heading or a cell of a page, collected from its events."""
 
 import re
+from collections.abc import Callable
 from itertools import accumulate
 
 from hopsyncd.formats.blocks import Links, link_to_address
 from hopsyncd.formats.html_tree import Element, Event
-from hopsyncd.formats.inline import write_subscript, write_superscript
+from hopsyncd.formats.inline import add_brackets, write_subscript, write_superscript
 
 LISTS = frozenset(("ul", "ol", "menu", "dl"))
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -18,9 +19,19 @@ BLOCKS = frozenset(_BLOCK_NAMES.split()).union(LISTS, HEADINGS)
 _BLANKS = re.compile(r"[^\S\n]+")
 _MARK = "\0"  # where a link begins; no text holds it
 _BOLD = frozenset(("b", "strong"))
-_MARKED = {"sup": write_superscript, "sub": write_subscript}
-_MATH = frozenset("mi mn mo mrow mtext msup msub msubsup mfrac msqrt".split())
-_MATH_MARKS = frozenset(("msup", "msub", "msubsup"))
+_MARKED: dict[str, Callable[[str, str], str]] = {
+    "sup": write_superscript,
+    "sub": write_subscript,
+    "raised": lambda text, _: f"^{add_brackets(text)}",
+    "lowered": lambda text, _: f"_{add_brackets(text)}",
+    "over": lambda text, _: add_brackets(text),
+    "under": lambda text, _: f"/{add_brackets(text)}",
+    "root": lambda text, _: f"√{add_brackets(text)}",
+}
+_MATH = frozenset(
+    "mi mn mo mrow mtext msup msub msubsup mfrac msqrt munder munderover mover mstyle".split()
+)
+_MATH_MARKS = frozenset(("msup", "msub", "msubsup", "munder", "munderover"))
 _INLINE_ELEMENTS = _BOLD | _MATH | {*_MARKED, "a", "img", "ruby", "input", "q"}
 _FORMULA_NAMES = frozenset("math tex latex equation mwe-math-fallback-image-inline".split())
 _MAX_ALT_CHARACTERS = 500
@@ -76,8 +87,7 @@ class InlineText:
         elif name == "q":
             self.parts.append('"')
         elif name in _MARKED or name in _MATH:
-            mark = name if name in _MARKED else _mark_in_formula(element)
-            if mark:
+            for mark in [name] if name in _MARKED else _marks_in_formula(element):
                 self._mark(mark, opens=opens)
         elif opens and name == "img":
             self._picture(element, line)
@@ -174,12 +184,16 @@ class InlineText:
         return "\n".join(line for line in lines if line)
 
 
-def _mark_in_formula(element: Element) -> str:
-    """How a part of MathML stands beside the part before it."""
+def _marks_in_formula(element: Element) -> list[str]:
+    """How a part of MathML stands beside the part before it, the outer mark first."""
     around = element.getparent()
-    if around is None or around.tag not in _MATH_MARKS or around[0] is element:
-        return ""
-    return "sup" if element is around[-1] and around.tag != "msub" else "sub"
+    marks = []
+    if around is not None and around.tag == "mfrac":
+        marks.append("over" if around[0] is element else "under")
+    elif around is not None and around.tag in _MATH_MARKS and around[0] is not element:
+        is_raised = element is around[-1] and around.tag not in ("msub", "munder")
+        marks.append("raised" if is_raised else "lowered")
+    return [*marks, "root"] if element.tag == "msqrt" else marks
 
 
 def _reading(ruby: Element) -> str:

@@ -7,6 +7,7 @@ _PLAIN = re.compile(r"[^\w\s]+\Z|(?:tm|sm|mc|mr)\Z", re.IGNORECASE)
 _SIMPLE = re.compile(r"[+\-\u2212]?[\w.,]+\Z")
 _NOTE = re.compile(r"[\[(](?:\d{1,3}|[a-z]|note \d+|citation needed)[\])]\Z", re.IGNORECASE)
 _MAX_CHARACTERS = 40
+_PART = re.compile(r"[\w.]+\Z")
 _CLOSERS = ")]}'\u2019"
 
 
@@ -36,6 +37,16 @@ def write_subscript(text: str, before: str) -> str:
     ('_2', '_max', '_(i+1)')
     """
     return _add_mark(text, before, "_")
+
+
+def add_brackets(text: str) -> str:
+    """A part of a formula, in brackets if it has several signs.
+
+    >>> add_brackets("12"), add_brackets("a+b")
+    ('12', '(a+b)')
+    """
+    text = text.strip()
+    return text if len(text) < 2 or _PART.match(text) else f"({text})"
 
 
 def _add_mark(text: str, before: str, mark: str) -> str:

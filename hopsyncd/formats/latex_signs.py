@@ -11,7 +11,7 @@ SILENT = {
         (
             1,
             "label vspace hspace vskip hskip includegraphics includepdf bibliographystyle"
-            " bibliography"
+            " bibliography sout st xout"
             " addbibresource usepackage documentclass RequirePackage input include subfile import"
             " pagestyle thispagestyle pagenumbering index glossary hypersetup graphicspath color"
             " fontsize selectlanguage cline cmidrule nocite phantom vphantom hphantom stepcounter"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hopsyncd.formats.blocks import Links, WrittenLink, link_to_address, squeeze
+from hopsyncd.formats.inline import add_brackets
 from hopsyncd.formats.latex_signs import (
     ACCENTS,
     CITATIONS,
@@ -37,7 +38,6 @@ _MAX_OPTION_TOKENS = 200
 _MAX_EXPANSIONS = 5_000
 _MAX_EXPANDED_CHARACTERS = 2_000
 _MAX_ADDED_CHARACTERS = 200_000
-_BARE = re.compile(r"[\w.]+\Z")
 _FORMULA_SPACE = re.compile(r"\s+")
 
 
@@ -246,7 +246,7 @@ class InlineReader:
         if name in ("textsuperscript", "textsubscript"):
             first, close, at = self.argument(at, end)
             mark = "^" if name == "textsuperscript" else "_"
-            written.add(mark + _in_brackets(self.text(first, close, depth + 1)[0]))
+            written.add(mark + add_brackets(self.text(first, close, depth + 1)[0]))
             return at
         return self._write_visible(name, at, end, written, depth + 1)
 
@@ -428,14 +428,14 @@ class InlineReader:
             over = self.formula(first, close, depth + 1)
             first, close, at = self.argument(at, end)
             under = self.formula(first, close, depth + 1)
-            said = f"{_in_brackets(over)}/{_in_brackets(under)}"
+            said = f"{add_brackets(over)}/{add_brackets(under)}"
             parts.append(f"binom({over}, {under})" if word == "binom" else said)
             return at
         if word == "sqrt":
             first, close, at = self.option(at, end)
             root = self.formula(first, close, depth + 1)
             first, close, at = self.argument(at, end)
-            parts.append(f"{root}√{_in_brackets(self.formula(first, close, depth + 1))}")
+            parts.append(f"{root}√{add_brackets(self.formula(first, close, depth + 1))}")
             return at
         if word in ("text", "mbox", "textrm", "textbf", "textit"):
             first, close, at = self.argument(at, end)
@@ -475,9 +475,5 @@ class InlineReader:
         if inner.strip() in ("∘", "°"):
             parts.append("°" + rest)
         elif inner:
-            parts.append(mark + _in_brackets(inner.strip()) + rest)
+            parts.append(mark + add_brackets(inner.strip()) + rest)
         return at
-
-
-def _in_brackets(text: str) -> str:
-    return text if len(text) < 2 or _BARE.match(text) else f"({text})"

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count, repeat
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
 from hopsyncd.formats.archive import attribute, child_of, local_name, open_archive, tree_of
 from hopsyncd.formats.blocks import Block, Links, skipped_block, with_title
 from hopsyncd.formats.charts import name_chart
+from hopsyncd.formats.office_math import mathml_text
 from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
@@ -165,6 +167,15 @@ class _Reader:
     def _picture(self, description: Element) -> Iterator[Block]:
         yield from self._figure(picture_text(description.text or ""))
 
+    def _formula(self, element: Element) -> str:
+        """An embedded formula in one line; empty if the object is none."""
+        member = f"{attribute(element, 'href').removeprefix('./').strip('/')}/content.xml"
+        if member not in self._archive.NameToInfo:
+            return ""
+        data = self._archive.read(member)
+        root = ElementTree.fromstring(data) if b"MathML" in data else None
+        return "" if root is None or local_name(root) != "math" else mathml_text(root).strip("; ")
+
     def _chart(self, address: str) -> Iterator[Block]:
         """The titles of an embedded chart, and its values as a table."""
         member = f"{address.removeprefix('./').strip('/')}/content.xml"
@@ -226,6 +237,8 @@ class _Reader:
                 line.add(" " * min(int(said) if said.isdecimal() else 1, _MAX_SPACES))
             elif name in _SPELLED:
                 line.add(_SPELLED[name])
+            elif name == "object" and (formula := self._formula(child)):
+                line.add(formula, mark)
             elif name in _BESIDE:
                 beside.append(child)
             elif name == "a":

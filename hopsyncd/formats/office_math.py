@@ -1,11 +1,20 @@
-"""Formulas of Office documents (OMML), as one line of text: `x=(b±√(b^2+4ac))/(2a)`."""
+"""Formulas of Office documents (OMML, MathML), as one line: `x=(b±√(b^2+4ac))/(2a)`."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import attribute, local_name
+from hopsyncd.formats.inline import add_brackets
 
 _PROPERTIES_END = "Pr"
+_MATHML_MARKS = {
+    "msup": ("^",),
+    "msub": ("_",),
+    "munder": ("_",),
+    "msubsup": ("_", "^"),
+    "munderover": ("_", "^"),
+    "mfrac": ("/",),
+}
 
 
 def math_text(formula: Element) -> str:
@@ -20,6 +29,23 @@ def math_text(formula: Element) -> str:
         line += text
         is_built = is_next_built if text else is_built
     return line
+
+
+def mathml_text(part: Element) -> str:
+    """A formula of MathML in one line."""
+    name = local_name(part)
+    if name in ("annotation", "annotation-xml"):
+        return ""
+    parts = [mathml_text(child) for child in part]
+    marks = _MATHML_MARKS.get(name, ())
+    if marks and len(parts) > len(marks):
+        marked = zip(marks, parts[1:], strict=False)
+        base = add_brackets(parts[0]) if name == "mfrac" else parts[0]
+        return base + "".join(mark + add_brackets(text) for mark, text in marked)
+    text = "".join([(part.text or "").strip(), *parts])
+    if name == "mtr":
+        return ", ".join(parts) + "; "
+    return f"√{add_brackets(text)}" if name == "msqrt" else text
 
 
 def _part(part: Element) -> str:

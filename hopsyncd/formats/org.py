@@ -28,7 +28,7 @@ _STAMP = re.compile(r"[<\[](\d{4}-\d\d-\d\d)(?:[ \t]+[^\W\d]+\.?)?"
 _PROGRESS = re.compile(r"[ \t]+\[(?:\d*/\d*|\d*%)\]")
 _NOTE = re.compile(r"\[fn:([\w-]{1,60})\][ \t]+(?=\S)")
 _SIDE = r"(?<![\w*/_=~+])"
-_MARKS = re.compile(r"[\[<=~*/+_]")
+_MARKS = re.compile(r"[\[<=~*/+_^]")
 # Each is replaced by Markdown, in cells of tables by plain text.
 _INLINE: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
@@ -40,6 +40,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"\[\[(https?:[^\[\]\n]{1,300})\]\]"), r"<\1>", r"\1"),
     (re.compile(r"\[\[([^\[\]\n]{1,300})\]\]"), r"\1", r"\1"),
     (re.compile(r"\[fn:([\w-]{1,60})\]"), r"[^\1]", ""),
+    (re.compile(r"(?<=[\w)])([\^_])\{([\w.+-]{1,40})\}"), r"\\\1\2", r"\1\2"),
     (re.compile(rf"{_SIDE}[=~](\S|\S[^\n`]{{0,200}}?\S)[=~](?!\w)"), r"`\1`", r"\1"),
     (re.compile(rf"{_SIDE}\*(\S|\S[^\n*]{{0,150}}?\S)\*(?!\w)"), r"**\1**", r"\1"),
     (re.compile(rf"{_SIDE}/(\S|\S[^\n/]{{0,150}}?\S)/(?!\w)"), r"*\1*", r"\1"),

@@ -33,7 +33,8 @@ _SKIPPED = frozenset(
 )
 # Destinations that are read though they are marked as new.
 _KNOWN = frozenset(
-    b"annotation atnauthor fldinst shpinst do nesttableprops shppict moMath moMathPara".split()
+    b"annotation footnote atnauthor"
+    b" fldinst shpinst do nesttableprops shppict moMath moMathPara".split()
 )
 _HEADING = re.compile(r"heading ([1-9])\b", re.IGNORECASE)
 _LINK = re.compile(r'\s*HYPERLINK\s+(?:\\\w\s+)?"?([^"\s]+)"?', re.IGNORECASE)
