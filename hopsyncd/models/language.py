@@ -16,7 +16,7 @@ from hopsyncd.models.encoder import FairLock
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language_process import DEFAULT_MODEL
 
-_IDLE_S = 120.0  # after which the process ends: it takes more memory than the rest of the daemon
+_IDLE_S = 240.0  # after which the process ends: it takes more memory than the rest of the daemon
 
 EntityKind = Literal["person", "place", "date", "number"]
 
