@@ -15,6 +15,12 @@ from store.records import Passage
 ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
 
+@pytest.fixture(autouse=True)
+def no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no process that finds names: it would outlive the test."""
+    monkeypatch.setattr("hopsyncd.models.loading._LANGUAGE_AFTER_S", 3600.0)
+
+
 def pipeline(folder: Path, version: str) -> str:
     """A pipeline that can be named, though not run."""
     folder.mkdir(exist_ok=True)
