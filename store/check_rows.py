@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from store.content import full_text, stored_document_digest, stored_set_digest
+from store.content import full_text
 from store.contract import Connection
+from store.digests import stored_document_digest, stored_set_digest
 from store.records import (
     GRID,
     REBUILD,

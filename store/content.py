@@ -13,6 +13,7 @@ from itertools import count, groupby
 import numpy as np
 
 from store.contract import Connection
+from store.digests import QUESTION_COLUMNS, set_digest
 from store.exceptions import ContentConflict
 from store.records import (
     Direction,
@@ -24,8 +25,6 @@ from store.records import (
     QuestionSet,
     SetId,
     Vectors,
-    compact_json,
-    content_hash,
     count_words,
 )
 from store.search import create_vectors
@@ -289,55 +288,3 @@ def _question(row: tuple[int, int, int, str, str, int]) -> Question:
 def _keywords(column: str) -> frozenset[str]:
     """One set for all questions with these keywords."""
     return frozenset(json.loads(column))
-
-
-QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
-PLACE_COLUMNS = "passage, first_line, last_line, links"
-_NONE = "[]"  # no names or no links
-_NO_ORIGIN = "{}"
-
-Row = Sequence[object]
-
-
-def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """Over a set's vectors and its questions' QUESTION_COLUMNS, by direction and ordinal."""
-    return content_hash(compact_json([list(row) for row in questions]) + vectors)
-
-
-def document_digest(
-    source: int,
-    path: str,
-    content: bytes,
-    media_type: str,
-    names: str,
-    origin: str,
-    properties: str,
-    places: Iterable[Row],
-) -> bytes:
-    """Over the columns of a document's revision and the PLACE_COLUMNS of its occurrences, in order.
-
-    Empty names, links, origins and properties are left out, as in digests from before they existed.
-    """
-    where = [[value for value in row if value != _NONE] for row in places]
-    more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
-    return content_hash(compact_json([source, path, content.hex(), media_type, where, *more]))
-
-
-def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
-    """The digest over these vectors and the stored questions."""
-    questions = connection.execute(
-        f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
-        " ORDER BY direction, ordinal",
-        [row_id],
-    )
-    return set_digest(vectors, questions)
-
-
-def stored_document_digest(
-    connection: Connection, row_id: int, own: tuple[int, str, bytes, str, str, str, str]
-) -> bytes:
-    """The digest over a document's `own` columns, source to properties, and its placements."""
-    places = connection.execute(
-        f"SELECT {PLACE_COLUMNS} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
-    )
-    return document_digest(*own, places)

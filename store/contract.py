@@ -7,8 +7,6 @@ engines word differently. A connection to a server also has a `Server` for every
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -147,13 +145,3 @@ def server_of(connection: Connection) -> Server:
     """The server of a record that is on one."""
     assert connection.server is not None, "the record is in a file"
     return connection.server
-
-
-def schema_scripts(engine: Engine) -> dict[int, Traversable]:
-    """The scripts that make an engine's schema, like 016_initial.sql, by number.
-
-    A database has run all up to the number of its schema, and a writer runs the others in order.
-    """
-    files = resources.files(f"store.engines.{engine}").joinpath("schema").iterdir()
-    scripts = {file.name: file for file in files if file.name[:3].isdecimal()}
-    return {int(name[:3]): scripts[name] for name in sorted(scripts)}

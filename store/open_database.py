@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from store.contract import Connection
 from store.engines.sqlite import database as sqlite_database
 from store.engines.sqlite.database import (
-    SCHEMA_VERSION,
     Library,
     find_loss,
     fresh_database,
@@ -15,6 +14,7 @@ from store.engines.sqlite.database import (
     memory_database,
     unreadable_file,
 )
+from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.exceptions import StoreError
 
 __all__ = [

@@ -153,7 +153,7 @@ def end_waits(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watched question; `act` and `state` are JSON, as in schema/016_initial.sql.
+    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql.
 
     The daemon believes only the kind of an act (`kind_of_act`): anyone may have written the rest.
     """

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from store.content import PLACE_COLUMNS, document_digest, full_text
+from store.content import full_text
 from store.contract import Connection
+from store.digests import PLACE_COLUMNS, document_digest
 from store.exceptions import NoSuchVersion
 from store.reads import links_text, properties_text
 from store.records import (

@@ -12,14 +12,8 @@ import pytest
 
 from store.check import check
 from store.contract import Connection
-from store.engines.sqlite.database import (
-    SCHEMA_SCRIPTS,
-    SCHEMA_VERSION,
-    migrate,
-    objects_of,
-    open_file,
-    open_writer,
-)
+from store.engines.sqlite.database import APPLICATION_ID, objects_of, open_file, open_writer
+from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.search import create_vectors, put_vectors
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copies_at, copy_database, kill_at, steps_of, torn_writes
@@ -28,9 +22,8 @@ from tests.fakes.stack import Stack
 
 TABLES = (
     "source seen source_state recipe counter passage question_set question document placement life"
-    " match version tag job"
+    " match version"
 ).split()
-FIRST = min(SCHEMA_SCRIPTS)
 VERSIONS = 2
 PARTS = 100  # of a log, to be torn at
 Rows = dict[str, list[tuple[object, ...]]]
@@ -51,7 +44,7 @@ def stepping(step: Step) -> Iterator[None]:
         sys.setprofile(None)
 
 
-def open_it(path: Path, step: Step) -> None:
+def migrate(path: Path, step: Step) -> None:
     with stepping(step):
         connection = open_writer(path)
     step("done")
@@ -84,7 +77,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.touch()
     with closing(open_file(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        migrate(connection, until=FIRST)
+        apply_migrations(connection, stop_before="002_history")
         connection.execute("ATTACH ? AS present", [str(present)])
         for table in TABLES:
             columns = ", ".join(columns_of(connection, table))
@@ -92,6 +85,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM present.{table}"
             )
         derive(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
     return path
 
 
@@ -100,7 +95,10 @@ def columns_of(connection: Connection, table: str) -> list[str]:
 
 
 def derive(connection: Connection) -> None:
-    """Make the vectors."""
+    """The full text that this schema had, and vectors."""
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
+    )
     for generation, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
         create_vectors(connection, generation, dimensions)
     lives = connection.execute("SELECT id FROM main.life").fetchall()
@@ -116,8 +114,8 @@ def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:
 
 def test_the_first_schema_is_that_of_its_file(first: Path) -> None:
     with closing(open_file(first)) as connection:
-        assert "access" not in columns_of(connection, "source_state")
-        assert "skipped" not in columns_of(connection, "seen")
+        assert not {"tag", "pin", "unused", "excluded"} & objects_of(connection).keys()
+        assert "digest" not in columns_of(connection, "document")
         assert connection.execute("SELECT count(*) FROM version").fetchone() == (VERSIONS,)
 
 
@@ -158,29 +156,29 @@ def test_a_kill_while_the_schema_changes_leaves_the_old_or_the_new(
     first: Path, folder: Path
 ) -> None:
     path, judge = folder / "s.db", Judge(first)
-    steps = range(len(steps_of(open_it, copy_database(first, path))))
-    copies = copies_at(steps, open_it, copy_database(first, path), folder)
+    steps = range(len(steps_of(migrate, copy_database(first, path))))
+    copies = copies_at(steps, migrate, copy_database(first, path), folder)
     judged = {copy: judge.schema_left(copy) for copy in dict.fromkeys(copies)}
     left = [judged[copy] for copy in copies]
-    kill_at(steps[-1], open_it, copy_database(first, path))
+    kill_at(steps[-1], migrate, copy_database(first, path))
     assert judge.schema_left(path) == left[-1]
-    assert left == sorted(left) and {*left} == {FIRST, SCHEMA_VERSION}
+    assert left == sorted(left) and {*left} == {1, SCHEMA_VERSION}
 
 
 def test_a_kill_amid_the_commit_of_a_schema_leaves_the_old_or_the_new(
     first: Path, folder: Path
 ) -> None:
     path, judge = folder / "s.db", Judge(first)
-    commit = len(steps_of(open_it, copy_database(first, path)))
+    commit = len(steps_of(migrate, copy_database(first, path)))
     left = [SCHEMA_VERSION]
     while left == [SCHEMA_VERSION]:  # what follows the commit only reads
         commit -= 1
-        kill_at(commit, open_it, copy_database(first, path))
+        kill_at(commit, migrate, copy_database(first, path))
         left = [judge.schema_left(path)]
     copy_database(first, path)
     between = commit, commit + 1
-    left = [judge.schema_left(path) for _ in torn_writes(open_it, path, between, PARTS)]
-    assert left == sorted(left) and {*left} == {FIRST, SCHEMA_VERSION}
+    left = [judge.schema_left(path) for _ in torn_writes(migrate, path, between, PARTS)]
+    assert left == sorted(left) and {*left} == {1, SCHEMA_VERSION}
 
 
 def test_a_kill_while_the_database_is_made_leaves_what_the_next_start_completes(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hopsyncd.api.access import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
 from store.access_rules import NOBODY, OPEN, AccessRule
-from store.engines.sqlite.database import migrate, open_file, open_writer
+from store.engines.sqlite.database import open_file, open_writer
+from store.engines.sqlite.migrations import apply_migrations
 from store.sources import access_rules, put_access_rules, register_source
 
 ROOT, DAEMON, MEMBERS = "user:root", "group:daemon", "members"
@@ -212,10 +213,10 @@ def test_the_sources_of_an_older_database_are_closed_until_a_configuration_is_lo
 ) -> None:
     (tmp_path / "s.db").touch()
     with closing(open_file(tmp_path / "s.db")) as connection:
-        migrate(connection, until=16)
+        apply_migrations(connection, stop_before="017_access")
         connection.execute("INSERT INTO source VALUES (1, 's', 'memory', '')")
         connection.execute("INSERT INTO source_state (source) VALUES (1)")
-        migrate(connection)
+        apply_migrations(connection)
         recorded = access_rules(connection)
         assert recorded == {"s": None} and not sees((), recorded["s"])
         put_access_rules(connection, rules_at_start(recorded, config(()).sources, is_shared=False))

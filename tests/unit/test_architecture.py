@@ -145,7 +145,7 @@ def test_the_index_is_numpy_and_records_only() -> None:
 
 
 def test_only_the_store_speaks_sql() -> None:
-    drivers = ("sqlite3", "pysqlite3", "sqlite_vec")
+    drivers = ("sqlite3", "pysqlite3", "sqlite_vec", "sqlite_utils")
     # They read other people's databases, and ours least of all.
     elsewhere = {ROOT / f"connectors/sqlite_{name}.py" for name in ("rows",)}
     for file in {*modules("hopsyncd"), *modules("connectors")} - elsewhere:

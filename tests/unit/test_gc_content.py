@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ from store.gc import Retention, collect, find_unused_sets, plan_gc, sweep
 from store.history import set_tag
 from store.records import ALIVE, Passage
 from store.search import move_vectors, sparse_chunks
+from store.versions import CHANGES
 from tests.fakes.dump import graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs
 from tests.fakes.memory import MemoryConnector
@@ -221,3 +223,18 @@ def test_a_life_that_is_alive_is_never_dead(stack: Stack) -> None:
     before = stack.connection.execute(alive).fetchone()
     collect(stack.connection, NOTHING, LATER_MS)
     assert stack.connection.execute(alive).fetchone() == before
+
+
+def test_the_migration_counts_what_commits_would_have_counted(stack: Stack) -> None:
+    counted = f"SELECT id, {CHANGES} FROM version ORDER BY id"
+    before = stack.connection.execute(counted).fetchall()
+    zeros = ", ".join(f"{column} = 0" for column in CHANGES.split(", "))
+    stack.connection.execute(f"UPDATE version SET {zeros}")
+    script = (
+        resources.files("store.engines.sqlite").joinpath("schema", "004_retention.sql").read_text()
+    )
+    for statement in script.split(";"):
+        if "UPDATE version" in statement:
+            stack.connection.execute(statement)
+    assert stack.connection.execute(counted).fetchall() == before
+    assert len({row[1:] for row in before}) > 2

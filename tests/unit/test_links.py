@@ -10,6 +10,7 @@ from hopsyncd.answers.found import WalkedHop
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
+from hopsyncd.ingest.plan import Scope
 from hopsyncd.ingest.read import Batch
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
@@ -252,6 +253,32 @@ def test_links_that_a_source_tells_are_those_of_the_first_passage(tmp_path: Path
     stack = Stack(tmp_path / "s.db", pages)
     stack.sync()
     assert links_of(stack) == {("http://x.org/a", "http://x.org/b/", "Oslo")}
+
+
+def test_an_index_from_before_links_has_them_once_its_documents_are_read_again(
+    tmp_path: Path,
+) -> None:
+    files = MemoryConnector({path: text.encode() for path, text in OBSIDIAN.items()})
+    stack = Stack(tmp_path / "s.db", files)
+    stack.sync()
+    was, made = links_of(stack), len(stack.made)
+    for statement in (
+        "UPDATE document SET names = '[]'",
+        "UPDATE placement SET links = '[]'",
+        "DROP INDEX placement_with_links",
+        "ALTER TABLE placement DROP COLUMN links",
+        "ALTER TABLE document DROP COLUMN names",
+        "DELETE FROM _sqlite_migrations WHERE name = '008_links'",
+        "PRAGMA user_version = 7",
+    ):
+        stack.connection.execute(statement)
+    stack.close()
+
+    again = Stack(tmp_path / "s.db", files, stack.maker)
+    assert links_of(again) == set()
+    again.path.sync(again.source, Scope(afresh=True))
+    assert links_of(again) == was
+    assert len(again.made) == made
 
 
 @pytest.mark.parametrize("column", ["document SET names", "placement SET links"])

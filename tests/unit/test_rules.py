@@ -155,3 +155,20 @@ def test_a_restored_document_stays_as_it_was_cut_until_its_pin_ends(
     files.put("a.md", TEXT)
     stack.sync()
     assert graph_of(stack) == coarse
+
+
+def test_sources_of_the_schema_before_have_the_rules_of_the_head(
+    start: Start, files: MemoryConnector
+) -> None:
+    stack = start(FINE)
+    stack.sync()
+    for statement in (
+        "ALTER TABLE source_state DROP COLUMN rules",
+        "DELETE FROM _sqlite_migrations WHERE name = '010_rules'",
+        "PRAGMA user_version = 9",
+    ):
+        stack.connection.execute(statement)
+    files.fetched.clear()
+    start(FINE).sync()
+    assert files.fetched == []
+    assert start(COARSE).sync().changed == 2

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
+from importlib import resources
 from typing import Any, cast
 
 import psycopg
@@ -23,15 +24,7 @@ from psycopg import errors
 from psycopg.adapt import Loader
 from psycopg.pq import TransactionStatus
 
-from store.contract import (
-    Connection,
-    Dialect,
-    Engine,
-    FoundRows,
-    Opened,
-    Parameters,
-    schema_scripts,
-)
+from store.contract import Connection, Dialect, Engine, FoundRows, Opened, Parameters
 from store.engines.postgres.heartbeat import LEASE_S, Line
 from store.exceptions import (
     Deposed,
@@ -83,8 +76,7 @@ _END_SILENT_WRITER = (
     f" AND a.application_name = '{_WRITER_NAME}' AND a.wait_event_type = 'Client'"
     f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
-_SCRIPTS = schema_scripts("postgres")
-SCHEMA_VERSION = max(_SCRIPTS)
+_SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
 
 
 class PostgresDialect:
@@ -325,6 +317,15 @@ class Session:
         )
 
 
+def _schema_files() -> dict[int, str]:
+    """The names of the migrations, like 012_initial.sql, by number."""
+    names = sorted(file.name for file in _SCHEMA.iterdir() if file.name.endswith(".sql"))
+    return {int(name.partition("_")[0]): name for name in names}
+
+
+SCHEMA_VERSION = max(_schema_files())
+
+
 def open_writing(url: str) -> Connection:
     """Become the writer, and make or migrate the tables as needed.
 
@@ -389,12 +390,6 @@ def _known_schema(session: Session, url: str) -> int:
     if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
         return 0
     known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
-    if known < min(_SCRIPTS):
-        raise NotADatabase(
-            f"Cannot open {displayed_url(url)}",
-            f"its schema is {known}, from before the first release",
-            "Use another database: the daemon fills it from your documents",
-        )
     if known > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {displayed_url(url)}",
@@ -413,9 +408,10 @@ def _migrate(session: Session, url: str) -> None:
         if not known:
             session.execute("CREATE SCHEMA IF NOT EXISTS hopsyncd")
             session.execute("CREATE TABLE applied (number bigint PRIMARY KEY)")
-        for number, script in _SCRIPTS.items():
+        for number, name in _schema_files().items():
             if number > known:
-                session.execute(script.read_text())
+                script = _SCHEMA.joinpath(name).read_text()
+                session.execute(script)
                 session.execute("INSERT INTO applied VALUES (?)", [number])
         session.execute("COMMIT")
     except BaseException as error:

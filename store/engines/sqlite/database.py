@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
 
-from store.contract import Connection, Dialect, Engine, Opened, Server, schema_scripts
+from store.contract import Connection, Dialect, Engine, Opened, Server
 from store.engines.sqlite.acknowledged import (
     acknowledge,
     note_path,
@@ -25,6 +25,7 @@ from store.engines.sqlite.acknowledged import (
     refuse_older,
     versions_lost_error,
 )
+from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.exceptions import (
     DiskFailure,
     NewerSchema,
@@ -49,8 +50,6 @@ SqliteError = sqlite.Error
 OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
-SCHEMA_SCRIPTS = schema_scripts("sqlite")
-SCHEMA_VERSION = max(SCHEMA_SCRIPTS)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
 _WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
 _LOG = "wal_autocheckpoint = 4096"  # 16 MiB: an import soon writes most of its pages again
@@ -212,7 +211,7 @@ def memory_database() -> FileConnection:
 def fresh_database() -> FileConnection:
     """An empty database in memory with the current schema, to compare others with."""
     connection = vector_functions()
-    migrate(connection)
+    _migrate(connection)
     return connection
 
 
@@ -280,12 +279,6 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
             "it is another program's SQLite database",
             "Choose another data_dir in the configuration",
         )
-    if 0 < schema_version < min(SCHEMA_SCRIPTS):
-        raise NotADatabase(
-            f"Cannot open {path}",
-            f"its schema is {schema_version}, from before the first release",
-            "Move it away: the next start makes a new one from your documents",
-        )
     if schema_version > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {path}",
@@ -305,28 +298,14 @@ def _refuse_older(connection: Connection, path: Path) -> None:
         )
 
 
-def migrate(connection: FileConnection, until: int = SCHEMA_VERSION) -> None:
+def _migrate(connection: FileConnection) -> None:
     """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
-    known = connection.execute("PRAGMA user_version").fetchone()[0]
-    if known == until:
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     with transaction(connection):
-        for number, script in SCHEMA_SCRIPTS.items():
-            if known < number <= until:
-                for statement in _split_statements(script.read_text()):
-                    connection.execute(statement)
+        apply_migrations(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {until}")
-
-
-def _split_statements(script: str) -> Iterator[str]:
-    """Split a SQL script; executescript() would commit in the middle of the migration."""
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite.complete_statement(pending):
-            yield pending
-            pending = ""
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _refuse_loss(path: Path) -> None:
@@ -401,7 +380,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
                 )
         for setting in (*_WRITER, _LOG):
             connection.execute(f"PRAGMA {setting}")
-        migrate(connection)
+        _migrate(connection)
         if accept_loss and known:
             with transaction(connection):
                 reserve_lost(connection, known.version)

@@ -4,12 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from store.contract import Connection
-from store.engines.sqlite.database import (
-    APPLICATION_ID,
-    SCHEMA_VERSION,
-    fresh_database,
-    objects_of,
-)
+from store.engines.sqlite.database import APPLICATION_ID, fresh_database, objects_of
+from store.engines.sqlite.migrations import SCHEMA_VERSION
 from store.records import REBUILD, RESTORE, Finding
 from store.search import create_vectors
 

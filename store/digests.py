@@ -1,0 +1,84 @@
+"""Digests of the stored content that an id does not cover.
+
+A passage's id is a hash of its text. A question set's id covers its passage and settings, but not
+its questions, and a document's row has no such id at all. Their digests, taken over the columns as
+stored, show whether the content has changed since it was written.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from store.contract import Connection
+from store.records import compact_json, content_hash
+
+QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
+PLACE_COLUMNS = "passage, first_line, last_line, links"
+_FIRST_PLACE_COLUMNS = "passage, first_line, last_line"
+_NONE = "[]"  # no names or no links
+_NO_ORIGIN = "{}"
+
+Row = Sequence[object]
+
+
+def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
+    """Over a set's vectors and its questions' QUESTION_COLUMNS, by direction and ordinal."""
+    return content_hash(compact_json([list(row) for row in questions]) + vectors)
+
+
+def document_digest(
+    source: int,
+    path: str,
+    content: bytes,
+    media_type: str,
+    names: str,
+    origin: str,
+    properties: str,
+    places: Iterable[Row],
+) -> bytes:
+    """Over the columns of a document's revision and the PLACE_COLUMNS of its occurrences, in order.
+
+    Empty names, links, origins and properties are left out, as in digests from before they existed.
+    """
+    where = [[value for value in row if value != _NONE] for row in places]
+    more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
+    return content_hash(compact_json([source, path, content.hex(), media_type, where, *more]))
+
+
+def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
+    """The digest over these vectors and the stored questions."""
+    questions = connection.execute(
+        f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
+        " ORDER BY direction, ordinal",
+        [row_id],
+    )
+    return set_digest(vectors, questions)
+
+
+def stored_document_digest(
+    connection: Connection,
+    row_id: int,
+    own: tuple[int, str, bytes, str, str, str, str],
+    place_columns: str = PLACE_COLUMNS,
+) -> bytes:
+    """The digest over a document's `own` columns, source to properties, and its placements."""
+    places = connection.execute(
+        f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
+    )
+    return document_digest(*own, places)
+
+
+def fill_digests(connection: Connection) -> None:
+    """Add digests to all rows of the second schema, which had none."""
+    for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
+        vectors = connection.execute(
+            "SELECT vectors FROM question_set WHERE id = ?", [row_id]
+        ).fetchone()[0]
+        connection.execute(
+            "UPDATE question_set SET digest = ? WHERE id = ?",
+            [stored_set_digest(connection, row_id, vectors), row_id],
+        )
+    documents = "SELECT id, source, path, content, media_type FROM document"
+    for row_id, *own in connection.execute(documents).fetchall():
+        digest = stored_document_digest(
+            connection, row_id, (*own, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
+        )
+        connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])

@@ -1,0 +1,53 @@
+"""The schema's history: each step runs a script in schema/, and does what SQL alone cannot."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import TYPE_CHECKING, cast
+
+from store.contract import Connection
+from store.digests import fill_digests
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a SQL script; executescript() would commit in the middle of the migration."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+_STEPS = """\
+001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
+010_rules 011_feed 012_targets 013_properties 014_watches 015_words 016_purging 017_access
+018_skipped 019_probe
+""".split()
+SCHEMA_VERSION = len(_STEPS)
+
+
+def apply_migrations(connection: Connection, stop_before: str | None = None) -> None:
+    """Run the steps that the database lacks, within the caller's transaction."""
+    from sqlite_utils import Database  # slow to import, and most starts have nothing to migrate
+    from sqlite_utils.migrations import Migrations
+
+    migrations = Migrations("hopsyncd")
+    for name in _STEPS:
+        migrations(name=name)(_step(name))
+    migrations.apply(Database(cast(sqlite3.Connection, connection)), stop_before=stop_before)
+
+
+def _step(name: str) -> Callable[["Database"], None]:
+    def run(db: "Database") -> None:
+        for statement in _statements(
+            resources.files("store.engines.sqlite").joinpath("schema", f"{name}.sql").read_text()
+        ):
+            db.conn.execute(statement)
+        if name == "003_digest":
+            fill_digests(cast(Connection, db.conn))
+
+    return run
