@@ -1,5 +1,6 @@
 """What other sites, other users and documents try against the page: nothing runs, nothing leaks."""
 
+import codecs
 import grp
 import html
 import os
@@ -26,6 +27,8 @@ IMAGE = "<img src=x onerror=window.hacked=1>"
 EVIL = (
     f"# {SCRIPT} {IMAGE}\n\nThe barge {SCRIPT} carries {IMAGE} salt. \"' onload='x' {{{{7*7}}}}\n"
 )
+# Templates need it, and another user may not be able to load it from this Python.
+codecs.lookup("unicode-escape")
 TEAM = grp.getgrgid(1)
 CANARY = "zyxwort"
 GIANT_S = 60.0  # a view of it; what would hang takes many minutes
