@@ -48,13 +48,11 @@ Times do: most runs shared two cores with other work, so trust ratios more than 
 _ORIGINS = """\
 ## Origins
 
-Where each table comes from. Files are in `benchmarks/results`; the machine was {machine} unless the
-row says otherwise. `~` before a commit means that it, or a slightly older one, was measured.
+The machine was {machine} unless the row says otherwise. `~` before a
+commit means that it, or a slightly older one, was measured.
 """
 _CLOSING = """\
-These results have no table on this page:
-
-{names}
+These results have no table on this page (`tried` has ideas that did not help): {names}.
 """
 
 
@@ -91,8 +89,8 @@ def page_of(found: Mapping[str, Mapping[str, Any]]) -> str:
             parts.append(f"## {section}\n")
         parts.append("\n".join(_result(result)))
     parts.append("\n".join(_origins(found)))
-    hidden = [f"- `{name}`" for name, result in found.items() if not result["shown"]]
-    return "\n".join([*parts, _CLOSING.format(names="\n".join(hidden))])
+    hidden = [f"`{name}`" for name, result in found.items() if not result["shown"]]
+    return "\n".join([*parts, _CLOSING.format(names=", ".join(hidden))])
 
 
 def _result(result: Mapping[str, Any]) -> Iterator[str]:
