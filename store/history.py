@@ -391,7 +391,7 @@ def visible_entry(
     """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
 
     `budget` maps a number of passages to its edge budget. `count_matches` maps the number of a
-    version to that of its matches without the sources, which only the index knows.
+    version to the number of its matches without the sources, which only the index knows.
     """
     arguments = [entry.version.id, names_json(hidden)]
 

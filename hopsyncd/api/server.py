@@ -3,7 +3,7 @@
 uvicorn would make the socket world-writable, replace whatever is at its path, and leave it there
 at the end. So we bind it ourselves and hand it over.
 
-A supervisor such as systemd is told how the daemon does: sd_notify(3) is a datagram of lines to the
+The daemon tells a supervisor such as systemd its state: sd_notify(3) is a datagram of lines to the
 socket in NOTIFY_SOCKET, and sd_listen_fds(3) an open socket as descriptor 3. Without a supervisor
 neither has an effect.
 """

@@ -178,7 +178,7 @@ class ModelsConfig(Section):
 
     @property
     def tells_roles(self) -> bool:
-        """Whether the endpoint is told in fields which texts are questions."""
+        """Whether fields of the request say which texts are questions."""
         return self.encoder_query_fields != self.encoder_passage_fields
 
     @property

@@ -44,13 +44,13 @@ def _entries(text: str, strings: dict[str, str]) -> Iterator[Block]:
         first = line + text.count("\n", counted, found.start())
         last = first + text.count("\n", found.start(), at)
         line, counted = first, found.start()
-        shown = _shown(found[2], found[1].lower(), fields)
+        shown = _format_entry(found[2], found[1].lower(), fields)
         links = tuple((0, link) for link in _links(fields))
         yield Block("list_item", shown, first, last, links=links)
 
 
 def _value(text: str, at: int, end: int, strings: dict[str, str]) -> tuple[str, int]:
-    """The value at a place, and what follows it: parts in braces, quotes or bare, joined by #."""
+    """The value at a place, and the place after it: parts in braces, quotes or bare, with #."""
     parts: list[str] = []
     while at < end:
         begin = at
@@ -68,7 +68,7 @@ def _value(text: str, at: int, end: int, strings: dict[str, str]) -> tuple[str, 
 
 
 def _end_of(text: str, at: int, end: int) -> int:
-    """The place after a value in braces or quotes. One that does not end is cut at its line."""
+    """The place after a value in braces or quotes. A value that does not end is cut at its line."""
     depth = 0
     opening = text[at]
     for found in _MARK.finditer(text, at + 1, end):
@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
     return InlineReader(source).text(0, len(source.tokens))[0]
 
 
-def _shown(key: str, kind: str, fields: dict[str, str]) -> str:
+def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
     people = _people(fields.get("author") or "")
     if not people and fields.get("editor"):
         people = f"{_people(fields['editor'])} (eds.)"

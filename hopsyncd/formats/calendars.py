@@ -74,7 +74,7 @@ def calendar_blocks(text: str) -> tuple[Block, ...]:
 
 
 def contact_blocks(text: str) -> tuple[Block, ...]:
-    """Read contacts: a row for each, with what is known of the person."""
+    """Read contacts: a row for each, with all fields of the person."""
     return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
 
 

@@ -89,7 +89,7 @@ class _Reader:
         self._paragraph = _Paragraph()
         self._lists: list[_List] = []
         self._ends = _environments(self.source, self.inline)
-        self._names: dict[str, str] = {}  # of theorems and the like, by environment
+        self._names: dict[str, str] = {}  # of theorems, lemmas and proofs, by environment
         self._prefix = ""
 
     def read(self) -> Iterator[Block]:

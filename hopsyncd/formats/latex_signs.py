@@ -1,10 +1,10 @@
-"""What the commands of LaTeX stand for, and which of their arguments are no text."""
+"""The signs that commands of LaTeX stand for, and the arguments that are no text."""
 
 import re
 import unicodedata
 from html.entities import html5
 
-# Arguments of these commands are no text. The number says how many in braces they have.
+# Arguments of these commands are no text. The number says how many arguments in braces they have.
 SILENT = {
     name: count
     for count, names in (
@@ -88,10 +88,10 @@ def sign_of(word: str) -> str | None:
     return f"{word} " if word in FUNCTIONS else html5.get(f"{word};")
 
 
-def accented(letter: str, accent: str) -> str:
+def put_accent(letter: str, accent: str) -> str:
     """A letter with the accent that a command puts on it.
 
-    >>> accented("e", "'")
+    >>> put_accent("e", "'")
     'é'
     """
     return unicodedata.normalize("NFC", DOTLESS.get(letter, letter) + ACCENTS[accent])

@@ -16,7 +16,7 @@ from hopsyncd.formats.latex_signs import (
     SPACES,
     UNITS,
     WORDS,
-    accented,
+    put_accent,
     sign_of,
 )
 
@@ -174,7 +174,7 @@ class InlineReader:
         return at + 1
 
     def argument(self, at: int, end: int) -> tuple[int, int, int]:
-        """The first and the end of the argument at a place, and what follows it."""
+        """The first and the end of the argument at a place, and the place after it."""
         tokens = self.source.tokens
         while at < end and tokens[at].isspace() and tokens[at].count("\n") < 2:
             at += 1
@@ -326,12 +326,12 @@ class InlineReader:
         first, close, after = self.argument(at, end)
         if first < end and close == first + 1 and self.source.tokens[first][0] not in "\\{}$":
             letters = self.source.tokens[first]
-            written.add(accented(letters[0], name) + letters[1:])
+            written.add(put_accent(letters[0], name) + letters[1:])
             return after
         inner = Written()
         self.write(first, close, inner, depth + 1)
         text = "".join(inner.parts)
-        written.add(accented(text[:1], name) + text[1:])
+        written.add(put_accent(text[:1], name) + text[1:])
         return after
 
     def _write_citation(self, at: int, end: int, written: Written, depth: int) -> int:

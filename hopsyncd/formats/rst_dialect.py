@@ -226,8 +226,8 @@ class _States(dict[str, states.RSTState]):
 
 
 def make_inliner() -> states.Inliner:
-    """What reads the text of a line. It looks for addresses, which takes long, only where one can
-    be. (docutils reads the attributes of its class, so a subclass cannot do this.)"""
+    """The object that reads the text of a line. It looks for addresses, which is slow, only where
+    one can be. (docutils reads the attributes of its class, so a subclass cannot do this.)"""
     inliner = states.Inliner()
     find_addresses = inliner.implicit_inline
 

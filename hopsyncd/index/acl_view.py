@@ -1,8 +1,8 @@
 """ACL views: the graph without hidden sources, as if it had been built without them.
 
 A view is made from an older view of the same sources, or from the whole graph, as a commit would do
-it: questions are matched again where candidates became visible or hidden. What then differs from
-the matches of the whole index is kept as an overlay. Links of a passage are resolved again where a
+it: questions are matched again where candidates became visible or hidden. Matches that differ from
+the whole index are kept as an overlay. Links of a passage are resolved again where a
 hidden document has the passage or could be meant.
 """
 

@@ -145,8 +145,8 @@ def find_candidates(
 
 
 def _select_lowest(found: RankedRows, kept: Flags, keywords: int) -> QuestionsByKeyword:
-    """Those of the kept questions that have one of the MAX_CANDIDATES lowest ranks of their
-    keyword, including ties with the last."""
+    """The kept questions with one of the MAX_CANDIDATES lowest ranks of their keyword, including
+    ties with the last."""
     rows, ranks, groups = found.rows[kept], found.ranks[kept], found.positions[kept]
     rising, counts = np.sort(ranks), np.bincount(groups, minlength=keywords)
     last = counts.cumsum() - counts + np.minimum(counts, MAX_CANDIDATES) - 1

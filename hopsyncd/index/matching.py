@@ -108,7 +108,7 @@ class HeldMatches(Protocol):
     """The matches before a change."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches of those of these outgoing questions that have one, by rising question."""
+        """The matches of these outgoing questions, by rising question. Some may have none."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
         """The matches whose incoming question belongs to one of these passages."""
@@ -204,7 +204,7 @@ def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
     """Let `best` be the matches of these questions at the head; a question without one has none.
-    Those that are already in force stay."""
+    Matches that are already in force stay."""
     match_row = index.outgoing.match_row
     rows = match_row[best.source_question]
     is_same = rows >= 0

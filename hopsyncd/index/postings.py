@@ -123,8 +123,8 @@ class Postings:
         return rows[order].astype(np.int64), key_positions[order]
 
     def find_lowest(self, keys: Integers, about: int) -> "RankedRows":
-        """The rows of each key, where the keys are of `rank_keys`; of a key with many more than
-        `about` rows only the lowest, which are about so many."""
+        """The rows of each key, where the keys are of `rank_keys`. A key with many more rows than
+        `about` gives only about that number, the lowest."""
         segments = self._segments  # taken once, as a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)

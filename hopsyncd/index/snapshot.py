@@ -107,7 +107,7 @@ class AclOverlay:
     """The matches and links of an ACL view, which replace those in the whole index.
 
     question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
-    is_rematched: (q,) the visible questions whose match differs from their own, that of the whole
+    is_rematched: (q,) the visible questions whose match differs from the one in the whole
     index. matches: their matches, by rising source question; `match_ends` has the passage rows of
     both ends.
 
@@ -344,7 +344,7 @@ class Snapshot:
         return matches.take(self._has_visible_ends(matches))
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches with two visible ends of those of these outgoing questions that have one; the
+        """The matches with two visible ends of these outgoing questions. Some may have none. The
         questions and the matches rise by question."""
         passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
         rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
