@@ -178,7 +178,7 @@ def _field(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     text = f"`{name}`{_range(kind)}"
     if name in schema.get("required", ()):
         return f"{text}, required"
-    default = field.get("default")
+    default = field.get("default") if name != "at" else None  # the page says it once
     return text if default in (None, [], False) else f"{text}, default {json.dumps(default)}"
 
 
