@@ -150,8 +150,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
     """Take a source out of the configuration and the index.
 
     Its documents are removed from the newest version. Older versions keep them until `gc` collects
-    those versions. `restore` does not bring back a source that is no longer configured. The files
-    themselves are not changed. Needs no daemon; a running daemon stops reading the source.
+    those versions. The files themselves are not changed. Needs no daemon.
 
     Example: hopsyncd remove project
     """

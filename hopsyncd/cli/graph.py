@@ -76,8 +76,7 @@ def graph(
 ) -> None:
     """Draw the passages around a passage or a document.
 
-    PASSAGE is an id, as `query` and `ask` print it, or its first characters. DOCUMENT is a path;
-    the drawing starts from all passages of that document.
+    PASSAGE is an id, as `query` and `ask` print it, or its first characters. DOCUMENT is a path.
 
     In the tree, `A -> B` means that A raises a question and B answers it, `A => B` that A links to
     B, and `A -- B` that both mention the same name. Each passage is drawn once, at its shortest

@@ -50,9 +50,8 @@ def test(
 ) -> None:
     """Ask the LLM a question about made-up documents, and say how it did.
 
-    It shows the time to the first word and to the whole answer, whether the LLM gives JSON in the
-    form asked for, whether it read long prompts whole, and the tokens of one question. Nothing of
-    yours is sent. If the LLM is unfit, the exit status is 1.
+    It shows the times and the tokens of a question, and whether the LLM writes valid JSON and
+    reads long prompts whole. Nothing of yours is sent. If the LLM is unfit, the exit status is 1.
 
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """

@@ -239,9 +239,8 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
 def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
     """Make a new version with the documents of VERSION. Files on disk are not changed.
 
-    Restored documents are pinned: scans skip them until their files change. When a file is edited,
-    created or deleted, it is synced as usual and the pin of its document ends. `hopsyncd release`
-    ends all pins. No questions are generated again.
+    Restored documents are pinned: scans skip them until their files are edited, created or
+    deleted. `hopsyncd release` ends all pins.
 
     Example: hopsyncd restore before-the-move --source notes
     """

@@ -85,9 +85,9 @@ def rebuild(
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.
 
-    With --estimate, nothing is rebuilt or sent. After a change of the encoder, the language model
-    or `llm.questions` in the configuration, and before the restart, it says how many passages the
-    switch prepares again, the time and the tokens. With prices, it also says the cost.
+    After a change of the encoder, the language model or `llm.questions` in the configuration, and
+    before the restart, --estimate says how many passages, how much time and how many tokens the
+    switch takes. With prices, it also says the cost. Nothing is rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """
@@ -222,9 +222,8 @@ def recover(context: click.Context, yes: bool) -> None:
     The daemon refuses to start if its database log was lost or damaged, or if the database was
     replaced by a backup. Stop the daemon before you run this command.
 
-    Lost versions, tags, purges and pauses stay lost, and the numbers of lost versions are not used
-    again. The next scans index the documents as they are now, including documents whose purge was
-    lost.
+    Lost versions, tags, purges and pauses stay lost. The next scans index the documents as they are
+    now, including documents whose purge was lost.
 
     Example: hopsyncd recover
     """
@@ -262,9 +261,7 @@ def recover(context: click.Context, yes: bool) -> None:
 def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
     """Delete old versions that [retention] does not keep.
 
-    The section [retention] of the configuration says how many versions to keep and for how long.
-    The newest version and tagged versions are always kept. Queries continue meanwhile. If gc is
-    interrupted, run it again to continue.
+    The newest version and tagged versions are always kept. If gc is interrupted, run it again.
 
     Example: hopsyncd gc --dry-run
     """
@@ -300,8 +297,7 @@ def purge(
 ) -> None:
     """Erase a document from all versions for good.
 
-    DOCUMENT is removed from all versions, caches and indexes, and is not indexed again. The file
-    itself is not changed. This cannot be undone.
+    DOCUMENT is not indexed again. The file itself is not changed. This cannot be undone.
 
     Example: hopsyncd purge letters/private.md --source notes
     """

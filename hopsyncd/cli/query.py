@@ -305,8 +305,7 @@ def ask(
     """Answer a question from your documents, with citations.
 
     If they do not answer it, `ask` says so. If [llm] names an LLM, it writes the answer from the
-    passages found, and a terminal shows the draft meanwhile. Without one, with --no-llm, or if it
-    fails, the answer is quoted.
+    passages found. Without one, with --no-llm, or if it fails, the answer is quoted.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     Example: hopsyncd ask --no-llm "When is the bakery closed?"

@@ -90,8 +90,7 @@ def import_run() -> Callable[..., None]:
 def reload(context: click.Context, as_json: bool) -> None:
     """Make the daemon apply a changed configuration.
 
-    Settings that need a restart are listed. If the configuration has a mistake, nothing is applied
-    and the daemon keeps the old one.
+    Settings that need a restart are listed. If the configuration has a mistake, nothing is applied.
 
     Example: hopsyncd reload
     """
@@ -178,9 +177,8 @@ def mcp(
 ) -> None:
     """Serve your documents to an agent through MCP.
 
-    It speaks on standard input and output, or over HTTP.
-
-    The agent's client starts this command. It needs a running daemon.
+    The agent's client starts this command and speaks to it on standard input and output. It needs
+    a running daemon.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
@@ -215,8 +213,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(context: click.Context, as_json: bool) -> None:
     """Check whether hopsyncd can work here, and say what to do if not.
 
-    It works with or without a daemon, changes nothing and sends none of your text anywhere. If a
-    check fails, the exit status is 1.
+    It needs no daemon, changes nothing and sends none of your text anywhere. If a check fails, the
+    exit status is 1.
 
     Example: hopsyncd doctor
     """

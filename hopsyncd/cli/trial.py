@@ -42,8 +42,7 @@ _QUIET_POLLS = 3  # without work, after which the import counts as finished
 def try_(folder: Path, port: int, no_browser: bool) -> None:
     """Index a folder for a look, and open the page.
 
-    The index is in a temporary folder, which Ctrl-C deletes. Your files are only read. The page
-    opens at once and shows the progress.
+    The index is in a temporary folder, which Ctrl-C deletes. Your files are only read.
 
     Example: hopsyncd try ~/notes
     """

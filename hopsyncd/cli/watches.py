@@ -46,8 +46,8 @@ def watch(
 ) -> None:
     """Watch a question, and report when its answer changes.
 
-    The daemon asks the question again when a document that the answer depends on changes. A change
-    is another answer, or other passages among the first five. `watches` shows the changes.
+    A change is another answer, or other passages among the first five. `watches` shows the
+    changes.
 
     Example: hopsyncd watch "Who maintains the billing service?" --exec ~/bin/tell-me
     """

@@ -55,8 +55,8 @@ def why(
 ) -> None:
     """Ask a question at two versions, and show how the answer changed.
 
-    Shows both answers, and the passages whose rank or text changed, with the edited sentences. An
-    edited passage counts as the same passage. --verbose shows all passages, and how each was found.
+    Shows both answers, and the passages whose rank or text changed, with the edited sentences.
+    --verbose shows all passages, and how each was found.
 
     Example: hopsyncd why "Who runs the mill?" yesterday
     """
