@@ -152,7 +152,7 @@ class SourceUnavailable(ConnectorError):
 
 
 class CursorExpired(ConnectorError):
-    """The cursor is unknown, of another origin, or from the future."""
+    """The cursor is unknown, from another source, or from the future."""
 
 
 class ItemVanished(ConnectorError):

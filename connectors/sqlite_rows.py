@@ -159,7 +159,10 @@ class Database:
             why = f"it takes more than {MAX_MEMORY_BYTES >> 20} MiB of memory to read"
         elif "too big" in why:
             why = f"it has values that are longer than {self.max_value_bytes:,} bytes"
-        hint = next((hint for part, hint in _HINTS.items() if part in why), "Check the file.")
+        hint = next(
+            (hint for part, hint in _HINTS.items() if part in why),
+            "Correct `path`, or restore the file.",
+        )
         told = self.refusal(why, hint)
         return told.what, told.why, told.hint
 

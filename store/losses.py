@@ -59,7 +59,7 @@ class Losses:
         return bool(change[at].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """Like `count`, for a match (question, similarity); also counts it where it is an edge."""
+        """Like `count`, for a match (question, similarity). Edges are counted too."""
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.has_threshold.any():
             question, similarity = match

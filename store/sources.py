@@ -223,7 +223,7 @@ def rows_under(
 ) -> Iterator[Any]:
     """The rows of a source that have a `path`: all of them, or those at or below the paths `under`.
 
-    `select` begins the statement, up to its FROM and one table. It costs what it finds.
+    `select` begins the statement, up to its FROM and one table. The cost grows with the rows found.
     """
     if under is None or "" in under:
         yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])

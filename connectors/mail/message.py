@@ -186,7 +186,7 @@ def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
 
 
 def _answered_ids(head: Message) -> tuple[str, ...]:
-    """The messages that it answers; the last ones if a long thread names many."""
+    """Return the Message-IDs that the mail replies to; only the last ones of a long thread."""
     fields = [
         _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
         for name in ("References", "In-Reply-To")

@@ -40,10 +40,10 @@ Recorded = Mapping[str, AccessRule | None]
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules in force. Frozen: whoever changes one replaces the whole.
+    """The rules in force. Frozen; a change makes a new value.
 
-    rules: by the name of a source; all other sources are closed to members. recorded: the names of
-    all sources that the record had.
+    rules: the rule of each source, by name; sources without a rule are closed to members.
+    recorded: the names of all sources in the database.
     """
 
     rules: Mapping[str, AccessRule]

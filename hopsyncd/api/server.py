@@ -330,8 +330,8 @@ def _clear_stale(path: Path) -> None:
         except OSError as error:
             raise SocketRefused(
                 f"Cannot listen on {path}",
-                f"the socket there cannot be probed ({error})",
-                "Find out which program holds it, or set daemon.socket to another path",
+                f"cannot find out whether another program uses that socket ({error})",
+                "Stop the program that uses it, or set daemon.socket to another path",
             ) from error
     raise _already_running(path)
 

@@ -45,7 +45,7 @@ class WatchService:
 
     @endpoint("POST", "/v1/watches/allow", "owner")
     def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
-        """Turn on the program or webhook that a watch brought with the record."""
+        """Turn on the program or webhook that came with a copied or restored database."""
         if request.exec:
             self._require_own_record(caller)
         wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}

@@ -121,8 +121,8 @@ def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
     if what is True:
         raise BadRequest(
             f"Watch {number} cannot be turned on",
-            "no program or webhook of it is off",
-            'Watch the question again with `hopsyncd watch "..." --exec CMD` or --webhook URL',
+            "it has no program or webhook that is turned off",
+            'To add a program or webhook, run `hopsyncd watch "..." --exec CMD` or --webhook URL',
         )
     if not yes:
         click.echo(f"At each change of the answer to: {printable(shown['question'])}")

@@ -259,7 +259,7 @@ def watch(
 def allow_watch(
     id: int, exec: Sequence[str] = (), webhook: str | None = None
 ) -> Call[daemon_state.WatchAnswer]:
-    """Turn on the program or webhook that a watch brought with the record."""
+    """Turn on the program or webhook that came with a copied or restored database."""
     return call(
         "POST",
         "/v1/watches/allow",

@@ -60,7 +60,7 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
 def home() -> Path | None:
-    """$HOPSYNCD_HOME, the folder for everything if it is set."""
+    """The folder in $HOPSYNCD_HOME, which then holds all files of hopsyncd; None if unset."""
     value = os.environ.get("HOPSYNCD_HOME")
     return Path(value).expanduser().absolute() if value else None
 

@@ -180,7 +180,9 @@ def _read_valid(file: Path) -> str:
             f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
         ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read {file}", str(error), "Check the file.") from error
+        raise ConfigError(
+            f"Cannot read {file}", str(error), "Make it a readable UTF-8 file."
+        ) from error
     check_config(file, text)
     return text
 

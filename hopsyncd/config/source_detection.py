@@ -52,11 +52,11 @@ def detect_source(
     kind = kind or _kind_of(place)
     if kind not in known_kinds():
         raise _refusal_error(
-            place, f"there is no kind {kind!r}", f"Known are {', '.join(known_kinds())}"
+            place, f"there is no kind {kind!r}", f"Use one of {', '.join(known_kinds())}"
         )
     if kind != "sqlite" and given:
         flags = ", ".join(f"--{key}" for key in given)
-        raise _refusal_error(place, f"only a database takes {flags}", "Leave them out")
+        raise _refusal_error(place, f"{flags}: only for a SQLite database", "Leave them out")
     match kind:
         case "sqlite":
             return _detect_database(_path(place), given)
@@ -165,7 +165,7 @@ def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
         listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
         raise _refusal_error(
             str(path),
-            f"its tables do not show which rows are documents: {listed or 'none'}",
+            f"cannot tell which of its rows are documents; its tables: {listed or 'none'}",
             "Name a table with --table, the column that identifies a row with --key and the columns"
             " of its text with --text; or write a SELECT as --query, with --key and --text",
         )

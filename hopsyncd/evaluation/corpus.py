@@ -53,7 +53,7 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
                 frozenset(str(gold) for gold in line["gold"]),
             )
         except (KeyError, TypeError) as error:
-            raise _bad(path, number, f"the key {error} is missing or of another type") from error
+            raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
         unknown = question.gold - corpus.keys()
         if unknown or not question.gold:
             raise _bad(path, number, f"gold is not in the corpus: {sorted(unknown) or 'empty'}")

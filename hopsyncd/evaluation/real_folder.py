@@ -93,7 +93,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
                 ),
             )
         except (KeyError, TypeError) as error:
-            raise _bad(path, number, f"the key {error} is missing or of another type") from error
+            raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
         if question.kind not in KINDS:
             raise _bad(path, number, f"the kind {question.kind!r} is none of {', '.join(KINDS)}")
         if bool(question.evidence) == (question.kind == "none") or not all(question.evidence):

@@ -66,7 +66,7 @@ def _read_lines(file: Path) -> Iterator[tuple[str, LlmQuestions]]:
         ):
             raise BadRequest(
                 f"Cannot use {file}:{number}",
-                "a key is missing or of another type",
+                "a key is missing or has the wrong type",
                 "Lines are {id, incoming: [texts], outgoing: [texts]}",
             )
         yield str(line["id"]), LlmQuestions(tuple(texts[0] or ()), tuple(texts[1] or ()))

@@ -15,6 +15,5 @@ def library(name: str) -> Any:
         raise ReaderUnavailable(
             "Documents of this type cannot be read",
             f"the library {name} cannot be loaded ({said})",
-            "Install hopsyncd again, or mend what keeps it from being loaded; what waits for it is"
-            " read by the next sync",
+            "Install hopsyncd again, or free memory. The next sync reads the documents that wait",
         ) from error

@@ -25,7 +25,7 @@ from hopsyncd.formats.office_text import (
     ListLeads,
     diagram_blocks,
     picture_text,
-    said_of_itself,
+    read_metadata,
     symbol_of,
     with_metadata,
 )
@@ -99,7 +99,7 @@ class _Reader:
         if margins:
             blocks += (Block("heading", "", self.number, self.number, level=1), *margins)
         if core in self._archive.NameToInfo:
-            blocks = with_metadata(blocks, *said_of_itself(tree_of(self._archive, core)))
+            blocks = with_metadata(blocks, *read_metadata(tree_of(self._archive, core)))
         return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
 
     def _data(self, kind: str) -> bytes:

@@ -15,7 +15,7 @@ from hopsyncd.formats.archive import attribute, child_of, local_name, open_archi
 from hopsyncd.formats.blocks import Block, in_one_line, skipped_block, skipped_of, with_title
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.html import html_blocks
-from hopsyncd.formats.office_text import said_of_itself, with_metadata
+from hopsyncd.formats.office_text import read_metadata, with_metadata
 
 _CONTAINER = "META-INF/container.xml"
 # Most programs write the same title into each file, and readers do not show it.
@@ -91,7 +91,7 @@ def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Bl
 
 def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
     """The book below its title, which is followed by its authors."""
-    titles, properties = said_of_itself(metadata)
+    titles, properties = read_metadata(metadata)
     below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)
     authors = [value for name, value in properties if name == "author"]
     if below and authors and titles:

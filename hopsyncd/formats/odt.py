@@ -15,7 +15,7 @@ from hopsyncd.formats.office_text import (
     Line,
     ListLeads,
     picture_text,
-    said_of_itself,
+    read_metadata,
     with_metadata,
 )
 from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
@@ -93,7 +93,7 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
         return blocks
     # OpenDocument's `date` is the date of the last change.
     told = [one for one in meta if local_name(one) != "date"]
-    titles, properties = said_of_itself(told)
+    titles, properties = read_metadata(told)
     changed = child_of(meta, "date")
     if changed is not None and changed.text:
         properties.append(("modified", changed.text.strip()))

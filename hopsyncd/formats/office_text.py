@@ -162,8 +162,8 @@ def _diagram_texts(data: Element) -> Iterator[str]:
             yield text
 
 
-def said_of_itself(elements: Iterable[Element]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Titles and properties that the metadata of a file tell, as (name, value)."""
+def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Read the titles and the properties, as (name, value), from the metadata of a file."""
     titles: list[str] = []
     properties: list[tuple[str, str]] = []
     for element in elements:

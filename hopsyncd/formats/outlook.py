@@ -118,7 +118,7 @@ class _Properties:
         return ""
 
     def line(self, *numbers: int) -> str:
-        """A text property in one line, without what may stand before a subject."""
+        """A text property in one line, without the two-character mark of a subject's prefix."""
         text = self.text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 

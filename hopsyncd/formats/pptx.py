@@ -22,7 +22,7 @@ from hopsyncd.formats.office_text import (
     ListLeads,
     diagram_blocks,
     picture_text,
-    said_of_itself,
+    read_metadata,
     with_metadata,
 )
 from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
@@ -42,7 +42,7 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
         _, name = targets[relation_of(entry)]
         blocks += _Slide(archive, name, number).blocks(authors)
     if _CORE in archive.NameToInfo:
-        return with_metadata(blocks, *said_of_itself(tree_of(archive, _CORE)))
+        return with_metadata(blocks, *read_metadata(tree_of(archive, _CORE)))
     return tuple(blocks)
 
 

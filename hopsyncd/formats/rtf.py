@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_block, with_title
-from hopsyncd.formats.office_text import said_of_itself, symbol_of, with_metadata
+from hopsyncd.formats.office_text import read_metadata, symbol_of, with_metadata
 from hopsyncd.formats.rtf_story import Story, margins_of
 from hopsyncd.formats.rtf_tokens import (
     CHARACTERS,
@@ -107,7 +107,7 @@ class _Reader:
         while self._stack:
             self._close()
         blocks = tuple(self._main.finish())
-        titles, properties = said_of_itself(self._about)
+        titles, properties = read_metadata(self._about)
         if not any(block.level == 1 for block in blocks) and titles:
             blocks = with_title(blocks, titles[0], 1)
         skipped: Counter[str] = Counter()

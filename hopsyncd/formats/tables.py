@@ -470,7 +470,7 @@ def _row_text(
 
 
 def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
-    """Each cell with the columns that it spans; each empty place alone."""
+    """Yield each cell with the columns that it spans; an empty cell spans one column."""
     places = enumerate(cells)
     keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
     for _, run in keyed:

@@ -1,1 +1,1 @@
-"""The graph: matching, the edge budget, names and links. numpy and records only."""
+"""The graph: matching, the edge budget, names and links. It does no I/O."""

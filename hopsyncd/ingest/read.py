@@ -89,9 +89,10 @@ def read_step(
     extract: Extract,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Reading | None:
-    """Fetch an item and split it into passages; None if the head is up to date.
+    """Fetch an item and split it into passages.
 
-    None when the item vanished meanwhile or was purged: another listing decides what that means.
+    Returns None if the head is up to date, and if the item was purged or has vanished; the next
+    listing then decides whether it was removed.
     Raises SourceUnavailable.
     """
     item = step.item

@@ -186,7 +186,7 @@ class SourceSync:
         self.upgrades = Upgrades(writer, self.new_usage, on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Whether the next scan of all of the source has to read every document again."""
+        """Whether the reading rules changed, so that the next scan reads every document again."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:

@@ -264,7 +264,7 @@ def _key(variable: str) -> str:
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"Cannot use the key in the environment variable {variable}",
-            "it contains characters that no key has",
+            "it contains characters that are not allowed in a key",
             "Set it to the key alone, on one line and without quotes",
         )
     return key

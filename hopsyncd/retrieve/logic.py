@@ -68,7 +68,7 @@ _RESOLVE = (
     " their numbers; [...] marks text that is left out. Answer each of the open subproblems from"
     " the passages and the notes, and use nothing that you know besides; an"
     ' answer that they do not hold is "". Cite the numbers of the passages that an answer rests on.'
-    " Then write the notes anew: all that the notes and the passages say that the question needs,"
+    " Then rewrite the notes: all that the notes and the passages say that the question needs,"
     " in a few sentences. If a subproblem could not be answered, or one is missing, name new"
     " subproblems under more, with the ids of those that each comes after, and the ids of waiting"
     " ones that it has to come before; mostly there are none." + _DATA

@@ -113,7 +113,9 @@ class ActionViews(View):
         passage = self.client.passage(_require(form, "id"))["passage"]
         if not passage["document"]:
             raise NotFound(
-                "It cannot be opened", "no document has this passage now", "Choose another version"
+                "Cannot open the document",
+                "no document contains this passage any more",
+                "Read the text at the older version, or ask again",
             )
         sources = {one["name"]: one for one in self.client.sources()["sources"]}
         target, is_text = target_of(passage, sources)

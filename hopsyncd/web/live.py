@@ -95,7 +95,7 @@ class VersionHub:
         return self._client.health()["version"]
 
     def _changes(self, old: int, new: int) -> Event | None:
-        """The documents that differ between two versions; None if there is none to see."""
+        """The documents that differ between two versions; None if the user can see none."""
         noticed_ms = int(time.time() * 1000)
         if not old:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}

@@ -91,7 +91,7 @@ def lean_schema(schema: Any) -> Any:
 
 
 def mistake_line(tool: str, error: ValidationError, parameters: Collection[str]) -> str:
-    """The first mistake in a tool's arguments, in a line."""
+    """Describe the first mistake in a tool's arguments, in one line."""
     first = error.errors(include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]) or "the arguments"
     if first["type"] == "missing":

@@ -29,8 +29,8 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     try:
         if len([*inbox.glob(f"{day}*")]) >= _MOST_A_DAY:
             raise _refusal(
-                f"{inbox} has {_MOST_A_DAY} notes of today, the most of a day",
-                "Write tomorrow, or put what belongs together into one note",
+                f"{inbox} already has {_MOST_A_DAY} notes of today, the daily limit",
+                "Write tomorrow, and combine related notes",
             )
         folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -39,7 +39,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
             os.close(folder)
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
-        raise _refusal(why, "Make the folder of mcp.inbox, or correct it") from error
+        raise _refusal(why, "Create the folder, or correct mcp.inbox") from error
 
 
 def _put(folder: int, name: str, content: bytes) -> str:

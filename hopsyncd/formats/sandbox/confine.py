@@ -83,9 +83,9 @@ def landlock_version() -> int:
 
 
 def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
-    """Allow reading below these places, and nothing else with any file.
+    """Allow reading files below `places`, and forbid all other access to files.
 
-    `may_run` also allows running programs there. False if the kernel has no Landlock.
+    `may_run` also allows running programs there. Returns False if the kernel has no Landlock.
     """
     version = landlock_version()
     if version < 1:

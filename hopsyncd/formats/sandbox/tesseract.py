@@ -1,7 +1,8 @@
 """The text of pictures, read by the program tesseract, confined like the reader processes.
 
-`python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` gives up its rights, becomes
-tesseract, and reads a picture from its input. The daemon starts it, because workers may not.
+`python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` confines itself,
+executes tesseract, and reads a picture from its input. The daemon starts it; workers may not
+start programs.
 """
 
 import os

@@ -124,7 +124,7 @@ class Asker:
         if by_llm and self._llm is None:
             raise BadRequest(
                 "The question was refused",
-                "no LLM is configured, and this asks for its answer",
+                "it asks for an LLM's answer, but no LLM is configured",
                 "Ask without --llm, or set `base_url` and `model` in [llm]",
             )
         if search.method == "logic" and not by_llm:

@@ -330,7 +330,7 @@ def _disk_errors(file: _File) -> Iterator[None]:
         raise DiskFailure(
             f"Cannot use the database {file.path}",
             (error.strerror or str(error)).lower(),
-            "Look for a full or failing disk, then purge again",
+            "Free disk space, or replace a failing disk, then purge again",
         ) from error
 
 
