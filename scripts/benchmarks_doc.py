@@ -48,8 +48,8 @@ Times do: most runs shared two cores with other work, so trust ratios more than 
 _ORIGINS = """\
 ## Origins
 
-The machine was {machine} unless the row says otherwise. `~` before a
-commit means that it, or a slightly older one, was measured.
+`~` before a commit means that it, or a slightly older one, was measured. If a row names no machine,
+the machine was {machine}.
 """
 _CLOSING = """\
 These results have no table on this page (`tried` has ideas that did not help): {names}.

@@ -103,7 +103,7 @@ def test_a_corpus_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> Non
         ({"id": "q", "gold": ["a"]}, "the key 'question' is missing"),
         ({"id": "q", "question": "who?", "gold": []}, "gold is not in the corpus: empty"),
         ({"id": "q", "question": "who?", "gold": ["zz"]}, "gold is not in the corpus: ['zz']"),
-        ({"id": "q", "question": "who?", "gold": 3}, "another type"),
+        ({"id": "q", "question": "who?", "gold": 3}, "the wrong type"),
     ],
 )
 def test_a_bad_question_line_is_named(tmp_path: Path, line: dict[str, Any], told: str) -> None:

@@ -30,7 +30,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
         if len([*inbox.glob(f"{day}*")]) >= _MOST_A_DAY:
             raise _refusal(
                 f"{inbox} already has {_MOST_A_DAY} notes of today, the daily limit",
-                "Write tomorrow, and combine related notes",
+                "Write tomorrow, or put related text into one note",
             )
         folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
