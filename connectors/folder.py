@@ -123,7 +123,7 @@ class FolderConnector:
             _components(item.id)
         except ValueError as error:
             raise ItemUnreadable(
-                f"Cannot read {item.id!r}", str(error), "Report this: no listing should name it."
+                f"Cannot read {item.id!r}", str(error), "Report this as a bug."
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
         return Fetched(

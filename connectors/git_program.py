@@ -97,12 +97,12 @@ class Repository:
                 *whole, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
                     raise self.unavailable(
-                        "it contains a path of more than 8 KiB", "Check who made it."
+                        "it contains a path of more than 8 KiB", "Rename that path."
                     )
                 count += len(whole)
                 if count > MAX_RECORDS:
                     raise self.unavailable(
-                        f"it has more than {MAX_RECORDS:,} paths", "Check who made it."
+                        f"it has more than {MAX_RECORDS:,} paths", "Use a smaller repository."
                     )
                 yield from whole
 

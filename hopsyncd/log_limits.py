@@ -103,7 +103,7 @@ class RepeatLimit:
 
 
 class LimitedEvents:
-    """A processor of structlog's that drops events which are repeated too often."""
+    """A structlog processor that drops events repeated too often."""
 
     def __init__(self, limit: RepeatLimit) -> None:
         self._limit = limit

@@ -110,7 +110,9 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
     matches = _count(connection, "match", gaps)
     documents = _count(connection, "document", gaps)
     passage_intervals = _dead_intervals(connection, gaps)
-    sets = _left_by(connection, passage_intervals) | set(_forsaken(connection, retention, now_ms))
+    sets = _left_by(connection, passage_intervals) | set(
+        _list_expired(connection, retention, now_ms)
+    )
     passages = _passages_without_sets(connection, sets)
     return GcPlan(
         versions=tuple(versions),
@@ -143,7 +145,7 @@ def collect(
         _note_unused(connection, unheld, now_ms)
     between()
     gone = sweep(connection, between)
-    gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
+    gone.update(drop_unused(connection, _list_expired(connection, retention, now_ms), between))
     shrink(connection, between)
     return GcResult(
         versions=tuple(versions),
@@ -298,7 +300,7 @@ def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> 
     )
 
 
-def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+def _list_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
     """The question sets that have been unused for longer than the retention."""
     newest = head(connection)
     rows = connection.execute(

@@ -176,8 +176,8 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
     if not any(known):
         raise PurgeRefused(
             f"Cannot purge {path}",
-            "no version has it and no scan saw it",
-            "Write its path as answers and `hopsyncd diff` do; gc deletes what has expired",
+            "no version contains it, and no scan has seen it",
+            "Write the path as answers and `hopsyncd diff` show it",
         )
 
 

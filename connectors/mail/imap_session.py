@@ -60,7 +60,7 @@ class Deadline:
 
 
 class _BoundedAnswers:
-    """Limits the answer to one command to the size of a message and some words, and its time."""
+    """Limits the size and the time of the answer to one command."""
 
     max_answer_bytes: int
     deadline: Deadline | None

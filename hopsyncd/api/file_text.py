@@ -23,9 +23,9 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     document = live_document(connection, numbers[0], path) if numbers else None
     known = next((one for one in config.sources if one.name == source), None)
     if document is None or not isinstance(known, FolderSource):
-        raise no_file(source, path, "it is no file of a folder")
+        raise no_file(source, path, "it is not in a folder")
     if not document.media_type.startswith("text/"):
-        raise no_file(source, path, "it is not a text")
+        raise no_file(source, path, "it is not a text file")
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
         if content_hash(data) != document.content:

@@ -273,7 +273,7 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 
 
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
-    """A hop as in the answer to a query, with a share of 0: no mass flowed along it."""
+    """A hop as in the answer to a query, with a share of 0, because no score flowed along it."""
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)

@@ -91,7 +91,7 @@ def default_socket() -> Path:
 
 
 def _is_own_folder(path: str) -> bool:
-    """Whether the folder is ours: after `su`, $XDG_RUNTIME_DIR may be another user's."""
+    """Whether this user owns the folder: after `su`, $XDG_RUNTIME_DIR may be another user's."""
     try:
         return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
     except OSError:

@@ -182,7 +182,7 @@ def _nearest_kind(got: object) -> str:
     near = difflib.get_close_matches(str(got), known_kinds(), n=1)
     if near:
         return f'Did you mean "{near[0]}"?'
-    return f"Known are {', '.join(known_kinds())}. Install the package that provides another kind."
+    return f"Use one of {', '.join(known_kinds())}. Install the package that provides another kind."
 
 
 def _nearest_key(at: KeyPath, section: str, models: Models) -> str:

@@ -1,6 +1,6 @@
 """HTML to a tree, and which parts of a page are not what it says.
 
-libxml2 parses; it is loaded by whoever reads HTML, so only in the worker. Whether an element is
+libxml2 parses; only the worker loads it. Whether an element is
 left out depends on how a page marks it *and* on what is in it: a list of links that is called a
 menu leads through the site, a list of dishes that is called a menu is the text of the page.
 """
@@ -128,7 +128,7 @@ def apply_dialects(root: Element, text: str) -> None:
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
-    """A page, and what of it is left out; with `whole`, nothing that leads through the site is."""
+    """A page with the elements to leave out. With `whole`, the site's navigation is kept."""
     page = Page(root, [one for one in root.iter() if isinstance(one.tag, str)])
     page.first_line = first_line
     sizes = _Sizes(page.elements)

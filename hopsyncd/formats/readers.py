@@ -104,7 +104,7 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     UTF-8. An unknown `text/` type is read as plain text. An empty document has no blocks.
     For the types that `is_light` names, the time is linear in the size, whatever the bytes are.
 
-    Raises DocumentUnreadable for bytes that are no text, and for a type that no extractor reads;
+    Raises DocumentUnreadable for bytes that are no text, and for a type without a reader;
     ReaderUnavailable where a library is absent.
     """
     if is_light(media_type, data):
@@ -163,7 +163,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     if read is None:
         raise DocumentUnreadable(
             "the document",
-            f"no extractor reads {kind or 'a document without a media type'}",
+            f"there is no reader for {kind or 'a document without a media type'}",
             f"Readable types: {', '.join(MEDIA_TYPES)}",
         )
     if kind in _BINARY:

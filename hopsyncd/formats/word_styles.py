@@ -124,7 +124,7 @@ class Numbering:
         self._counts: dict[str, list[int | None]] = {}
 
     def _list(self, number: str) -> tuple[str, dict[int, _Level]]:
-        """The abstract list that a list is of, and its own levels."""
+        """The numbering definition that a list uses, and the levels that the list overrides."""
         if number not in self._lists:
             abstract, own = self._read_list(number)
             if linked := self._style_of(abstract):

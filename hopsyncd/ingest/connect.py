@@ -119,9 +119,10 @@ class UnusableSource:
 
 
 def _make_connector(source: SourceConfig, config: Config) -> Connector:
-    """Import only the kinds that are configured: some need libraries that are slow to load.
+    """Create the connector of a source. Raises ConfigError for a bad third-party kind.
 
-    Raises ConfigError for a bad third-party kind."""
+    Only the kinds that are configured are imported: some need libraries that load slowly.
+    """
     match source:
         case FolderSource():
             return folder_of(source, config)

@@ -385,7 +385,7 @@ class SavedIndex:
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
         """Replace the file by a larger one. Processes that map the old file keep it.
 
-        In memory if the disk has no room: a hole in a mapped file could not be written to.
+        Grows in memory instead if the disk is full, because the mapped file could not be written.
         """
         if not self._is_owned:
             return grow_in_memory(name, old, rows)

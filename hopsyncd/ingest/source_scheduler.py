@@ -129,7 +129,7 @@ def _at(expression: str, config: Config) -> When:
         raise ConfigError(
             f'The times "{expression}" cannot be used',
             str(error),
-            "Correct them, or set schedule.time_zone",
+            "Correct the cron expression, or set schedule.time_zone",
         ) from error
 
 

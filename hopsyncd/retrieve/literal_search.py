@@ -75,7 +75,7 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """1 if the text of one of its rows has it as typed, less if only its terms."""
+        """1 if the passage contains the part as typed; less for other forms or its words."""
         if contains_literal(text, self.part.text):
             return 1.0
         if row in self.dated:

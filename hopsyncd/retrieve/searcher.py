@@ -254,6 +254,6 @@ class Searcher(SearchTools):
             raise BadRequest(
                 "The search was refused",
                 "no LLM is configured",
-                "Add [llm] to the configuration, or take the reasoner similarity",
+                "Add [llm] to the configuration, or use the reasoner `similarity`",
             )
         return self._llm

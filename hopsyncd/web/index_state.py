@@ -36,7 +36,7 @@ class ImportClock:
         self._began_share = 0.0
 
     def left_s(self, source: str, share: float) -> float | None:
-        """The seconds left; None as long as nothing is known."""
+        """The seconds left; None if unknown."""
         now_s = self._now_s()
         if source != self._source or share < self._began_share:
             self._source, self._began_s, self._began_share = source, now_s, share

@@ -145,7 +145,7 @@ def test_values_paths_and_variables(
         (source(include="[]"), [":4:", "empty"]),
         (source(ignroe="[]"), [":4:", "Did you mean `ignore`?"]),
         (source(kind="'foldr'"), [":4:", "unknown kind", 'Did you mean "folder"?']),
-        (source(kind="'ftp'"), [":4:", "Known are folder", "sqlite"]),
+        (source(kind="'ftp'"), [":4:", "Use one of folder", "sqlite"]),
         (source(kind="7"), [":4:", "unknown kind 7"]),
         (source(kind="'folder'", table="'t'"), ['[[source]] of kind "sqlite"']),
         (source(kind="'sqlite'", key="'id'"), ["`text` in [[source]] number 1", "in a list"]),

@@ -23,7 +23,7 @@ _OTHER_NAMES = {
 
 
 def rename_arguments(given: Mapping[str, Any], parameters: Collection[str]) -> dict[str, Any]:
-    """Give arguments of another usual name the name of the tool's parameter.
+    """Rename arguments that clients often give under another name.
 
     >>> rename_arguments({"query": "Who?", "limit": 3}, ["question", "k"])
     {'question': 'Who?', 'k': 3}

@@ -145,9 +145,9 @@ def refuse_system_calls(may_run: bool = False) -> bool:
 
 
 def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
-    """The steps that allow a system call if its first argument has this value, and refuse others.
+    """The steps that allow a system call only with this value as its first argument.
 
-    A call of another number goes on after them.
+    Other system calls skip these steps.
     """
     return [
         (_IF_EQUAL, 0, 4, number),

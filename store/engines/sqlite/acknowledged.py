@@ -96,8 +96,8 @@ def acknowledge(connection: Connection) -> None:
         raise NotAcknowledged(
             f"Cannot write {note}, which notes how far the database has come",
             (error.strerror or str(error)).lower(),
-            "Nothing is acknowledged until it can be written: check for a full or failing disk, and"
-            " that you may write there",
+            "Check for a full or failing disk, and that you may write there. Until then nothing is"
+            " acknowledged",
         ) from error
 
 
