@@ -176,7 +176,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
     if not any(known):
         raise PurgeRefused(
             f"Cannot purge {path}",
-            "no version contains it, and no scan has seen it",
+            "no version has it, and no scan has seen it",
             "Write the path as answers and `hopsyncd diff` show it",
         )
 
