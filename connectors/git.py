@@ -316,17 +316,23 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
             try:
                 data = blobs.read(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
             except ItemUnreadable as error:
-                raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
+                raise repository.unavailable(
+                    f"{entry.path}: {error.why}", "Shorten this ignore file."
+                ) from error
             try:
                 levels[base] = Level(base, patterns_in(data), Patterns(()))
             except TooManyPatterns as error:
-                raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
+                raise repository.unavailable(
+                    f"{entry.path}: {error.why}", "Shorten this ignore file."
+                ) from error
     blobs.close()
     for base, level in levels.items():
         try:
             with_level(_above(base, levels), level)
         except TooManyPatterns as error:
-            raise repository.unavailable(f"{base}: {error.why}", "Shorten them.") from error
+            raise repository.unavailable(
+                f"{base}: {error.why}", "Shorten these ignore files."
+            ) from error
     return levels
 
 

@@ -243,7 +243,7 @@ class Level:
 
 
 def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
-    """The levels above the paths in a folder. Raises TooManyPatterns, as each path meets all."""
+    """The levels above the paths in a folder. Raises TooManyPatterns if together too many."""
     levels = (*above, level) if level else above
     count = sum(len(one.own) + len(one.git) for one in levels)
     if level and count > MAX_PATTERNS:

@@ -95,7 +95,7 @@ class FairQueue:
             raise TimedOut(
                 "The request was given up",
                 f"it took longer than {self._limit_s:g} s",
-                "Ask for less, or ask again; limits.query_s sets how long is too long",
+                "Ask for less, try again, or raise limits.query_s",
             ) from error
 
     async def _wait_for_turn(self, credentials: Credentials) -> None:

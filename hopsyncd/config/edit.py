@@ -84,7 +84,9 @@ def remove_source(file: Path, name: str) -> None:
     if name not in names:
         known = ", ".join(str(one) for one in names) or "none"
         raise ConfigError(
-            f"Cannot remove {name}", f"{file} has no source of that name", f"It has {known}"
+            f"Cannot remove {name}",
+            f"{file} has no source of that name",
+            f"Its sources are: {known}",
         )
     new = _without(text, names.index(name), sources[names.index(name)])
     if new is None:

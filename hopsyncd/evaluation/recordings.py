@@ -51,7 +51,7 @@ def recorded_maker(
             f"Cannot use {file}",
             f"it has no questions for {len(missing)} of {len(corpus)} passages, such as"
             f" {missing[0]}",
-            "Each line of the corpus needs a line {id, incoming: [...], outgoing: [...]} of its id",
+            "Each passage of the corpus needs a line {id, incoming: [...], outgoing: [...]}",
         )
     digest = hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
     asked = {passage.id: lines[id_] for id_, passage in corpus.items()}

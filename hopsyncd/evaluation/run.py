@@ -159,7 +159,7 @@ def kept_folder(
 
 
 def corpus_digest(corpus: Mapping[str, Passage]) -> str:
-    """Equal for equal lines in equal order."""
+    """A digest of a corpus, which depends on the order of its lines."""
     lines = [[line, list(passage.heading), passage.text] for line, passage in corpus.items()]
     return hashlib.blake2b(json.dumps(lines).encode(), digest_size=8).hexdigest()
 

@@ -33,7 +33,7 @@ def open_archive(data: bytes) -> ZipFile:
             "the document",
             f"it unpacks to {size >> 20} MiB in {len(members)} files; the limits are"
             f" {_MAX_BYTES >> 20} MiB and {_MAX_MEMBERS}",
-            "Leave it out by an ignore pattern, or save it in smaller parts",
+            "Save it in smaller parts, or add it to `ignore`",
         )
     return archive
 

@@ -53,7 +53,7 @@ def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") ->
         raise DocumentUnreadable(
             "the document",
             "it has NUL bytes, so it is binary",
-            "Exclude it by an ignore pattern, or convert it to a text format",
+            "Add it to `ignore`, or convert it to a text format",
         )
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -138,7 +138,7 @@ def _guess(data: bytes) -> str:
     raise DocumentUnreadable(
         "the document",
         "its character set is not declared and cannot be detected from the bytes",
-        "Save it again as UTF-8, or exclude it by an ignore pattern",
+        "Save it again as UTF-8, or add it to `ignore`",
     )
 
 

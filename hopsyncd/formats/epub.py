@@ -57,7 +57,7 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "all of its chapters are damaged",
-            "Get the book again, or leave it out by an ignore pattern",
+            "Get the book again, or add it to `ignore`",
         )
     metadata = child_of(tree, "metadata")
     told = _with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))

@@ -37,13 +37,13 @@ def is_worth_reading(data: bytes) -> bool:
         raise DocumentUnreadable(
             "the document",
             "it is damaged, or not the picture that its name says",
-            "Save it again as PNG, JPEG or TIFF, or leave it out by an ignore pattern",
+            "Save it again as PNG, JPEG or TIFF, or add it to `ignore`",
         )
     if pixels > MAX_PIXELS:
         raise DocumentUnreadable(
             "the document",
             f"it has {pixels:,} pixels, and {MAX_PIXELS:,} are the most that are read",
-            "Save it smaller, or leave it out by an ignore pattern",
+            "Save it smaller, or add it to `ignore`",
         )
     return pixels >= _LEAST_PIXELS
 

@@ -84,8 +84,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
-            "it is not what its name says: no message begins in it with a `From ` line",
-            "Give it the file ending of its real type, or leave it out by an ignore pattern",
+            "it is not an mbox file: it has no line that begins with `From `",
+            "Give it the file ending of its real type, or add it to `ignore`",
         )
     return (*blocks, *reader.skipped_blocks())
 

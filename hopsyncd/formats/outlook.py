@@ -88,7 +88,7 @@ def _not_a_message(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"it is not an Outlook message: {why}",
-        "Save it again in Outlook, or leave it out by an ignore pattern",
+        "Save it again in Outlook, or add it to `ignore`",
     )
 
 

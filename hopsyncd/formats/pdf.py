@@ -95,7 +95,7 @@ def _open(data: bytes) -> Any:
         raise DocumentUnreadable(
             "the document",
             "it takes a password to read it",
-            "Save it without one, or leave it out by an ignore pattern",
+            "Save it without one, or add it to `ignore`",
         ) from None
 
 

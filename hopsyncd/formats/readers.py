@@ -142,8 +142,8 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
         said = ": ".join(dict.fromkeys((type(error).__name__, *parts)))  # some say all of it twice
         raise DocumentUnreadable(
             "the document",
-            f"it is damaged, or not what its name says ({said})",
-            "Save it again in its own program, or leave it out by an ignore pattern",
+            f"it is damaged, or its type is not the one in its name ({said})",
+            "Export it again from its own program, or add it to `ignore`",
         ) from error
 
 
@@ -156,8 +156,8 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is a picture, and the text of pictures is not read here",
-            'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or leave it out by'
-            " an ignore pattern",
+            'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or add it to'
+            " `ignore`",
         )
     read = reader_of(kind)
     if read is None:

@@ -72,8 +72,8 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
             "the document",
-            "it is not what its name says: it does not begin as RTF does",
-            "Give it the file ending of its real type, or leave it out by an ignore pattern",
+            "it is not RTF, although its name says so",
+            "Give it the file ending of its real type, or add it to `ignore`",
         )
     return _Reader().blocks(data)
 

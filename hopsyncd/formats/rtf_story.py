@@ -117,7 +117,7 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
 
 
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
-    """How many rows cells span, by row and column; also those that go on from no cell."""
+    """How many rows cells span, by row and column; also continued cells that no cell begins."""
     spans: dict[tuple[int, int], int] = {}
     above: dict[int, tuple[int, int]] = {}
     for number, cells in enumerate(rows):

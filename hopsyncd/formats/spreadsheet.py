@@ -117,7 +117,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is damaged",
-            "Save it as .xlsx, or leave it out by an ignore pattern",
+            "Save it as .xlsx, or add it to `ignore`",
         ) from error
 
 

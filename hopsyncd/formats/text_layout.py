@@ -304,7 +304,7 @@ def tags_of(run: list[str]) -> dict[int, Tag]:
 
 
 def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> bool:
-    """Whether a line that is no tag stands there at the indentation of tags."""
+    """Whether the line `at` is no tag, but is indented like the tags."""
     return 0 <= at < len(indents) and at not in tags and indents[at] == indents[next(iter(tags))]
 
 

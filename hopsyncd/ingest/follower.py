@@ -152,7 +152,7 @@ class Follower:
         self._waiting.clear()
 
     def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
-        """Have the writer sync; done once that is served here too. From any thread."""
+        """Ask the writer to sync. Done when this daemon serves the result too. From any thread."""
         done: Future[Synced] = promise()
         try:
             with closing(open_reader(self._url)) as connection:

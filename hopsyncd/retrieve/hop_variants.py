@@ -233,7 +233,7 @@ def _explain_rank(
     score: float,
     limit: int,
 ) -> Ranked:
-    """With the hops back along the ways that brought most, to a passage begun with."""
+    """Rank a passage, explained by the hops that brought most of its score, back to a seed."""
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = entry, {entry}
@@ -279,8 +279,8 @@ def follow_edges(
     if search.reasoner == "walk":
         raise BadRequest(
             "The search was refused",
-            "the paper's profile follows single edges, and the walk takes all at once",
-            "Take the reasoner similarity or llm, or the default profile",
+            "the profile `paper` has no reasoner `walk`",
+            "Use the reasoner `similarity` or `llm`, or the default profile",
         )
     hops = search.n_hop or PAPER_HOPS
     return follow_paper(context, k, choose, search.top_k, hops, offers)

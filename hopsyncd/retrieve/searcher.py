@@ -85,7 +85,7 @@ def _refuse_unheeded(search: Search) -> None:
             raise BadRequest(
                 "The search was refused",
                 f"the strategy {search.strategy} has no {name} {value}",
-                f"Leave {name} out, or take the strategy statement or topic",
+                f"Leave {name} out, or use the strategy `statement` or `topic`",
             )
 
 

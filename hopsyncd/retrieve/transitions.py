@@ -133,7 +133,7 @@ def find_edge_transitions(
 def find_link_transitions(
     context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
-    """The ways by links out of the entries, as `find_edge_transitions` gives them.
+    """All links out of the entries, in the form of `find_edge_transitions`.
 
     From each entry to the best passages of every document that it links to; and from each that is
     one of the best of its own document to all that link to that.

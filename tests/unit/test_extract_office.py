@@ -177,7 +177,7 @@ def test_rtf_has_paragraphs_rows_and_letters_of_all_kinds() -> None:
         ("table", 0, "Name | Tove"),
         ("paragraph", 0, "end"),
     ]
-    with pytest.raises(DocumentUnreadable, match="does not begin as RTF"):
+    with pytest.raises(DocumentUnreadable, match="is not RTF"):
         extract(b"plain", RTF)
 
 

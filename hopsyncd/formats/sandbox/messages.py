@@ -24,7 +24,7 @@ REQUEST = Struct("!IIII")  # seconds of processor time, of any time; bytes of ty
 LENGTH = Struct("!I")
 MAX_BLOCKS = 250_000
 _BLOCKS_A_LINE = 1000
-_TOO_MANY_HINT = "Split it, or leave it out by an ignore pattern"
+_TOO_MANY_HINT = "Split it, or add it to `ignore`"
 _KINDS = frozenset(get_args(Kind))
 
 

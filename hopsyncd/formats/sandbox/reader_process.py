@@ -283,7 +283,7 @@ def _in_quarantine(why: str) -> DocumentUnreadable:
         "the document",
         f"reading it {why}",
         "It is in quarantine until its content changes, or hopsyncd does: repair it, save it in"
-        " another format, or leave it out by an ignore pattern",
+        " another format, or add it to `ignore`",
     )
 
 
@@ -291,7 +291,7 @@ def _recognition_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"recognizing its text {why}",
-        "Save it smaller or in another format, or leave it out by an ignore pattern",
+        "Save it smaller or in another format, or add it to `ignore`",
     )
 
 

@@ -24,7 +24,7 @@ from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 _NICE = 10  # queries, and people at this machine, come first
 # Libraries that others use if present: the fewer that read untrusted bytes, the better.
 _NOT_WANTED = ("numpy", "pandas", "PIL", "defusedxml")
-_HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
+_HINT = "Save it in smaller parts, or add it to `ignore`"
 
 
 def main(read: Extract = extract_or_picture) -> None:
