@@ -72,9 +72,9 @@ def copy_record(
             wrong = [name for name in counts if name != "counter" and found[name] != counts[name]]
             if wrong:
                 raise StoreError(
-                    "Cannot copy the record",
-                    f"other rows are at the target: {', '.join(wrong)}",
-                    "Choose an empty place",
+                    "Cannot copy the database",
+                    f"the target has other rows: {', '.join(wrong)}",
+                    "Choose an empty target",
                 )
             target.restart_sequences()
     return counts
@@ -95,7 +95,7 @@ def _counts_if_copied(
         _count(target, table) != count for table, count in counts.items() if table != "counter"
     ):
         raise StoreError(
-            "Cannot copy the record", "there are versions at the target", "Choose an empty place"
+            "Cannot copy the database", "the target already has versions", "Choose an empty target"
         )
     return counts
 

@@ -300,7 +300,7 @@ class AdminService:
         if request.dry_run:
             raise BadRequest(
                 "The request was refused",
-                "there is a dry run only of a rebuild with a newer encoder",
+                "`dry_run` works only with `encoder`",
                 "Add `encoder`, or leave `dry_run` out",
             )
         return self._parts.worker.submit(rebuild_all)
@@ -449,7 +449,7 @@ def backup_below(folder: Path | None, file: Path) -> Path:
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     """Raise Forbidden if others may write here.
 
-    Above the folder of backups they may, as in /tmp, if they cannot replace what others have there.
+    In the folders above (`is_above`) they may, if the sticky bit keeps them from replacing files.
     """
     found = os.fstat(folder)
     is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)

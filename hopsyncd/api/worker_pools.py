@@ -122,7 +122,7 @@ class FairQueue:
         self._load.refused += 1
         busy = Busy(
             "The request was refused",
-            f"{len(self._waiting)} others wait already",
+            f"{len(self._waiting)} other requests are already waiting",
             "Ask again in a second; limits.queue sets how many may wait",
         )
         greedy = greediest(self._waiting, newcomer, reversed(self._waiting))

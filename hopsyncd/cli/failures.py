@@ -1,4 +1,4 @@
-"""How a command that failed says so: in words or as JSON on standard error, and its exit status."""
+"""Print why a command failed, as text or JSON, and set its exit status."""
 
 import errno
 import json

@@ -36,7 +36,7 @@ def is_worth_reading(data: bytes) -> bool:
     if not pixels:
         raise DocumentUnreadable(
             "the document",
-            "it is damaged, or not the picture that its name says",
+            "it is damaged, or its type is not the one in its name",
             "Save it again as PNG, JPEG or TIFF, or add it to `ignore`",
         )
     if pixels > MAX_PIXELS:

@@ -94,7 +94,7 @@ def _open(data: bytes) -> Any:
             ) from None
         raise DocumentUnreadable(
             "the document",
-            "it takes a password to read it",
+            "it is protected by a password",
             "Save it without one, or add it to `ignore`",
         ) from None
 

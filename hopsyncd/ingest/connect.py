@@ -112,7 +112,7 @@ class UnusableSource:
     def _unavailable(self) -> SourceUnavailable:
         return SourceUnavailable(
             f'The source "{self.source}" cannot be used',
-            f"its connector cannot be made ({type(self.error).__name__}: {self.error})",
+            f"its connector cannot be created ({type(self.error).__name__}: {self.error})",
             "Correct its table in config.toml, or install what it names, and start the daemon"
             " again. Its index is kept.",
         )

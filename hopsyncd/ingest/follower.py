@@ -167,8 +167,8 @@ class Follower:
         """The error for operations that only the writer can do."""
         return NotWriter(
             "The request was refused",
-            "another daemon writes this record, and this one only answers from it",
-            "Ask that one: its status says that its role is writer",
+            "another daemon writes to this database, and this one only answers",
+            "Ask the writer; `hopsyncd status --json` there says that its role is writer",
         )
 
     def hear(self, connection: Connection, request: Request) -> None:

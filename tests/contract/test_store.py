@@ -309,7 +309,7 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     file.connector.put("new.md", b"# New\n\nCaesar met Brutus.\n")  # type: ignore[attr-defined]
     again.sync()
     assert_sound(again.connection)
-    with pytest.raises(StoreError, match="there are versions"):
+    with pytest.raises(StoreError, match="already has versions"):
         copy_record(again.connection, back)
 
 

@@ -178,7 +178,7 @@ def test_a_day_has_so_many_notes(place: Place, writing: str) -> None:
     [
         ({"title": "x", "text": "x" * 100_001}, "at most 100000 characters"),
         ({"title": " \n", "text": "x"}, "no title"),
-        ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "no tag"),
+        ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "not a valid tag"),
     ],
 )
 def test_a_note_that_makes_no_sense_is_refused(

@@ -67,7 +67,7 @@ def test_type_that_is_scaled_counts_as_large_as_it_is_shown() -> None:
 
 def test_a_pdf_that_takes_a_password_says_so() -> None:
     data = pdf(lambda canvas: lines(canvas, (10, BODY)), encrypt=StandardEncryption("secret"))
-    with pytest.raises(DocumentUnreadable, match="takes a password"):
+    with pytest.raises(DocumentUnreadable, match="protected by a password"):
         extract(data, PDF)
 
 

@@ -20,7 +20,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     if not line or not text.strip():
         raise _refusal("it has no title or no text", "Give both")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
-        raise _refusal(f"{wrong[0]!r} is no tag", "Take letters, digits, - and /")
+        raise _refusal(f"{wrong[0]!r} is not a valid tag", "Use letters, digits, - and /")
     head = f"---\ntags: [{', '.join(tags)}]\n---\n\n" if tags else ""
     content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
     now = datetime.now().astimezone()

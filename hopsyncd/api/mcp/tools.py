@@ -243,7 +243,7 @@ class Tools:
         raise NotFound(
             f"There is no document {document}",
             f"none of these sources has it: {', '.join(sources)}",
-            "Give `source` and `document` as search has them",
+            "Give `source` and `document` as `search` returns them",
         )
 
     def neighbours(

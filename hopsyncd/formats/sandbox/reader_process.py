@@ -299,7 +299,7 @@ def _no_worker(why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         "Documents cannot be read",
         why,
-        "`python -m hopsyncd.formats.sandbox.reader_worker 1073741824`, run by hand, says more",
+        "`python -m hopsyncd.formats.sandbox.reader_worker 1073741824`, run by hand, shows details",
     )
 
 
@@ -307,7 +307,7 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         f"Documents of the type {kind} cannot be read",
         why,
-        "`hopsyncd doctor` tries each reader; what waits for this one is read by a later sync",
+        "`hopsyncd doctor` tries each reader; a later sync reads the documents that wait",
     )
 
 

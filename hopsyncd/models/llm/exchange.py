@@ -136,7 +136,7 @@ class Exchange:
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(
                 f"{self._config.model} does not answer",
-                "it declines to, or a filter withheld its answer",
+                "it declined, or a filter withheld its answer",
                 "The work goes on without it; another model may answer",
             )
         return CompletionText(choice.message.content or "", cut=choice.finish_reason == "length")

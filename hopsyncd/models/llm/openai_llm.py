@@ -240,7 +240,7 @@ class OpenAiLlm:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
                 str(error),
-                "The work goes on without it; a larger model follows the form better",
+                "The work goes on without it; a larger model keeps to the format better",
             ) from error
         finally:
             self._slots.release()

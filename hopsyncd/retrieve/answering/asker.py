@@ -131,7 +131,7 @@ class Asker:
             raise BadRequest(
                 "The question was refused",
                 "the method logic needs an LLM, and this question is answered without one",
-                "Set `base_url` and `model` in [llm], or ask by the method direct",
+                "Set `base_url` and `model` in [llm], or use the method `direct`",
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         found = self._engine.query(question, depth, search, at, usage, hidden, tell, wanted)

@@ -375,7 +375,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise DiskFailure(
                     f"Cannot open {path}",
-                    "its log (-wal) cannot be made",
+                    "its log (-wal) cannot be created",
                     "Look for a full or failing disk, and keep the data folder on this machine",
                 )
         for setting in (*_WRITER, _LOG):
