@@ -150,7 +150,7 @@ class RerankerStatus(TypedDict):
 class SwitchStatus(TypedDict):
     """The switch to the configured models: how many passages are prepared for it.
 
-    `left_s` is the estimated time; null while unknown. `problem` says why nothing goes on.
+    `left_s` is the estimated time; null while unknown. `problem` says why there is no progress.
     """
 
     generation: str

@@ -43,7 +43,7 @@ _NO_FACETS: Facets = {
 
 
 class CollectionService:
-    """The endpoints about the whole collection, and how it became what it is."""
+    """The endpoints about the whole collection and its history."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts

@@ -1,6 +1,6 @@
 """The process that answers queries beside the daemon, and what the two send each other.
 
-It has the live index of its own and no models: the vectors of a query come with it. For
+It has its own live index and no models: a query arrives with its vectors. For
 anything else that needs a model, the process asks the daemon.
 """
 
@@ -65,7 +65,7 @@ class QueryMessage:
 
 @dataclass(frozen=True, slots=True)
 class AskMessage:
-    """A question to be answered from what its query finds."""
+    """A question to be answered from the passages that its query finds."""
 
     query: QueryMessage
     with_passages: bool

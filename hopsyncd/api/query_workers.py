@@ -218,7 +218,7 @@ class QueryWorkers:
         self._changed.notify_all()
 
     def _tend_all(self) -> None:
-        """One thing after the other, so that most of the processors answer meanwhile."""
+        """One step after the other, so that most processors can answer queries."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_to_do)

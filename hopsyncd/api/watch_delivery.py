@@ -257,7 +257,7 @@ _VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A change that waits, with what to do at it."""
+    """A change that waits for delivery, with its program or webhook."""
 
     watch: Watch
     notification: Notification
@@ -319,7 +319,7 @@ class WatchDelivery:
             ).start()
 
     def stop(self) -> None:
-        """Stop starting deliveries; those under way go on."""
+        """Stop starting deliveries; the running ones continue."""
         self._stopping = True
 
     def _take(self) -> Delivery | None:

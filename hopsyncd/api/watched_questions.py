@@ -117,8 +117,8 @@ class WatchedQuestions:
     ) -> int:
         """Watch a question from the served version on; returns its number.
 
-        At each change the program is started, or the webhook told, or agents. Raises BadRequest, or
-        DiskFailure if the program or webhook cannot be stored.
+        At each change the program is started, the webhook called, or agents notified. Raises
+        BadRequest, or DiskFailure if the program or webhook cannot be stored.
         """
         engine, _ = self._parts()
         if engine.head is None:

@@ -1,8 +1,8 @@
 """Two bounded pools of worker threads, each behind a queue that is fair to users and processes.
 
-One pool is for what keeps the processor busy, the other for what waits for an LLM. While the work
-runs, its client waits for one answer or for a stream of events. When the client goes away, its
-request leaves the queue, and the work can stop early.
+One pool is for work that keeps the processor busy, the other for work that waits for an LLM. While
+the work runs, its client waits for one answer or for a stream of events. When the client goes away,
+its request leaves the queue, and the work can stop early.
 """
 
 import asyncio
@@ -64,8 +64,8 @@ class FairQueue:
     """Runs work on at most `parallel` threads while at most `queue` requests wait.
 
     The next turn goes to the user, and within a user to the process, whose last turn is longest
-    ago. When the queue is full, a newcomer takes a place from whoever has the most requests
-    waiting. A thread cannot be stopped: if the client leaves, its work keeps the thread until it
+    ago. When the queue is full, a newcomer takes a place from the user with the most waiting
+    requests. A thread cannot be stopped: if the client leaves, its work keeps the thread until it
     ends. Belongs to one event loop.
     """
 
@@ -170,7 +170,7 @@ def greediest(
     """The candidate that should give its place to a newcomer; None if nobody holds more than it.
 
     A user who holds more than the newcomer's user comes first, then a process of the same user that
-    holds more than the newcomer's. Among those, the first candidate of whoever holds most.
+    holds more than the newcomer's. Among those, the first candidate of the one who holds most.
     """
     candidates = [*candidates]
     if not candidates:

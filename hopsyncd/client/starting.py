@@ -1,4 +1,4 @@
-"""How clients recognise a daemon that is starting: it holds a lock beside its socket meanwhile.
+"""How clients recognise a daemon that is starting: it holds a lock beside its socket.
 
 Loading Python's modules takes a second or more, and only then is there a socket.
 """

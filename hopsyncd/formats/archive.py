@@ -44,7 +44,7 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 
 
 class Children:
-    """The elements of one name in an XML part, by an attribute of theirs.
+    """The elements of one name in an XML part, by the value of an attribute.
 
     Each is found and parsed when it is first used: a Word document has hundreds of styles and uses
     few of them.

@@ -53,7 +53,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def asciidoc_blocks(text: str) -> tuple[Block, ...]:
-    """Read a document; what it includes from other files is left out."""
+    """Read a document; included files are left out."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
     return tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
@@ -195,7 +195,7 @@ class _TableCell:
 
 
 def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
-    """The cells in the lines of a table; a cell goes on in the lines below it."""
+    """The cells in the lines of a table; a cell may continue in the lines below it."""
     cell: _TableCell | None = None
     for at, line in enumerate(lines):
         end = 0

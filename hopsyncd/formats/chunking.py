@@ -287,7 +287,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
-    """Yield each boundary as soon as it is known whether another one within `gap` beats it.
+    """Mark boundaries that another one within `gap` beats; yield each once that is known.
 
     Each is appended and taken once from either row, so the time is linear and neither row holds
     more than `gap` tokens. `rising` are those that none after them ranks below.

@@ -1,4 +1,4 @@
-"""Books: their chapters in reading order, below the title, with what the book says about itself."""
+"""Books: their chapters in reading order, below the title, with the book's metadata."""
 
 import re
 import zlib

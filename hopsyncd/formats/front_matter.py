@@ -181,9 +181,9 @@ def _is_toml(lines: Sequence[str]) -> bool:
 
 
 def _is_yaml(lines: Sequence[str]) -> bool:
-    """Whether lines are names with values, as notes have them; stricter YAML is not asked for.
+    """Whether lines are names with values, as in notes; strict YAML is not required.
 
-    Each line is a name, goes on with the value above it, or is a comment.
+    Each line is a name, continues the value above it, or is a comment.
     """
     named = False
     opened = 0  # brackets of a list over several lines
@@ -281,7 +281,7 @@ def _date(text: str) -> str:
 def _parse_properties(
     lines: Iterable[str], keys: re.Pattern[str], first_line: int
 ) -> Iterator[_Property]:
-    """Each key at the margin, with the items and the lines below it that go on with its value."""
+    """Each key at the margin, with the lines below it that continue its value."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):
         found = keys.fullmatch(line)

@@ -56,7 +56,7 @@ class InlineText:
         self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
 
     def begin(self) -> None:
-        """Forget the block that ended; a link or bold text may go on in the next one."""
+        """Forget the block that ended; a link or bold text may continue in the next one."""
         self.parts, self.has_text = [], False
         self.is_plain, self.is_linked = False, True
         self.links, self._is_shown = [], False

@@ -14,7 +14,7 @@ _CLOSERS = ")]}'\u2019"
 def write_superscript(text: str, before: str) -> str:
     """Superscript text as it stands in a line after `before`.
 
-    Ordinals, trade marks, reference marks, and whatever does not stand at a word stay as they are.
+    Ordinals, trade marks, reference marks, and signs that follow no word stay unchanged.
 
     >>> write_superscript("6", "10"), write_superscript("-3", "m")
     ('^6', '^-3')

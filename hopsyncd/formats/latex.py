@@ -1,6 +1,6 @@
 """LaTeX documents: headings, text without commands, lists, tables, formulas and notes.
 
-Nothing is executed, and no other file is read: what `\\input` names is left out and counted.
+Nothing is executed, and no other file is read: files named by `\\input` are left out and counted.
 """
 
 import re

@@ -76,7 +76,7 @@ FUNCTIONS = frozenset(
 
 
 def sign_of(word: str) -> str | None:
-    """The sign that a command of a formula stands for.
+    """The character for a command in a formula.
 
     HTML has taken most of its names of signs from TeX.
 

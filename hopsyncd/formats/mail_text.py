@@ -190,7 +190,7 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
 def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
-    """Leave a quotation out and count it, but for the lines that are answered; or keep it."""
+    """Leave a quotation out, except for the lines that are answered, and count it; or keep it."""
     own = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         own.extend(quote)
@@ -283,7 +283,7 @@ _STUB_COVERS = 0.6
 
 
 def is_stub(plain: str, html: str) -> bool:
-    """Whether a plain text says little of what the HTML beside it says.
+    """Whether the plain text lacks much of the text of the HTML part.
 
     >>> is_stub("This mail needs an HTML reader.", "<p>The regatta moved to Sunday.</p>")
     True

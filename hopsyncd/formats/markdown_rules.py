@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"[/.#:@%]")
 
 
 def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A block rule: `[^label]: text`, with the lines that go on with it or are indented below it.
+    """A block rule: `[^label]: text`, with the lines that continue it or are indented below it.
 
     Without it the parser takes a footnote of one word for the definition of a link. The token
     `footnote` has the text as its content and the label as its meta.

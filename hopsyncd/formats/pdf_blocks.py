@@ -62,7 +62,7 @@ class Page:
 
 
 def running_lines(pages: Sequence[Page]) -> set[int]:
-    """The ids of lines that repeat at the same place of pages, but for the first of each kind.
+    """The ids of lines that repeat at the same place of pages, except the first of each kind.
 
     Page numbers are all among them.
     """

@@ -215,7 +215,7 @@ def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
 
 
 def _is_frame(cell: Cell) -> bool:
-    """Whether the lines only frame what is set in columns of its own."""
+    """Whether the ruling lines only frame text that has its own columns."""
     lines = list(rows_of(cell.spans)) if len(cell.spans) >= _LEAST_FRAMED else []
     several = sum(len(line) > 1 for line in lines)
     return len(lines) * 2 > _LEAST_FRAMED and several * 2 > len(lines)

@@ -266,7 +266,7 @@ def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
 
 
 def _names_all(row: Sequence[Cell], width: int) -> bool:
-    """Whether a row has a cell of its own above each column, but for the first."""
+    """Whether a row has a cell above each column, except perhaps the first."""
     alone = {cell.column for cell in row if cell.columns == 1}
     return len(alone) == len(row) and alone >= set(range(1, width))
 

@@ -278,7 +278,7 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
 
 
 def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
-    """Whether a line that is indented more goes on with a first line that had no room for it."""
+    """Whether an indented line continues a first line that was full."""
     if before.hanging is not None:
         return indent == before.hanging
     end = before.indent + len(before.lines[0])

@@ -93,7 +93,7 @@ def _recurring(lines: Sequence[str]) -> set[int]:
 def joined_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
     """Yield the blocks, those that a page's end parts made one.
 
-    The text before the end has no full stop, and goes on in lower case.
+    The text before the end has no full stop, and continues in lower case.
     """
     waiting = list(reversed(breaks))
     before: Block | None = None
@@ -281,7 +281,7 @@ class Tag:
 def tags_of(run: list[str]) -> dict[int, Tag]:
     """The lines of a run that begin with a term beside its text, by their place.
 
-    Such text goes on below in the same column. A term apart from its text by two blanks is one
+    Such text continues below in the same column. A term apart from its text by two blanks is one
     unless it stands inside text that has none; one that fills its column only beside others.
     """
     indents = [indent_of(line) for line in run]

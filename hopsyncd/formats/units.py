@@ -38,7 +38,7 @@ _MAX_HEAD_CHARACTERS = 100
 
 
 class Unit(NamedTuple):
-    """A piece of text that is never cut, with what joins it to the piece before it.
+    """A piece of text that is never cut, with the separator before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
     are the leads of its block, as far as they reach.

@@ -111,7 +111,7 @@ def _span(said: str, default: int) -> int:
 
 
 def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> bool:
-    """Whether a cell goes on with the one above it."""
+    """Whether a cell continues the cell above it."""
     above = columns[at - 1].get(cell.column) if at else None
     return cell.merge == "continue" and above is not None and bool(above.merge)
 

@@ -40,7 +40,7 @@ NAMED_PASSAGES = 4  # the first passages of a document, which have its names
 class NewDocument:
     """A revision of a document; `id` is its row in the store.
 
-    names: the names by which links may call it, besides its path. keyword_names: its names in the
+    names: the names that links may use for it, besides its path. keyword_names: its names in the
     spelling of keywords. occurrences: its passages in order, each with its links. modified_ms,
     created_ms: NO_DATE if the document gives no date. properties: the properties in the document,
     and its type.

@@ -58,7 +58,7 @@ class Scores:
         self._usage = usage
 
     def tokens(self) -> tuple[int, int] | None:
-        """Tokens by the endpoint's count; None if it gives no sane one."""
+        """Tokens by the endpoint's count; None if the endpoint gives no plausible count."""
         used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
         return (used, 0) if type(used) is int and 0 <= used <= 10_000_000 else None
 

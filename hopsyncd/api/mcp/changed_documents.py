@@ -1,4 +1,4 @@
-"""The documents that differ between two versions, with the sentences that came and went."""
+"""The documents that differ between two versions, with the added and removed sentences."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any

@@ -322,7 +322,7 @@ def _add(
 def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
     """An MCP server over HTTP, whose every request passes the guard of the daemon's API.
 
-    So a browser, another host name and whoever lacks the token are refused before MCP sees them.
+    So requests from browsers, for other host names or without the token never reach MCP.
     """
     app = server.streamable_http_app(
         streamable_http_path=PATH,

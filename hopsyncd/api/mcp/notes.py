@@ -43,7 +43,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
 
 
 def _put(folder: int, name: str, content: bytes) -> str:
-    """Make a file that was not there; one of the same name, or a link, stays as it is."""
+    """Create a new file. Existing files and links of the same name stay unchanged."""
     number = 1
     while True:
         file = f"{name}.md" if number == 1 else f"{name}-{number}.md"
