@@ -65,7 +65,7 @@ class Candidate:
 
 
 def list_document_keys(document: NamedDocument) -> list[int]:
-    """The distinct keys of a document, from its path, which is unique, and from its names."""
+    """The distinct keys of a document, from its path, which is unique, and from its names.
 
     >>> keys = list_document_keys(NamedDocument("notes", "people/Ada.md", ("Countess",)))
     >>> content_id("path", "notes", "people/Ada.md") in keys
