@@ -167,7 +167,7 @@ class RemoteConnector:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close: no connection is kept."""
 
     def _attempt(self, id_: str, path: str) -> Fetched | None:
         """One attempt to read the file; None if it changed meanwhile."""

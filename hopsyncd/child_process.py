@@ -164,7 +164,7 @@ class IdleTimer:
                 self._thread.start()
 
     def cancel(self) -> None:
-        """Wait no more, until the next restart."""
+        """Stop waiting until the next restart."""
         with self._changed:
             self._due_s = math.inf
             self._changed.notify_all()

@@ -26,7 +26,7 @@ def read_access_rule(text: str) -> AccessRule:
 
 
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
-    """The rule of those who match both."""
+    """Combine two rules: only those who match both see the source."""
     return tuple(dict.fromkeys([*rule, *further]))
 
 

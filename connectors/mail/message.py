@@ -92,7 +92,7 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
 
 
 def decoded_words(raw: str) -> str:
-    """A field with its encoded words (RFC 2047) decoded; a word that cannot be stays as it is.
+    """A field with its encoded words (RFC 2047) decoded; invalid words stay unchanged.
 
     >>> decoded_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
     'Café at 8 tonight'

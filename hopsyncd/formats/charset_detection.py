@@ -143,7 +143,7 @@ def guess_codecs(data: bytes) -> Iterator[str]:
 
 
 def odd_share(text: str) -> float:
-    """How many of the words with letters beyond ASCII are words of no language, 0 to 1.
+    """The share of the words with non-ASCII letters that look like no language, 0 to 1.
 
     Their letters are of two alphabets, a capital follows a small letter, or a sign stands in them.
     """

@@ -24,7 +24,7 @@ _LARGE = 10_000  # weights; with fewer, a call of a session costs more than it s
 class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
     """thinc's operations, with products by large matrices of weights made in ONNX Runtime.
 
-    Which of the two makes a product is up to the weights alone, as their last bits differ.
+    The choice depends on the weights alone, because the two differ in the last bits.
     """
 
     def __init__(self) -> None:

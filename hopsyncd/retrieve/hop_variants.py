@@ -143,7 +143,7 @@ class Offers:
         return tuple(offered)
 
     def step(self, way: int) -> EdgeStep:
-        """A way that was offered."""
+        """The step of an offered transition."""
         return self._steps[way]
 
     def end(self, way: int) -> int:

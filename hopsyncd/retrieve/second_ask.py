@@ -112,7 +112,7 @@ class SecondAsk:
 
 
 def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
-    """Ask what is left of the question after each of the first passages by (n,) walk scores."""
+    """Ask the rest of the question after each of the best passages, by (n,) walk scores."""
     if context.encode is None:
         return SecondAsk()
     starts, shares, lead = _choose_starts(context, scores)

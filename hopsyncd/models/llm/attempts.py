@@ -40,7 +40,7 @@ def endpoint_host(base_url: str) -> str:
 
 
 class Counted(Protocol):
-    """A reply that may say what it cost."""
+    """A reply that may have the endpoint's token counts."""
 
     def tokens(self) -> tuple[int, int] | None:
         """Prompt and completion tokens by the endpoint's count; None if that is not sane."""

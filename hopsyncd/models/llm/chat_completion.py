@@ -140,12 +140,12 @@ class Completion(_Lenient):
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
+        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
         return read_usage(self.usage)
 
 
 def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | None:
-    """Prompt and completion tokens in an endpoint's `usage`; None if that is not sane.
+    """Prompt and completion tokens in an endpoint's `usage`; None if it is implausible.
 
     has_completion: False for replies that are not written token by token.
     """
