@@ -320,7 +320,7 @@ def test_a_copy_that_was_killed_after_its_commit_succeeds_when_run_again(tmp_pat
     with closing(open_writer(tmp_path / "copy.db")) as target:
         assert copy_record(file.connection, target) == counts
         target.execute("DELETE FROM document WHERE id = (SELECT max(id) FROM document)")
-        with pytest.raises(StoreError, match="there are versions"):
+        with pytest.raises(StoreError, match="already has versions"):
             copy_record(file.connection, target)
 
 
