@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -230,7 +229,12 @@ def make_on_worker(
     return [got for got in sets if isinstance(got, QuestionSet)]
 
 
-@cache
 def _load_once(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:
-    maker = load(config)
-    return maker, fingerprint(config, maker)
+    key = (load, config.model_dump_json())
+    if key not in _loaded:
+        maker = load(config)
+        _loaded[key] = maker, fingerprint(config, maker)
+    return _loaded[key]
+
+
+_loaded: dict[tuple[Load, str], tuple[BuiltinMaker, Fingerprint]] = {}

@@ -16,6 +16,7 @@ NOTES = {
     "mira.md": "# Mira Kaltenbrunn\n\nMira Kaltenbrunn grew up in the village of Ostrava Vale.\n",
     "vale.md": "# Ostrava Vale\n\nOstrava Vale has a glass furnace.\n",
     "bergen.md": "# Bergen\n\nBergen has a harbour, and Tove Lindqvist repairs clocks there.\n",
+    "lindqvist.md": "# Tove Lindqvist\n\nTove Lindqvist met the director of The Bronze Door.\n",
 }
 
 
@@ -109,5 +110,5 @@ def test_what_cannot_be_searched_is_refused_with_a_hint(notes: Place) -> None:
         asked(notes, strategy="rerank")
     assert refused.value.status == 400
     assert "models.reranker" in refused.value.hint
-    with pytest.raises(RequestFailed, match="single edges"):
+    with pytest.raises(RequestFailed, match="has no reasoner `walk`"):
         asked(notes, profile="paper", reasoner="walk")

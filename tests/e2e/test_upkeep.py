@@ -52,7 +52,8 @@ def test_log_diff_and_why_tell_what_happened(kept: Place) -> None:
     newest, *_, oldest = kept.printed("log")["versions"]
     assert (oldest["version"], oldest["tags"]) == (1, ["first"])
     changed = kept.printed("diff", "first", str(newest["version"]))
-    assert {"source": "notes", "document": "ferry.md"} in changed["documents"]["changed"]
+    ferry = {"source": "notes", "document": "ferry.md", "path": str(kept.notes / "ferry.md")}
+    assert ferry in changed["documents"]["changed"]
     assert "ferry.md" in kept.run("diff", "first").stdout
     rows = kept.printed("why", CAPTAIN, "first")["passages"]
     assert {row["rank_from"] for row in rows} >= {None, 1}

@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from connectors.mail.maildir import MaildirConnector
-from hopsyncd.api.mcp.shapes import passage_brief
+from hopsyncd.api.mcp.shapes import document_brief
 from hopsyncd.api.version_log import diff_answer, version_about
 from hopsyncd.cli.output import place_text
 from hopsyncd.client import Client
@@ -74,9 +74,9 @@ def test_the_page_shows_a_mail_by_its_subject_and_sender() -> None:
 
 
 def test_an_agent_gets_a_title_for_a_mail_and_its_id_to_ask_with() -> None:
-    brief = passage_brief(MAIL)
+    brief = document_brief(MAIL, {})
     assert (brief["title"], brief["document"]) == ("The mast (Rune Vik)", ID)
-    assert "title" not in passage_brief({**MAIL, "origin": None})
+    assert "Rune Vik" not in document_brief({**MAIL, "origin": None}, {}).get("title", "")
 
 
 def test_the_command_line_names_a_mail_by_its_subject() -> None:

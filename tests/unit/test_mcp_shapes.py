@@ -61,7 +61,7 @@ class Watched:
         self.asked += 1
         if self.is_away:
             raise DaemonUnavailable("Cannot ask", "it is away", "Start it")
-        return {"watches": [{"id": 7, "act": ["mcp"], "changes": self.changes, "changed": None}]}
+        return {"watches": [{"id": 7, "action": ["mcp"], "changes": self.changes, "changed": None}]}
 
 
 def test_a_listener_that_fails_and_a_daemon_that_is_away_keep_no_change_from_the_others() -> None:

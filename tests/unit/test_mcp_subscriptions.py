@@ -16,7 +16,7 @@ class Watches:
     """A client that knows of one watched question."""
 
     def watches(self) -> dict[str, Any]:
-        return {"watches": [{"id": 1, "act": {"mcp": True}, "changes": 0, "changed": None}]}
+        return {"watches": [{"id": 1, "action": {"mcp": True}, "changes": 0, "changed": None}]}
 
 
 def test_what_a_connection_subscribes_to_again_and_again_is_held_once_and_ended_with_it() -> None:

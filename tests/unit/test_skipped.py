@@ -93,8 +93,8 @@ def test_files_of_other_types_are_counted_by_their_suffix(
     (source,) = all_sources(notes.connection)
     assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
     shown = {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 1,
-             "problems": 0, "problem": None, "watch_problem": None, "watching": True,
-             "left_out": json.loads(source.left_out)}  # fmt: skip
+             "problems": 0, "problem": None, "scanned": None, "watch_problem": None,
+             "watching": True, "left_out": json.loads(source.left_out)}  # fmt: skip
     _print_source(shown)
     told = capsys.readouterr().out
     assert "files of types that are not included: 2 .foo, 1 .zip, 1 no suffix" in told
@@ -126,7 +126,7 @@ def test_files_and_folders_that_look_like_secrets_are_counted(
     }
     _print_source(
         {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 2,
-         "problems": 0, "problem": None, "watch_problem": None, "watching": True,
+         "problems": 0, "problem": None, "scanned": None, "watch_problem": None, "watching": True,
          "left_out": left_out}
     )  # fmt: skip
     printed = capsys.readouterr().out
