@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 import pytest
@@ -165,19 +166,28 @@ def test_no_action_is_done_for_another_page_or_without_the_token(page: Page, pla
     assert state(place, "notes") == "ok"
 
 
-def test_try_indexes_a_folder_offers_questions_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A temporary folder in which the path of a socket is short enough."""
+    with TemporaryDirectory(prefix="hop-", dir="/tmp") as made:
+        yield Path(made)
+
+
+def test_try_indexes_a_folder_offers_questions_and_leaves_nothing(
+    tmp_path: Path, short_folder: Path
+) -> None:
     folder = tmp_path / "notes"
     for path, text in FILMS.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHONUNBUFFERED": "1"}
     program = [sys.executable, "-m", "hopsyncd", "try", str(folder), "--no-browser"]
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
         lines = [running.stdout.readline().strip() for _ in range(6)]
         assert lines[0].startswith("http://127.0.0.1:")
         assert lines[2].startswith("Indexed 12 documents")
-        (home,) = tmp_path.glob("hopsyncd-try-*")
+        (home,) = short_folder.glob("hopsyncd-try-*")
         with httpx2.Client() as http:
             assert http.get(lines[0]).status_code == 200
         running.send_signal(signal.SIGINT)
