@@ -123,10 +123,8 @@ def read_step(
         seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
     seen = replace(seen, skipped=json.dumps(skipped_of(blocks), sort_keys=True))
-    title = fetched.title or ""
-    if not title and fetched.media_type == "text/markdown":  # notes have their title as their name
-        title = title_from_path(item.id, blocks)
-    pieces = _cut(with_title(blocks, title, 1), passage_tokens, yield_to_edits)
+    titled = with_title(blocks, _title_of(fetched, item.id, blocks), 1)
+    pieces = _cut(titled, passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     occurrences = tuple(
         Occurrence(passage.id, piece.first_line, piece.last_line, links)
@@ -141,6 +139,12 @@ def read_step(
     if not passages and _has_content(fetched.data):
         seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
+
+
+def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
+    if not fetched.title and fetched.media_type == "text/markdown":
+        return title_from_path(path, blocks)  # notes have their title as their name
+    return fetched.title or ""
 
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:

@@ -330,7 +330,7 @@ def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
         (Search("rerank"), "no reranker is configured"),
         (Search(reasoner="llm"), "no LLM is configured"),
         (Search("decompose", reasoner="llm"), "no LLM is configured"),
-        (Search(profile="paper", reasoner="walk"), "single edges"),
+        (Search(profile="paper", reasoner="walk"), "has no reasoner `walk`"),
         (Search(unit="statement"), "hop has no unit statement"),
         (Search("bm25", beam=2), "bm25 has no beam 2"),
         (Search("dense", rerank="cosine"), "dense has no rerank cosine"),
