@@ -151,7 +151,7 @@ class ModelsConfig(Section):
     encoder_url: Annotated[str, AfterValidator(is_endpoint), AfterValidator(_require_encoder)] = (
         Field(default="", validate_default=True, description=_URL_HINT)
     )
-    encoder_api_key_env: VariableName = "OPENAI_API_KEY"
+    encoder_api_key_env: VariableName = ""
     encoder_concurrency: int = Field(default=4, ge=1, le=64)
     encoder_max_tokens_per_day: int = Field(default=100_000_000, ge=0)
     encoder_revision: str = Field(
@@ -184,7 +184,7 @@ class ModelsConfig(Section):
     @property
     def encoder_address(self) -> EncoderAddress | None:
         """The endpoint of the encoder; None if the encoder runs on this machine."""
-        return encoder_address(self.encoder, self.encoder_url)
+        return encoder_address(self.encoder, self.encoder_url, self.encoder_api_key_env)
 
 
 class WatchConfig(Section):

@@ -25,7 +25,9 @@ _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 def secrets_of(config: Config) -> frozenset[str]:
     """Every key, token and password that the daemon can know; logs hide them."""
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
-    return frozenset(found for found in (*_secrets(config), of_server) if found)
+    address = config.models.encoder_address
+    of_encoder = os.environ.get(address.key_env, "").strip() if address else ""
+    return frozenset(found for found in (*_secrets(config), of_server, of_encoder) if found)
 
 
 def _secrets(model: BaseModel) -> Iterator[str]:

@@ -149,30 +149,39 @@ AUTO_PROMPT = "auto"  # as the model says
 
 @dataclass(frozen=True, slots=True)
 class EncoderAddress:
-    """An encoder behind an OpenAI-compatible API. has_key: whether it wants a key."""
+    """An encoder behind an OpenAI-compatible API.
+
+    key_env: the environment variable that has its key; empty if it gets no key.
+    """
 
     base_url: str
     model: str
-    has_key: bool = True
+    key_env: str = ""
 
 
 _KNOWN_ENDPOINTS = {
-    "openai": ("https://api.openai.com/v1", True),
-    "ollama": ("http://127.0.0.1:11434/v1", False),
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "ollama": ("http://127.0.0.1:11434/v1", ""),
 }
 
 
-def encoder_address(encoder: str, url: str) -> EncoderAddress | None:
+def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress | None:
     """The endpoint of an encoder; None if it is a folder or a model on this machine.
 
+    An address that the user wrote gets only the key that the user names for it.
+
     >>> encoder_address("ollama:nomic-embed-text", "")
-    EncoderAddress(base_url='http://127.0.0.1:11434/v1', model='nomic-embed-text', has_key=False)
+    EncoderAddress(base_url='http://127.0.0.1:11434/v1', model='nomic-embed-text', key_env='')
     """
     kind, colon, model = encoder.partition(":")
-    known, has_key = _KNOWN_ENDPOINTS.get(kind, ("", True)) if colon else ("", True)
-    if known:
-        return EncoderAddress(url or known, model, has_key) if model else None
-    return EncoderAddress(url, encoder) if url else None
+    if not colon or kind not in _KNOWN_ENDPOINTS:
+        return EncoderAddress(url, encoder, key_env) if url else None
+    if not model:
+        return None
+    known_url, known_key_env = _KNOWN_ENDPOINTS[kind]
+    if url:
+        return EncoderAddress(url, model, key_env)
+    return EncoderAddress(known_url, model, key_env or known_key_env)
 
 
 def is_endpoint(value: str) -> str:
@@ -264,7 +273,7 @@ RequestFields = dict[str, str | int | float | bool]
 VariableName = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z_]\w*$",
+        pattern=r"^([A-Za-z_]\w*)?$",
         description="Write the name of an environment variable, not the key itself.",
     ),
 ]

@@ -252,14 +252,13 @@ def open_http_encoder(config: Config) -> HttpEncoder:
         config.daemon.data_dir / ENCODER_LEDGER_NAME,
         max_tokens_per_day=models.encoder_max_tokens_per_day,
     )
-    key = _key(models.encoder_api_key_env) if address.has_key else ""
-    client = HttpClient(address.base_url, key, MAX_EMBEDDINGS_BYTES)
+    client = HttpClient(address.base_url, _key(address.key_env), MAX_EMBEDDINGS_BYTES)
     prompts = choose_prompts(models, address.model)
     return HttpEncoder(models, address, prompts, ledger, client)
 
 
 def _key(variable: str) -> str:
-    """The key in the environment variable; empty if it is not set, as for local servers."""
+    """The key in the environment variable; empty without one, as for local servers."""
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(

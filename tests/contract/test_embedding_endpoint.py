@@ -258,6 +258,37 @@ def test_a_key_goes_to_the_endpoint_and_is_not_told(
     assert "EMBED_KEY" in str(raised.value)
 
 
+def test_an_endpoint_gets_no_key_that_was_set_for_another(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    for encoder in ("fake", "openai:fake", "ollama:fake"):
+        config = Config(models=ModelsConfig(encoder=encoder, encoder_url=endpoint.base_url))
+        config.daemon.__dict__["data_dir"] = tmp_path
+        load_encoder(config).encode(["Rome"])
+    assert {headers["authorization"] for headers in endpoint.headers} == {"Bearer none"}
+    endpoint.play = lambda _: error(401, "no key")
+    with pytest.raises(EncoderUnavailable, match=r"Name the environment variable .* \[models\]"):
+        load_encoder(config).encode(["Oslo"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ({"encoder": "openai:m"}, "OPENAI_API_KEY"),
+        ({"encoder": "openai:m", "encoder_api_key_env": "OTHER"}, "OTHER"),
+        ({"encoder": "openai:m", "encoder_url": "https://x.example/v1"}, ""),
+        ({"encoder": "ollama:m"}, ""),
+        ({"encoder": "ollama:m", "encoder_api_key_env": "OTHER"}, "OTHER"),
+        ({"encoder": "m", "encoder_url": "http://127.0.0.1/v1"}, ""),
+    ],
+)
+def test_which_variable_has_the_key(settings: dict[str, str], variable: str) -> None:
+    address = ModelsConfig.model_validate(settings).encoder_address
+    assert address is not None
+    assert address.key_env == variable
+
+
 def test_a_batch_that_is_too_large_is_divided_and_a_long_text_is_cut(
     bench: Bench, endpoint: Endpoint
 ) -> None:

@@ -99,7 +99,10 @@ def test_the_secrets_of_a_configuration_are_its_keys_tokens_and_passwords(
     monkeypatch.setenv("KEY_OF_LLM", "key of the llm")
     monkeypatch.setenv("PASSWORD_OF_MAIL", "password of mail")
     monkeypatch.setenv("TOKEN", "token of git")
+    monkeypatch.setenv("OPENAI_API_KEY", "key of the encoder")
     text = """
+[models]
+encoder = "openai:m"
 [llm]
 base_url = "https://llm.example.org/v1"
 model = "m"
@@ -129,5 +132,6 @@ key = "ticket_id"
 text = ["body"]
 """
     assert secrets_of(check_config(Path("/x/config.toml"), text)) == {
-        "key of the llm", "password of mail", "token of git", "key of s3", "of s3",
+        "key of the llm", "key of the encoder", "password of mail", "token of git", "key of s3",
+        "of s3",
     }  # fmt: skip

@@ -81,7 +81,7 @@ class HttpEncoder(PromptedEncoder):
         self._timing = timing
         texts = EndpointTexts(
             self.host,
-            config.encoder_api_key_env,
+            address.key_env,
             title="The embedding endpoint",
             not_asked="The embedding endpoint was not asked",
             section="[models]",
