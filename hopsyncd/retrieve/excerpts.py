@@ -34,7 +34,6 @@ _HALF = 10.0
 _LEAST_WORDS = 3
 _FAR_BELOW = 0.25  # of the best sentence's score
 _LEAST_TOKENS = 100  # of the budget for each passage: shorter excerpts miss more than they add
-_BYTES_PER_TOKEN = 3
 _WORD = re.compile(r"\w+")
 
 
@@ -78,8 +77,7 @@ def choose_excerpts(
     frame_tokens: the tokens of a passage's number and headings, and of its document if that is new.
     kept: passages that are not left out, however they fit the question.
     """
-    total = max(sum(weights.values()), 1e-9)
-    parts = _parts(sentences, weights, total, found, count_tokens, kept)
+    parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
     documents: set[object] = set()
     joined: list[_Part] = []
@@ -97,7 +95,8 @@ def choose_excerpts(
         documents.add(document)
         joined.append(part)
     if parts and not joined:
-        return [_cut(found, parts[0], budget_tokens)]
+        first = parts[0].passage
+        return [_cut(found, first, budget_tokens - frame_tokens(first, True), count_tokens)]
     _fill(joined, left)
     return [_excerpt(found, part) for part in sorted(joined, key=_by_place(found, joined))]
 
@@ -111,7 +110,6 @@ def document_of(found: FoundTexts, passage: PassageId) -> tuple[str, str]:
 def _parts(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
-    total: float,
     found: FoundTexts,
     count_tokens: Callable[[str], int],
     kept: Collection[PassageId],
@@ -120,6 +118,7 @@ def _parts(
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
     for one in sentences:
         by_passage[one.passage].append(one)
+    total = max(sum(weights.values()), 1e-9)
 
     def score(one: Sentence) -> float:
         return _COSINE * one.cosine + _TERMS * sum(weights[term] for term in one.terms) / total
@@ -179,10 +178,14 @@ def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tu
     return key
 
 
-def _cut(found: FoundTexts, part: _Part, budget_tokens: int) -> Excerpt:
-    """The beginning of a passage none of whose sentences fits into the budget."""
-    text = found.passages[part.passage].text[: budget_tokens * _BYTES_PER_TOKEN // 2]
-    return Excerpt(part.passage, f"{text}{GAP.rstrip()}", (text,), False)
+def _cut(
+    found: FoundTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
+) -> Excerpt:
+    """The beginning of a passage whose best sentence does not fit into the budget."""
+    text = found.passages[passage].text
+    while text and (tokens := count_tokens(text)) > room:
+        text = text[: len(text) * max(room, 0) // tokens]
+    return Excerpt(passage, f"{text}{GAP.rstrip()}", (text,), False)
 
 
 def _excerpt(found: FoundTexts, part: _Part) -> Excerpt:
