@@ -1,20 +1,19 @@
 """Measure the page on a served index: first load, search, and from a saved file to the open page.
 
-HOPSYNCD_HOME=... python benchmarks/page.py FOLDER QUESTIONS.jsonl [RESULT.json]
+HOPSYNCD_HOME=... python benchmarks/page.py FOLDER QUESTIONS.jsonl
 
 FOLDER is a source of the running daemon; the benchmark adds one note there, edits it, and removes
 it. Needs chromium.
 """
 
-import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from common import JSON, arguments, lines, p50, p95, table, write_result
+
 from tests.fakes.browser import chromium
 
 _LOADS, _SEARCHES, _EDITS = 20, 60, 25
@@ -30,9 +29,13 @@ _SEARCH = """async (question) => {
 
 
 def main() -> None:
-    """Print the percentiles, and write them to a file if one is given."""
-    folder, questions = Path(sys.argv[1]), Path(sys.argv[2])
-    asked = [json.loads(line)["question"] for line in questions.read_text().splitlines()]
+    given = arguments(
+        (__doc__ or "").partition("\n")[0],
+        ("folder", {"type": Path}),
+        ("questions", {"type": Path}),
+        JSON,
+    )
+    asked = [line["question"] for line in lines(given.questions)]
     command = [sys.executable, "-m", "hopsyncd", "web", "--no-browser", "--port", "0"]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as served,
@@ -50,7 +53,7 @@ def main() -> None:
             loads.append(float(page.evaluate(_LOADED)))
         for question in asked[:_SEARCHES]:
             searches.append(float(page.evaluate(_SEARCH, question)))
-        note = folder / "quendale.md"
+        note = given.folder / "quendale.md"
         note.write_text(_NOTE.format("no"), encoding="utf-8")
         time.sleep(3)
         page.goto(f"{start}?q=How+many+keepers+does+the+Quendale+lighthouse+have%3F")
@@ -66,16 +69,19 @@ def main() -> None:
             time.sleep(0.7)
         note.unlink()
         served.terminate()
-    found = {"load_ms": _percentiles(loads), "search_ms": _percentiles(searches)}
-    found["saved_to_page_ms"] = _percentiles(edits)
-    print(json.dumps(found, indent=1))
-    if len(sys.argv) > 3:
-        Path(sys.argv[3]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-def _percentiles(times_ms: list[float]) -> dict[str, float]:
-    ordered = statistics.quantiles(times_ms, n=20)
-    return {"p50": round(ordered[9], 1), "p95": round(ordered[18], 1), "runs": len(times_ms)}
+    steps = {
+        "first load": loads,
+        "search, answer and results": searches,
+        "from a saved file to the open page": edits,
+    }
+    columns = ["step", "p50 ms", "p95 ms", "runs"]
+    rows = [
+        [step, round(p50(times), 1), round(p95(times), 1), len(times)]
+        for step, times in steps.items()
+    ]
+    table(columns, rows)
+    if given.json:
+        write_result("page", columns, rows)
 
 
 if __name__ == "__main__":
