@@ -413,7 +413,7 @@ def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColum
     for line, one in zip(scores, asked.tolist(), strict=True):
         first, count = int(outgoing.keyword_start[one]), int(outgoing.keyword_count[one])
         names = index.question_keywords.name[first : first + count].astype(np.int64)
-        having = index.postings.incoming_by_keyword.find_lowest(names, 1 << 40).rows
+        having = index.postings.incoming_by_keyword.find_lowest(names).rows
         at, there = find_sorted(answers, having)
         sharing, shared = np.unique(at[there], return_counts=True)
         every = count + incoming.keyword_count[answers[sharing]] - shared

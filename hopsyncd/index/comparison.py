@@ -34,7 +34,7 @@ HALF_COSINE = 0.5 / (GRID * GRID)
 
 MAX_CANDIDATES = 128  # of a keyword; recall with 64 or with all is the same
 
-_SPARE, _NEVER_CUT = 2, 1 << 40  # candidates looked at, as a multiple of MAX_CANDIDATES
+_SPARE = 2  # candidates looked at, as a multiple of MAX_CANDIDATES
 _FEW_PAIRS = 256  # of a keyword: comparing them one by one is faster than as a product
 _SOURCES_AT_ONCE = 1 << 11  # in one product: with the candidates it fits into a cache
 _PAIRS_AT_ONCE = 1 << 15  # that are compared exactly
@@ -138,7 +138,7 @@ def find_candidates(
     if found.is_cut.any():
         counts = (np.bincount(found.positions[kept], minlength=len(names)) for kept in are_in)
         if any((found.is_cut & (count < most)).any() for count in counts):
-            found = postings.find_lowest(names, _NEVER_CUT)
+            found = postings.find_lowest(names)
             passage_rows = index.incoming.passage_row[found.rows]
             are_in = [take_flags(passages, passage_rows) for passages in graphs]
     return [_select_lowest(found, kept, len(names)) for kept in are_in]

@@ -10,6 +10,7 @@ RANK_BITS = 32
 
 _SMALL = 4096  # rows of the one segment that is sorted again at each addition
 _MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
+_ALL_ROWS = 1 << 40  # more than any key has
 
 
 class Segment(NamedTuple):
@@ -122,9 +123,9 @@ class Postings:
         order = np.argsort(key_positions, kind="stable")
         return rows[order].astype(np.int64), key_positions[order]
 
-    def find_lowest(self, keys: Integers, about: int) -> "RankedRows":
+    def find_lowest(self, keys: Integers, about: int = _ALL_ROWS) -> "RankedRows":
         """The rows of each key, where the keys are of `rank_keys`. A key with many more rows than
-        `about` gives only about that number, the lowest."""
+        `about` gives only about that number, the lowest. By default, it gives all."""
         segments = self._segments  # taken once, as a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)

@@ -103,7 +103,7 @@ class StatementGraph:
     def having(self, name: int) -> Integers:
         """The statements with a name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
-        return self.among(np.sort(postings.find_lowest(np.array([name]), 1 << 40).rows))
+        return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
         """Those most like the question, best first."""
