@@ -131,10 +131,13 @@ def _is_name(text: str) -> bool:
     [True, False, False, False, True]
     """
     words = text.split()
-    is_short = 0 < len(words) <= _LONGEST_WORDS and len(text) >= _LEAST_CHARACTERS
-    return is_short and words[0][0].isupper() and words[-1][0].isupper() and text.replace(
-        " ", ""
-    ).replace("-", "").isalpha()  # fmt: skip
+    return (
+        0 < len(words) <= _LONGEST_WORDS
+        and len(text) >= _LEAST_CHARACTERS
+        and words[0][0].isupper()
+        and words[-1][0].isupper()
+        and text.replace(" ", "").replace("-", "").isalpha()
+    )
 
 
 def _overlap(text: str, *others: str) -> bool:

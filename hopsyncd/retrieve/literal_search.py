@@ -78,9 +78,7 @@ class _FoundPart:
         """1 if the passage contains the part as typed; less for other forms or its words."""
         if contains_literal(text, self.part.text):
             return 1.0
-        if row in self.dated:
-            return _OF_SAME
-        if row in self.other_forms:
+        if row in self.dated or row in self.other_forms:
             return _OF_SAME
         if any(contains_joined(text, words) for words in self.joined):
             return 1.0 if self.part.kind == "word" else _OF_VARIANTS

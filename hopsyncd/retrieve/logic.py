@@ -267,8 +267,7 @@ class LogicSearch:
         if wrong and not known:
             raise _nonsense(f"it cites passage {wrong[0]} of {len(shown.excerpts)}")
         if wrong:
-            sent = f"passages {', '.join(map(str, wrong))} of {len(shown.excerpts)}"
-            self._degraded.append(f"the LLM cited {sent}, which it was not sent: removed")
+            self._degraded.append(shown.describe_unsent(wrong))
         for part, one in answers.items():
             self._graph[part] = replace(
                 self._graph[part],

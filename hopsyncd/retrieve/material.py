@@ -6,7 +6,7 @@ all texts, so that none can end its field, add a passage or speak as somebody el
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -60,6 +60,12 @@ class Material:
     def passage(self, number: int) -> PassageId | None:
         """The passage with this number; None if no passage has it."""
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
+
+    def describe_unsent(self, numbers: Iterable[int]) -> str:
+        """Say that an LLM cited these numbers, which no passage has."""
+        cited = ", ".join(map(str, numbers))
+        count = len(self.excerpts)
+        return f"the LLM cited passages {cited} of {count}, which it was not sent: removed"
 
     def sentence(self, number: int, quote: str) -> str | None:
         """The sentence of a passage that a quote is from. None if no sentence is like it."""

@@ -84,12 +84,10 @@ def _find_in(text: str) -> Iterator[Pair]:
     if "(" in text:
         for found in _IN_BRACKETS.finditer(text):
             yield from _read_brackets(text, found)
-    for found in _APPOSITION.finditer(text):
-        if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
-            yield Pair(found[1], long)
-    for found in _LINE.finditer(text):
-        if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
-            yield Pair(found[1], long)
+    for pattern in (_APPOSITION, _LINE):
+        for found in pattern.finditer(text):
+            if _is_short(found[1]) and (long := _match_initials(found[1], found[2])):
+                yield Pair(found[1], long)
 
 
 def _read_brackets(text: str, found: re.Match[str]) -> Iterator[Pair]:

@@ -134,16 +134,17 @@ class Asker:
                 "Set `base_url` and `model` in [llm], or use the method `direct`",
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
+        k = k or DEFAULT_K
         found = self._engine.query(question, depth, search, at, usage, hidden, tell, wanted)
         if found is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(found, k or DEFAULT_K, by_llm=by_llm, usage=usage, sink=sink)
+        reply = self.reply(found, k, by_llm=by_llm, usage=usage, sink=sink)
         shown = [
             one
             for rank, one in enumerate(found.ranked)
-            if rank < (k or DEFAULT_K) or one.passage in reply.passages
+            if rank < k or one.passage in reply.passages
         ]
         return replace(found, ranked=tuple(shown)), reply
 

@@ -169,8 +169,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
                 evidence[Evidence(id_, sentence)] = None
     notes = []
     if wrong:
-        sent = f"passages {', '.join(map(str, wrong))} of {len(material.excerpts)}"
-        notes.append(f"the LLM cited {sent}, which it was not sent: removed")
+        notes.append(material.describe_unsent(wrong))
     if invented:
         notes.append(f"the LLM quoted {plural(invented, 'sentence')} that no passage has: removed")
     citations = dict.fromkeys(id_ for _, id_ in cited if id_ is not None)
