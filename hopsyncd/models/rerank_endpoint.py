@@ -6,7 +6,7 @@ sent. Requests are counted and retried as those to the other endpoints.
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -14,11 +14,19 @@ from pydantic_core import from_json
 from hopsyncd.answers.daemon_state import RerankerStatus
 from hopsyncd.config.configuration import ModelsConfig
 from hopsyncd.errors import LlmError, ModelUnavailable
-from hopsyncd.models.llm.attempts import DAY_S, Attempts, Spending, Timing, endpoint_host
+from hopsyncd.models.llm.attempts import (
+    Abandoned,
+    Attempts,
+    Patience,
+    Poster,
+    Spending,
+    Timing,
+    endpoint_host,
+    spent_today,
+)
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
-from hopsyncd.models.llm.exchange import Abandoned
-from hopsyncd.models.llm.retry import EndpointTexts, RequestFailure, UnusableReply
-from store.exceptions import StoreError
+from hopsyncd.models.llm.chat_completion import is_count
+from hopsyncd.models.llm.retry import EndpointTexts, UnusableReply
 from store.ledger import Ledger
 
 TIMEOUT_S = 10.0  # a search waits for it
@@ -26,14 +34,6 @@ _ATTEMPTS = 2
 _MAX_CHARACTERS = 4000  # of a text
 _NO_SCORES = "the response has no list of scores"
 _REAL_TIME = Timing()
-
-
-class RerankSender(Protocol):
-    """Sends one request; `transport.HttpClient` is the real one."""
-
-    def rerank(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
-        """The whole reply. Raises RequestFailure."""
-        ...
 
 
 class _Score(BaseModel):
@@ -60,7 +60,7 @@ class Scores:
     def tokens(self) -> tuple[int, int] | None:
         """Tokens by the endpoint's count; None if the endpoint gives no plausible count."""
         used = self._usage.get("total_tokens") if isinstance(self._usage, dict) else None
-        return (used, 0) if type(used) is int and 0 <= used <= 10_000_000 else None
+        return (used, 0) if is_count(used) else None
 
 
 def read_scores(body: bytes, count: int) -> Scores:
@@ -91,7 +91,7 @@ class HttpReranker:
         self,
         config: ModelsConfig,
         ledger: Ledger,
-        sender: RerankSender,
+        sender: Poster,
         timing: Timing = _REAL_TIME,
     ) -> None:
         self.host = endpoint_host(config.reranker_url)
@@ -100,17 +100,12 @@ class HttpReranker:
         self._max_tokens_per_day = config.reranker_max_tokens_per_day
         self._sender = sender
         self._timing = timing
-        texts = EndpointTexts(
+        texts = EndpointTexts.of_model(
             self.host,
             config.reranker_api_key_env,
-            title="The reranker",
-            not_asked="The reranker was not asked",
-            section="[models]",
-            url="`reranker_url`",
-            model="`reranker`",
-            limits="reranker_max_tokens_per_day",
-            smaller="Lower index.passage_tokens",
-            meanwhile="Searches keep the order that they have without it",
+            "The reranker",
+            "reranker",
+            "Searches keep the order that they have without it",
         )
         self._attempts = Attempts(texts, ledger, timing)
         self._usage = Usage()
@@ -140,17 +135,12 @@ class HttpReranker:
 
     def status(self) -> RerankerStatus:
         """The part of /v1/status about this endpoint. Reads the ledger once."""
-        tokens, calls, problem = 0, 0, None
-        try:
-            spent = self.ledger.spent(int(self._timing.unix_s() // DAY_S))
-            tokens, calls = sum(row.tokens for row in spent), sum(row.calls for row in spent)
-        except StoreError as error:
-            problem = str(error)
+        spent, problem = spent_today(self.ledger, self._timing)
         return {
             "endpoint": self.host,
             "model": self.model,
-            "calls_today": calls,
-            "tokens_today": tokens,
+            "calls_today": sum(row.calls for row in spent),
+            "tokens_today": sum(row.tokens for row in spent),
             "max_tokens_per_day": self._max_tokens_per_day,
             "ledger_problem": problem,
             "failure": str(self._failure) if self._failure else None,
@@ -167,22 +157,8 @@ class HttpReranker:
 
         def request() -> Scores:
             left_s = deadline_s - self._timing.monotonic_s()
-            return read_scores(self._sender.rerank(body, left_s, self._stop), len(texts))
+            reply = self._sender.post("/rerank", body, left_s, self._stop)
+            return read_scores(reply, len(texts))
 
-        failed = 0
-        while True:
-            self._check_stop()
-            self._attempts.breaker.check()
-            try:
-                return self._attempts.send(spending, request)
-            except RequestFailure as failure:
-                self._check_stop()
-                failed += 1
-                pause_s = self._attempts.pause_s(failure, failed, deadline_s, _ATTEMPTS)
-            self._timing.wait(self._stop, pause_s)
-
-    def _check_stop(self) -> None:
-        if self._stop.is_set():
-            raise Abandoned(
-                "The request to the reranker was stopped", "the daemon stops", "Ask again"
-            )
+        patience = Patience(deadline_s, _ATTEMPTS, self._stop)
+        return self._attempts.send_with_retries(spending, request, patience)

@@ -6,16 +6,15 @@ Texts that are too long for the model are cut, and batches that are too large ar
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.errors import LlmError
 from hopsyncd.models.embedding.reply import Embeddings, read_embeddings
-from hopsyncd.models.llm.attempts import Attempts, Spending, Timing
+from hopsyncd.models.llm.attempts import Attempts, Patience, Poster, Spending, Timing
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
-from hopsyncd.models.llm.exchange import Abandoned
 from hopsyncd.models.llm.retry import MAX_ATTEMPTS, EndpointTexts, RequestFailure
 from store.ledger import Ledger
 
@@ -31,14 +30,6 @@ _SIZE_WORDS = (
     "maximum",
     "exceed",
 )
-
-
-class EmbeddingSender(Protocol):
-    """Sends one request; `transport.HttpClient` is the real one."""
-
-    def embed(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
-        """The whole reply. Raises RequestFailure."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class EmbeddingEndpoint:
 
     def __init__(
         self,
-        sender: EmbeddingSender,
+        sender: Poster,
         model: str,
         texts: EndpointTexts,
         ledger: Ledger,
@@ -103,52 +94,34 @@ class EmbeddingEndpoint:
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
     ) -> Embeddings:
         """The reply, after as many requests as it takes. Raises LlmError or _TooLarge."""
-        failed = 0
-        while True:
-            self._check_stop()
-            self._attempts.breaker.check()
-            try:
-                return self._request(texts, kind, dimensions, deadline_s)
-            except RequestFailure as failure:
-                self._check_stop()
-                if self._learn(failure):
-                    continue
-                if _refuses_size(failure, texts):
-                    if "batch" in failure.message.lower():
-                        self.max_batch = max(1, min(self.max_batch, len(texts) // 2))
-                    raise _TooLarge from failure
-                failed += 1
-                pause_s = self._attempts.pause_s(failure, failed, deadline_s, kind.max_attempts)
-            self._timing.wait(self.stop, pause_s)
 
-    def _request(
-        self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
-    ) -> Embeddings:
-        body: dict[str, Any] = {**kind.fields, "model": self._model, "input": list(texts)}
-        if self._asks_format:
-            body[_FORMAT] = "float"
-        left_s = deadline_s - self._timing.monotonic_s()
+        def request() -> Embeddings:
+            body: dict[str, Any] = {**kind.fields, "model": self._model, "input": list(texts)}
+            if self._asks_format:
+                body[_FORMAT] = "float"
+            left_s = deadline_s - self._timing.monotonic_s()
+            reply = self._sender.post("/embeddings", body, left_s, self.stop)
+            return read_embeddings(reply, len(texts), dimensions)
+
         estimate = sum(map(estimated_tokens, texts))
-        return self._attempts.send(
+        return self._attempts.send_with_retries(
             Spending(kind.purpose, "", self._usage, estimate),
-            lambda: read_embeddings(
-                self._sender.embed(body, left_s, self.stop), len(texts), dimensions
-            ),
+            request,
+            Patience(deadline_s, kind.max_attempts, self.stop),
+            lambda failure: self._adapt(failure, texts),
         )
 
-    def _learn(self, failure: RequestFailure) -> bool:
-        """Learn from a refusal of the request's form; True if the next one will differ."""
+    def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
+        """Learn from a refusal; True if the next request will differ. Raises _TooLarge."""
         is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
-        if not self._asks_format or not is_about_format:
-            return False
-        self._asks_format = False
-        return True
-
-    def _check_stop(self) -> None:
-        if self.stop.is_set():
-            raise Abandoned(
-                "The request for embeddings was stopped", "the daemon stops", "Ask again"
-            )
+        if self._asks_format and is_about_format:
+            self._asks_format = False
+            return True
+        if _refuses_size(failure, texts):
+            if "batch" in failure.message.lower():
+                self.max_batch = max(1, min(self.max_batch, len(texts) // 2))
+            raise _TooLarge from failure
+        return False
 
 
 def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:

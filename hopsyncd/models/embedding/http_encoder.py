@@ -27,13 +27,17 @@ from hopsyncd.models.centring import (
     compute_centre,
     subtract_centre,
 )
-from hopsyncd.models.embedding.endpoint import EmbeddingEndpoint, EmbeddingSender, RequestKind
+from hopsyncd.models.embedding.endpoint import EmbeddingEndpoint, RequestKind
 from hopsyncd.models.encoder import MAX_CHARACTERS, PromptedEncoder
-from hopsyncd.models.llm.attempts import DAY_S, Timing, endpoint_host
-from hopsyncd.models.llm.exchange import Abandoned
+from hopsyncd.models.llm.attempts import (
+    Abandoned,
+    Poster,
+    Timing,
+    endpoint_host,
+    spent_today,
+)
 from hopsyncd.models.llm.retry import EndpointTexts
 from hopsyncd.models.prompts import Prompts
-from store.exceptions import StoreError
 from store.ledger import Ledger
 from store.records import GRID, Vectors, compact_json, to_grid
 
@@ -69,7 +73,7 @@ class HttpEncoder(PromptedEncoder):
         address: EncoderAddress,
         prompts: Prompts,
         ledger: Ledger,
-        sender: EmbeddingSender,
+        sender: Poster,
         timing: Timing = _REAL_TIME,
     ) -> None:
         self.host = endpoint_host(address.base_url)
@@ -79,17 +83,12 @@ class HttpEncoder(PromptedEncoder):
         self._max_tokens_per_day = config.encoder_max_tokens_per_day
         self._revision = config.encoder_revision
         self._timing = timing
-        texts = EndpointTexts(
+        texts = EndpointTexts.of_model(
             self.host,
             address.key_env,
-            title="The embedding endpoint",
-            not_asked="The embedding endpoint was not asked",
-            section="[models]",
-            url="`encoder_url`",
-            model="`encoder`",
-            limits="encoder_max_tokens_per_day",
-            smaller="Lower index.passage_tokens",
-            meanwhile="Indexing waits and goes on by itself; searches use words and stored vectors",
+            "The embedding endpoint",
+            "encoder",
+            "Indexing waits and goes on by itself; searches use words and stored vectors",
         )
         self._endpoint = EmbeddingEndpoint(sender, address.model, texts, ledger, timing)
         passage, question = config.encoder_passage_fields, config.encoder_query_fields
@@ -190,18 +189,13 @@ class HttpEncoder(PromptedEncoder):
 
     def status(self) -> EncoderStatus:
         """The part of /v1/status about this endpoint. Reads the ledger once."""
-        tokens, calls, problem = 0, 0, None
-        try:
-            spent = self.ledger.spent(int(self._timing.unix_s() // DAY_S))
-            tokens, calls = sum(row.tokens for row in spent), sum(row.calls for row in spent)
-        except StoreError as error:
-            problem = str(error)
+        spent, problem = spent_today(self.ledger, self._timing)
         failure = self._last_failure
         return {
             "endpoint": self.host,
             "model": self.model,
-            "calls_today": calls,
-            "tokens_today": tokens,
+            "calls_today": sum(row.calls for row in spent),
+            "tokens_today": sum(row.tokens for row in spent),
             "max_tokens_per_day": self._max_tokens_per_day,
             "ledger_problem": problem,
             "failure": str(failure[1]) if failure else None,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,7 +16,6 @@ import structlog
 from hopsyncd.errors import BudgetSpent, LlmNonsense, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.retry import (
-    MAX_ATTEMPTS,
     Breaker,
     EndpointTexts,
     RequestFailure,
@@ -27,7 +26,7 @@ from hopsyncd.models.llm.retry import (
     retry_after_s,
 )
 from store.exceptions import StoreError
-from store.ledger import Ledger, Reservation
+from store.ledger import Ledger, Reservation, Spent
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +36,20 @@ DAY_S = 86_400
 def endpoint_host(base_url: str) -> str:
     """The host, with its port if one is written, as the status and errors show it."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
+
+
+class Abandoned(LlmUnavailable):
+    """The call was abandoned: nobody waits for the reply any more."""
+
+
+class Poster(Protocol):
+    """Sends one request; `transport.HttpClient` is the real one."""
+
+    def post(
+        self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
+    ) -> bytes:
+        """The whole reply. Raises RequestFailure."""
+        ...
 
 
 class Counted(Protocol):
@@ -74,6 +87,23 @@ class Spending:
     reply_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try: until `deadline_s`, up to `max_attempts` times, or until `stop` is set."""
+
+    deadline_s: float
+    max_attempts: int
+    stop: threading.Event
+
+
+def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
+    """What the ledger counts for today (UTC), and why it cannot be read if so."""
+    try:
+        return ledger.spent(int(timing.unix_s() // DAY_S)), None
+    except StoreError as error:
+        return [], str(error)
+
+
 class Attempts:
     """Sends requests to one endpoint, one attempt at a time, and says how long to wait between."""
 
@@ -82,6 +112,36 @@ class Attempts:
         self._ledger = ledger
         self._timing = timing
         self.breaker = Breaker(timing.monotonic_s)
+
+    def send_with_retries(
+        self,
+        spending: Spending,
+        request: Callable[[], Got],
+        patience: Patience,
+        adapt: Callable[[RequestFailure], bool] = lambda _: False,
+    ) -> Got:
+        """The reply, after as many requests as it takes. Raises LlmError.
+
+        adapt: returns True if it changed the next request to suit the failure, which is then not
+        counted. What it raises ends the attempts.
+        """
+        failed = 0
+        while True:
+            self._check_stop(patience.stop)
+            self.breaker.check()
+            try:
+                return self.send(spending, request)
+            except RequestFailure as failure:
+                self._check_stop(patience.stop)
+                if adapt(failure):
+                    continue
+                failed += 1
+                pause_s = self.pause_s(failure, failed, patience.deadline_s, patience.max_attempts)
+            self._timing.wait(patience.stop, pause_s)
+
+    def _check_stop(self, stop: threading.Event) -> None:
+        if stop.is_set():
+            raise Abandoned(self._texts.not_asked, "the daemon stops", "Start it again")
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
         """The reply to one request, counted; without the endpoint's count, the estimate counts.
@@ -109,11 +169,7 @@ class Attempts:
         return reply
 
     def pause_s(
-        self,
-        failure: RequestFailure,
-        failed: int,
-        deadline_s: float,
-        max_attempts: int = MAX_ATTEMPTS,
+        self, failure: RequestFailure, failed: int, deadline_s: float, max_attempts: int
     ) -> float:
         """How long to wait before the next request. Raises LlmError if none is worth trying.
 

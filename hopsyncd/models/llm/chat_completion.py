@@ -153,10 +153,10 @@ def read_usage(usage: Any, *, has_completion: bool = True) -> tuple[int, int] | 
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
     if not has_completion:
         completion = 0
-    return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
+    return (prompt, completion) if is_count(prompt) and is_count(completion) else None
 
 
-def _is_count(value: object) -> TypeGuard[int]:
+def is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= _MAX_TOKENS
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from hopsyncd.config.configuration import LlmConfig
-from hopsyncd.errors import LlmRefused, LlmUnavailable
-from hopsyncd.models.llm.attempts import Attempts, Spending, Timing, endpoint_host
+from hopsyncd.errors import LlmRefused
+from hopsyncd.models.llm.attempts import Abandoned, Attempts, Spending, Timing, endpoint_host
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
 from hopsyncd.models.llm.call import LlmCall, TokenSink
 from hopsyncd.models.llm.chat_completion import Completion, Dialect, Repair, refuses_form
@@ -61,10 +61,6 @@ class CompletionText:
 
     text: str
     cut: bool
-
-
-class Abandoned(LlmUnavailable):
-    """The call was abandoned: nobody waits for the reply any more."""
 
 
 class Exchange:

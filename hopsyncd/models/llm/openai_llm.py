@@ -18,13 +18,12 @@ from pydantic import BaseModel
 from hopsyncd.answers.daemon_state import LlmFailure, LlmSpent, LlmStatus
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
-from hopsyncd.models.llm.attempts import DAY_S, Timing, endpoint_host
+from hopsyncd.models.llm.attempts import Abandoned, Timing, endpoint_host, spent_today
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from hopsyncd.models.llm.chat_completion import TEMPERATURE, Repair, read_reply
-from hopsyncd.models.llm.exchange import Abandoned, CompletionRequest, Exchange, Sender
+from hopsyncd.models.llm.exchange import CompletionRequest, Exchange, Sender
 from hopsyncd.models.llm.retry import UnusableReply
-from store.exceptions import StoreError
 from store.ledger import Ledger, Spent
 
 log = structlog.get_logger(__name__)
@@ -165,12 +164,8 @@ class OpenAiLlm:
 
         Reads the ledger once.
         """
-        config, problem = self._config, None
-        spent: list[Spent] = []
-        try:
-            spent = self.ledger.spent(int(self._timing.unix_s() // DAY_S))
-        except StoreError as error:
-            problem = str(error)
+        config = self._config
+        spent, problem = spent_today(self.ledger, self._timing)
         return {
             "endpoint": endpoint_host(config.base_url),
             "model": config.model,

@@ -37,6 +37,24 @@ class EndpointTexts:
     smaller: str = "Lower `passages_per_call` in [llm]"
     meanwhile: str = "The work goes on without it; it will be asked again later"
 
+    @classmethod
+    def of_model(
+        cls, host: str, api_key_env: str, title: str, setting: str, meanwhile: str
+    ) -> "EndpointTexts":
+        """The texts for a model of [models]; its settings begin with `setting`."""
+        return cls(
+            host,
+            api_key_env,
+            title=title,
+            not_asked=f"{title} was not asked",
+            section="[models]",
+            url=f"`{setting}_url`",
+            model=f"`{setting}`",
+            limits=f"{setting}_max_tokens_per_day",
+            smaller="Lower index.passage_tokens",
+            meanwhile=meanwhile,
+        )
+
     @property
     def wrong_address(self) -> str:
         return f"Check that {self.url} in {self.section} is an OpenAI-compatible API"

@@ -65,13 +65,11 @@ class HttpClient:
         """
         return self._run(lambda put: self._complete(body, put), timeout_s, stop, write)
 
-    def embed(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
-        """The whole reply to a request for embeddings. Raises RequestFailure."""
-        return self._run(lambda _: self._embed(body), timeout_s, stop, lambda _: None)
-
-    def rerank(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
-        """The whole reply to a request for scores. Raises RequestFailure."""
-        return self._run(lambda _: self._rerank(body), timeout_s, stop, lambda _: None)
+    def post(
+        self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
+    ) -> bytes:
+        """The whole reply to a request to that path of the API. Raises RequestFailure."""
+        return self._run(lambda _: self._post(path, body), timeout_s, stop, lambda _: None)
 
     def _run(
         self,
@@ -117,16 +115,11 @@ class HttpClient:
                     return read_completion(await response.read())
                 return await read_stream(await response.parse(to=openai.AsyncStream[object]), put)
 
-    async def _embed(self, body: dict[str, Any]) -> bytes:
+    async def _post(self, path: str, body: dict[str, Any]) -> bytes:
+        # `openai` has no method for reranking, and `embeddings.create` would ask for base64, which
+        # some servers do not know.
         with self._failures():
-            # `embeddings.create` would ask for base64, which some servers do not know.
-            response = await self._client.post("/embeddings", body=body, cast_to=httpx2.Response)
-            return response.content
-
-    async def _rerank(self, body: dict[str, Any]) -> bytes:
-        with self._failures():
-            # `openai` has no method for it, but sends any request.
-            return await self._client.post("/rerank", body=body, cast_to=bytes)
+            return await self._client.post(path, body=body, cast_to=bytes)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
