@@ -145,7 +145,7 @@ class StatusService:
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": self._counters(connection) if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-            "models": _models_status(state.models, worker.switching),
+            "models": _models_status(state.models, worker.switching if whole else None),
             "llm": endpoint.status() if endpoint and whole else None,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),

@@ -17,6 +17,7 @@ from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.e2e.team import Team, new_team
 from tests.fakes.other_user import Asked, answers, as_user
 from tests.fakes.postgres import postgres
+from tests.fakes.switching_daemon import FAST, SLOW
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can take on another user's rights"
@@ -126,6 +127,26 @@ def test_a_closed_source_that_leaves_the_configuration_stays_closed_also_when_it
     configure(place, 'visible_to = ["members"]')
     place.post("/v1/reload", {})
     assert len(seen(place, [version])) > 8
+
+
+def test_members_do_not_learn_from_a_switch_of_models_how_much_is_closed() -> None:
+    with new_place(("tests.fakes.switching_daemon",)) as place:
+        _let_others_in(place)
+        place.write("open/ada.md", "# Ada\n\nAda Byron met Charles Babbage in London.\n")
+        for number in range(60):
+            place.write(f"closed/{number}.md", f"# Note {number}\n\nPerson{number}x met Rome.\n")
+        configure(place, CLOSED, f"[models]\nthreads = {FAST}\n")
+        place.start()
+        place.sync()
+        place.stop()
+        configure(place, CLOSED, f"[models]\nthreads = {SLOW}\n")
+        place.start()
+        place.until(lambda: (place.status()["models"]["switch"] or {}).get("passages_total", 0) > 0)
+        asked: list[Asked] = [("GET", "/v1/status", None)]
+        told = as_user(MEMBER, [grp.getgrnam(TEAM).gr_gid], partial(answers, place.socket, asked))
+        assert place.status()["models"]["switch"]["passages_total"] == 61
+        status = json.loads(told[0][1])
+        assert (status["passages"], status["models"]["switch"]) == (1, None)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
