@@ -394,11 +394,14 @@ class SyncWorker:
         self._at_work.sync.writer.release_memory()
 
     def _go_on_switching(self) -> None:
-        """Build the next generation until there is other work."""
-        sync, timetable = self._at_work.sync, self._at_work.timetable
+        """Build the next generation until there is other work, or it is time to look for some."""
+        sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
             return
-        version = sync.switch.run(lambda: not self._has_work() and timetable.soonest_s() > 0)
+        end_s = clocks.steady_s() + (_HEAR_S if self._follower else _LONGEST_SLEEP_S)
+        version = sync.switch.run(
+            lambda: not self._has_work() and timetable.soonest_s() > 0 and clocks.steady_s() < end_s
+        )
         if version:
             sync.on_switch(version)
             sync.switch = None

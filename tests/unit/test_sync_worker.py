@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from connectors.protocol import Found
 from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.ingest.follower import Follower, NotWriter
+from hopsyncd.ingest.generation_switch import GenerationSwitch
 from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.source_scheduler import Chore, Clocks, Task
 from hopsyncd.ingest.source_sync import SourceSync
@@ -146,6 +148,34 @@ def test_a_job_that_only_the_writer_does_is_refused_elsewhere_and_never_runs(
     worker.submit(lambda _: None).result(WAIT_S)
     worker.stop(WAIT_S)
     assert ran == []
+
+
+class EndlessSwitch:
+    """A switch that always has another piece."""
+
+    due_s, progress, has_begun = 0.0, None, False
+
+    def run(self, go_on: Callable[[], bool]) -> None:
+        self.has_begun = True
+        while go_on():
+            time.sleep(0.01)
+
+
+def test_followers_are_heard_during_a_long_switch(stack: Stack, tmp_path: Path) -> None:
+    switch, was_heard = EndlessSwitch(), Event()
+
+    class Listening(Follower):
+        def hear(self, connection: Connection, request: object) -> None:
+            if switch.has_begun:
+                was_heard.set()
+
+    follower = Listening("postgresql://", SavedIndex(tmp_path / "index"))
+    follower.is_writer = True
+    stack.path.switch = cast(GenerationSwitch, switch)
+    worker = SyncWorker(follower)
+    worker.start(partial(opened, stack))
+    assert was_heard.wait(WAIT_S)
+    assert worker.stop(WAIT_S)
 
 
 def test_a_job_that_breaks_leaves_nobody_waiting(
