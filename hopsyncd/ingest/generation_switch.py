@@ -6,7 +6,6 @@ matched there. No version sees these rows until all passages of the head have th
 and queries use the old generation.
 """
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from hopsyncd.errors import REPORTABLE
+from hopsyncd.errors import HopsyncdError
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.ingest.version_writer import VersionWriter
 from store.contract import Connection
+from store.exceptions import DiskFailure
 from store.records import PassageId, Version
 from store.transactions import rewrites
 from store.versions import head
@@ -85,13 +85,13 @@ class GenerationSwitch:
     def run(self, go_on: Callable[[], bool]) -> Version | None:
         """Do pieces while `go_on` allows it. Returns the version that switches, once it is made.
 
-        A failure of the models is logged, shown by `progress`, and tried again later. Raises the
-        errors of the store, and what `yield_to_edits` raises.
+        A failure of the models or the disk is logged, shown by `progress`, and tried again later.
+        Raises the other errors of the store, after which the switch may be committed nevertheless.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
                 version = self._do_piece()
-            except REPORTABLE as error:
+            except (HopsyncdError, DiskFailure) as error:
                 self._fail(error)
                 return None
             if version:
@@ -139,8 +139,7 @@ class GenerationSwitch:
         self._note()
 
     def _note(self) -> None:
-        rate_s = self._spent_s / self._made if self._made else math.nan
-        left_s = None if math.isnan(rate_s) else rate_s * len(self._lacking)
+        left_s = self._spent_s / self._made * len(self._lacking) if self._made else None
         self._progress = SwitchProgress(
             self._total - len(self._queue),
             self._total,
@@ -153,6 +152,6 @@ class GenerationSwitch:
         self._failures += 1
         self.due_s = self._clock_s() + wait_s
         if self._problem != str(error):
-            log.error("the new models fail, and are tried again", why=str(error))
+            log.error("the switch to the new models failed; it is tried again", why=str(error))
         self._problem = str(error)
         self._note()

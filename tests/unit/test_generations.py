@@ -1,16 +1,24 @@
 """The models that answer after a change of the configuration."""
 
 import json
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from hopsyncd.config.configuration import Config
+from hopsyncd.errors import ModelUnavailable
+from hopsyncd.ingest.generation_switch import GenerationSwitch
+from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.generations import FILE_NAME, load_serving_models
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.loading import Models
+from store.exceptions import NotAcknowledged
 from store.records import Passage
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
 
 ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
 
@@ -113,3 +121,20 @@ def test_the_endpoint_of_former_vectors_is_asked_only_while_it_is_configured(
     assert same.next is not None
     for models in (first, same):
         models.close()
+
+
+def test_a_switch_tries_again_unless_it_may_have_been_committed(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "a.db", MemoryConnector({"a.md": b"Rome is in Italy."}))
+    stack.sync()
+    errors = [ModelUnavailable("No", "gone", ""), NotAcknowledged("No", "unwritten", "")]
+
+    def open_writer() -> VersionWriter:
+        raise errors.pop(0)
+
+    clock_s = count(step=100.0)
+    switch = GenerationSwitch(stack.connection, open_writer, clock_s=lambda: next(clock_s))
+    with closing(stack):
+        assert switch.run(lambda: True) is None
+        assert "gone" in (switch.progress.problem or "")
+        with pytest.raises(NotAcknowledged):
+            switch.run(lambda: True)
