@@ -295,7 +295,7 @@ class Incremental(Followed):
             self._restart(None)
         else:
             if version:
-                assert {self.switching.progress.done, version.passages} == {version.passages}
+                assert self.switching.progress.done == version.passages
                 self.dimensions = 24 - self.dimensions
                 self.stack.close()
                 self.stack = self._open()
