@@ -232,6 +232,7 @@ def make_on_worker(
 def _load_once(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:
     key = (load, config.model_dump_json())
     if key not in _loaded:
+        _loaded.clear()  # a worker serves one daemon
         maker = load(config)
         _loaded[key] = maker, fingerprint(config, maker)
     return _loaded[key]

@@ -57,20 +57,21 @@ class Prompts:
 
 
 _SEARCH = "Represent this sentence for searching relevant passages: "
-_INSTRUCT = (
-    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
-)
+_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+_INSTRUCT = f"Instruct: {_TASK}\nQuery: "
 # As the model cards say. The first pattern that fits a name without owner and tag counts.
 _FAMILIES: Sequence[tuple[str, Prompts]] = (
     (r"(multilingual-)?e5-.*instruct", Prompts(_INSTRUCT)),
     (r"(multilingual-)?e5\b", Prompts("query: ", "passage: ")),
-    (r"bge-m3|bge-multilingual|bge-en-icl", Prompts()),
+    (r"bge-m3", Prompts()),
+    (r"bge-multilingual|bge-en-icl", Prompts(f"<instruct>{_TASK}.\n<query>")),
     (r"bge-.*-zh", Prompts("为这个句子生成表示以用于检索相关文章：")),  # noqa: RUF001
     (r"bge-", Prompts(_SEARCH)),
     (r"gte-qwen", Prompts(_INSTRUCT)),
     (r"gte-", Prompts()),
+    (r"nomic-embed-code", Prompts("Represent this query for searching relevant code: ")),
     (r"nomic-embed", Prompts("search_query: ", "search_document: ")),
-    (r"snowflake-arctic-embed(2|-[ml]-v2)", Prompts("query: ")),
+    (r"(snowflake-)?arctic-embed(2|-[ml]-v2)", Prompts("query: ")),
     (r"(snowflake-)?arctic-embed", Prompts(_SEARCH)),
     (r"qwen3-embedding", Prompts(_INSTRUCT.rstrip())),
     (r"embedding-?gemma", Prompts("task: search result | query: ", "title: none | text: ")),

@@ -212,6 +212,15 @@ def test_a_rate_limit_is_waited_for_as_long_as_asked(bench: Bench, endpoint: End
     assert 0 < bench.time.waited[1] < 2
 
 
+def test_a_text_is_not_cut_because_the_endpoint_was_slow(bench: Bench, endpoint: Endpoint) -> None:
+    bench.encoder.verify()
+    left = [error(500, "context deadline exceeded")]
+    endpoint.play = lambda request: left.pop() if left else embed()(request)
+    long = "word " * 50
+    assert (bench.encoder.encode([long]) == expected([long])).all()
+    assert len(bench.time.waited) == 1
+
+
 def test_a_down_endpoint_is_named_and_then_spared(bench: Bench, endpoint: Endpoint) -> None:
     endpoint.play = lambda _: drop()
     told = why(bench)

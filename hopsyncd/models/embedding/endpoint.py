@@ -131,5 +131,7 @@ def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
     if failure.status == 413:
         return True
     said = failure.message.lower()
+    if "deadline" in said:  # Ollama's "context deadline exceeded": it was too slow
+        return False
     # llama.cpp answers with 500 if a text is longer than its batch.
     return failure.status in (400, 422, 500) and any(word in said for word in _SIZE_WORDS)

@@ -97,7 +97,7 @@ class Patience:
 
 
 def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
-    """What the ledger counts for today (UTC), and why it cannot be read if so."""
+    """Today's (UTC) rows of the ledger; none, and the reason, if it cannot be read."""
     try:
         return ledger.spent(int(timing.unix_s() // DAY_S)), None
     except StoreError as error:
@@ -123,7 +123,7 @@ class Attempts:
         """The reply, after as many requests as it takes. Raises LlmError.
 
         adapt: returns True if it changed the next request to suit the failure, which is then not
-        counted. What it raises ends the attempts.
+        counted. It may raise an error to end the attempts.
         """
         failed = 0
         while True:
