@@ -171,8 +171,8 @@ def with_title(
     if len(tops) == 1 and (is_told or (not is_certain and _is_empty(blocks[:first]))):
         return blocks
     if is_told and _is_empty(blocks[:first]):
-        return (*blocks[: first + 1], *_lower_headings(blocks[first + 1 :]))
-    return (Block("heading", title, line, line, level=1), *_lower_headings(blocks))
+        return (*blocks[: first + 1], *lower_headings(blocks[first + 1 :]))
+    return (Block("heading", title, line, line, level=1), *lower_headings(blocks))
 
 
 def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
@@ -214,9 +214,10 @@ def _is_empty(blocks: Iterable[Block]) -> bool:
     return not any(block.text.strip() for block in blocks)
 
 
-def _lower_headings(blocks: Iterable[Block]) -> Iterator[Block]:
+def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
+    """Yield the blocks, with their headings `by` levels deeper; 6 is the deepest level."""
     for block in blocks:
-        yield replace(block, level=min(block.level + 1, 6)) if block.level else block
+        yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from hopsyncd.formats.blocks import Block, Kind, Links, skipped_block, with_title
+from hopsyncd.formats.blocks import Block, Kind, Links, lower_headings, skipped_block, with_title
 from hopsyncd.formats.html_leads import Leads
 from hopsyncd.formats.html_table import table_of
 from hopsyncd.formats.html_text import BLOCKS, HEADINGS, LISTS, InlineText
@@ -68,8 +68,7 @@ def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
     words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
     if len(tops) != 1 or own <= words or words <= own:
         return with_title(blocks, title, line)
-    lowered = (replace(one, level=min(one.level + 1, 6)) if one.level else one for one in blocks)
-    return (Block("heading", title, line, line, level=1), *lowered)
+    return (Block("heading", title, line, line, level=1), *lower_headings(blocks))
 
 
 class _Builder:

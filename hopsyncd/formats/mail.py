@@ -22,7 +22,7 @@ from connectors.mail.message import field_text, readable, sent_ms
 from connectors.media_type import is_document_name, is_text_name, media_type
 from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, link_to_name, skipped_block, skipped_of
+from hopsyncd.formats.blocks import Block, link_to_name, lower_headings, skipped_block, skipped_of
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.mail_text import (
     KnownLines,
@@ -191,7 +191,7 @@ class _MailReader:
             self._skipped["delivery reports"] += 1
         elif kind == MAIL and part.is_multipart():
             for message in _parts_of(part):
-                yield from _lower_headings([*_head(message), *self.content(message)], 1)
+                yield from lower_headings([*_head(message), *self.content(message)], 1)
         elif kind == "multipart/alternative":
             yield from self._alternatives(part, forwards=forwards)
         elif part.is_multipart():
@@ -217,9 +217,7 @@ class _MailReader:
 
     def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
         if kind == "text/html":
-            yield from _with_forwarded_heads(
-                _lower_headings(self._page(text, forwards=forwards), 1)
-            )
+            yield from _with_forwarded_heads(lower_headings(self._page(text, forwards=forwards), 1))
             return
         text, attachments = _without_uuencoded(text)
         written = written_in(text, self._known, forwards=forwards)
@@ -229,7 +227,7 @@ class _MailReader:
         for part in written.parts:
             if part.fields:
                 yield from _head_blocks(part.fields, 2, "Forwarded message")
-            yield from _lower_headings(self._read(part.text, kind), 2 if part.fields else 1)
+            yield from lower_headings(self._read(part.text, kind), 2 if part.fields else 1)
         for attachment in attachments:
             yield from self._attachment(attachment)
 
@@ -256,12 +254,12 @@ class _MailReader:
             if data.strip() in self._calendars:
                 return
             self._calendars.add(data.strip())
-            yield from _lower_headings(self._read(data, kind, attachment.charset), 1)
+            yield from lower_headings(self._read(data, kind, attachment.charset), 1)
             return
         blocks = [*self._read(data, kind, attachment.charset)]
         if blocks:
             yield Block("heading", attachment.name or "Attachment", 1, 1, level=2)
-            yield from (replace(block, names=()) for block in _lower_headings(blocks, 2))
+            yield from (replace(block, names=()) for block in lower_headings(blocks, 2))
         elif kind not in _SIGNATURES and data.strip():
             self._skipped["pictures" if kind.startswith("image/") else "attachments"] += 1
 
@@ -373,12 +371,7 @@ def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
             deeper = 1
             yield from _head_blocks(fields, 2, "Forwarded message")
         else:
-            yield from _lower_headings([block], deeper)
-
-
-def _lower_headings(blocks: Iterable[Block], by: int) -> Iterator[Block]:
-    for block in blocks:
-        yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
+            yield from lower_headings([block], deeper)
 
 
 def _field(message: Message, name: str) -> str:
