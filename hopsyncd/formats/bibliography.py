@@ -21,25 +21,26 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 def bibliography_blocks(text: str) -> tuple[Block, ...]:
     """Read a file. The item of an entry has its key, authors, year, title, place and abstract."""
     strings: dict[str, str] = {}
+    ends = _ends_of(text)
     for found in _STRING.finditer(text):
         if named := _FIELD.match(text, found.end()):
             end = text.find("\n", named.end())
             end = len(text) if end < 0 else end
-            strings[named[1].lower()] = _value(text, named.end(), end, strings)[0]
-    return tuple(_entries(text, strings))
+            strings[named[1].lower()] = _value(text, named.end(), end, strings, ends)[0]
+    return tuple(_entries(text, strings, ends))
 
 
-def _entries(text: str, strings: dict[str, str]) -> Iterator[Block]:
+def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterator[Block]:
     line, counted = 1, 0
     entries = [*_ENTRY.finditer(text)]
-    ends = [*(found.start() for found in entries[1:]), len(text)]
-    for found, end in zip(entries, ends, strict=False):
+    bounds = [*(found.start() for found in entries[1:]), len(text)]
+    for found, end in zip(entries, bounds, strict=False):
         if found[1].lower() in ("comment", "preamble", "string"):
             continue
         fields: dict[str, str] = {}
         at = found.end()
         while named := _FIELD.match(text, at, end):
-            value, at = _value(text, named.end(), end, strings)
+            value, at = _value(text, named.end(), end, strings, ends)
             fields.setdefault(named[1].lower(), value)
         first = line + text.count("\n", counted, found.start())
         last = first + text.count("\n", found.start(), at)
@@ -49,13 +50,21 @@ def _entries(text: str, strings: dict[str, str]) -> Iterator[Block]:
         yield Block("list_item", shown, first, last, links=links)
 
 
-def _value(text: str, at: int, end: int, strings: dict[str, str]) -> tuple[str, int]:
-    """The value at a place, and the place after it: parts in braces, quotes or bare, with #."""
+def _value(
+    text: str, at: int, end: int, strings: dict[str, str], ends: dict[int, int]
+) -> tuple[str, int]:
+    """The value at a place, and the place after it: parts in braces, quotes or bare, with #.
+
+    A part in braces or quotes that does not end is cut at the end of its line.
+    """
     parts: list[str] = []
     while at < end:
         begin = at
         if text[at] in '{"':
-            at = _end_of(text, at, end)
+            at = ends.get(at, len(text) + 1)
+            if at > end:
+                line_end = text.find("\n", begin, end)
+                at = end if line_end < 0 else line_end
             parts.append(text[begin + 1 : at - 1])
         elif bare := _BARE.match(text, at, end):
             at = bare.end()
@@ -67,17 +76,29 @@ def _value(text: str, at: int, end: int, strings: dict[str, str]) -> tuple[str, 
     return _plain("".join(parts)), at
 
 
-def _end_of(text: str, at: int, end: int) -> int:
-    """The place after a value in braces or quotes. A value that does not end is cut at its line."""
+def _ends_of(text: str) -> dict[int, int]:
+    """The place after each part in braces or quotes that ends, by the place where it begins.
+
+    A part in quotes ends at the next quotation mark that is in as many braces.
+    """
+    ends: dict[int, int] = {}
+    braces: list[int] = []
+    quotes: dict[int, int] = {}  # the last one, by the number of open braces
     depth = 0
-    opening = text[at]
-    for found in _MARK.finditer(text, at + 1, end):
-        mark = found[0]
-        if depth == 0 and mark == ("}" if opening == "{" else '"'):
-            return found.end()
-        depth += (mark == "{") - (mark == "}")
-    line_end = text.find("\n", at, end)
-    return end if line_end < 0 else line_end
+    for found in _MARK.finditer(text):
+        mark, at = found[0], found.start()
+        if mark == "{":
+            braces.append(at)
+            depth += 1
+        elif mark == "}":
+            if braces:
+                ends[braces.pop()] = at + 1
+            depth -= 1
+        elif mark == '"':
+            if depth in quotes:
+                ends[quotes[depth]] = at + 1
+            quotes[depth] = at
+    return ends
 
 
 def _plain(text: str) -> str:

@@ -41,6 +41,7 @@ _PLAIN = frozenset(
 _FACTS = {"author": "author", "date": "date", "keywords": "tag"}
 _RULES = frozenset("hline midrule endhead endfirsthead".split())
 _MAX_LEADS = 3
+_MAX_NAME_TOKENS = 10  # of an environment; a brace that is not closed ends with the document
 
 
 def latex_blocks(text: str) -> tuple[Block, ...]:
@@ -88,7 +89,7 @@ class _Reader:
         self.drawings = 0
         self._paragraph = _Paragraph()
         self._lists: list[_List] = []
-        self._ends = _environments(self.source, self.inline)
+        self._ends = self._find_ends()
         self._names: dict[str, str] = {}  # of theorems, lemmas and proofs, by environment
         self._prefix = ""
 
@@ -190,9 +191,21 @@ class _Reader:
         for said, note_links, line in notes:
             yield Block("note", said, line, max(line, last_line), links=note_links)
 
+    def _find_ends(self) -> dict[int, int]:
+        r"""The place of the `\end` of each `\begin`; of nested ones of a name the inner first."""
+        found: dict[int, int] = {}
+        open_at: dict[str, list[int]] = {}
+        for at in range(len(self.source.tokens)):
+            word = self.source.word(at)
+            if word == "begin":
+                open_at.setdefault(self._environment(at)[0], []).append(at)
+            elif word == "end" and (begins := open_at.get(self._environment(at)[0])):
+                found[begins.pop()] = at
+        return found
+
     def _environment(self, at: int) -> tuple[str, int]:
         first, close, after = self.inline.argument(at + 1, len(self.source.tokens))
-        return self.inline.raw(first, close).rstrip("*"), after
+        return self.inline.raw(first, min(close, first + _MAX_NAME_TOKENS)).rstrip("*"), after
 
     def _enter(self, name: str, at: int, after: int) -> tuple[list[Block], int]:
         end = self._ends.get(at, len(self.source.tokens))
@@ -400,19 +413,3 @@ class _Reader:
             if down > 1:
                 covered |= dict.fromkeys(range(column, column + across), down - 1)
             column += across
-
-
-def _environments(source: Source, inline: InlineReader) -> dict[int, int]:
-    r"""The place of the `\end` of each `\begin`; of nested ones with one name, the inner first."""
-    found: dict[int, int] = {}
-    open_at: dict[str, list[int]] = {}
-    for at in range(len(source.tokens)):
-        word = source.word(at)
-        if word in ("begin", "end"):
-            first, close, _ = inline.argument(at + 1, len(source.tokens))
-            name = inline.raw(first, close)
-            if word == "begin":
-                open_at.setdefault(name, []).append(at)
-            elif open_at.get(name):
-                found[open_at[name].pop()] = at
-    return found

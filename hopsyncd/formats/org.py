@@ -176,8 +176,8 @@ class _Reader:
         builder = TableBuilder(_plain(self._caption))
         self._caption = ""
         lines = self.lines[first:end]
-        rules = [at for at, line in enumerate(lines) if _RULE.match(line)]
-        header = next((at for at in rules if at > 0), 0)
+        rules = {at for at, line in enumerate(lines) if _RULE.match(line)}
+        header = min(rules - {0}, default=0)
         header = header if header < len(lines) - 1 else 0
         for at, line in enumerate(lines):
             if at in rules:

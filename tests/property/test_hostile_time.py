@@ -1,6 +1,7 @@
-"""What a stranger sends is read in time linear in its size, in the process of the daemon.
+"""What a stranger sends is read in time linear in its size.
 
-Every parser that runs there gets every hostile text at two sizes, four to one. The least processor
+Every parser that runs in the process of the daemon, and some that run in a worker, get every
+hostile text at two sizes, four to one. The least processor
 time of several runs counts: a busy machine makes a run longer, never shorter.
 """
 
@@ -166,8 +167,35 @@ UNITS = {
 }
 
 
+# Of formats that a worker reads, beside UNITS.
+FORMATS = {
+    "text/x-tex": (
+        "\\a{", "\\'{", "\\footnote{", "\\frac{", "\\sqrt[", "^{", "$", "\\[", "\\verb|",
+        "\\begin{", "\\end{", "\\begin{verbatim}", "\\begin{tabular}{l}a&", "\\begin{tabular}{",
+        "\\begin{itemize}\\item ", "\\begin{table}\\caption{a}", "\\item[", "\\cite[", "\\text{",
+        "\\def\\a#1{\\a\\a}\\a ", "\\newcommand{\\a}[9]{", "\\author{a\\and ", "\\multirow{9}{*}{",
+    ),
+    "text/x-bibtex": (
+        "@a{b,c={", "@a{b,\nc={", '@a{b,\nc="', "@a{b,\nc={{\n", "@a{b,c=d,\n", "@string{a=a#a",
+        "@string{a=a}\n", "a and ",
+    ),
+    "text/org": (
+        "* ", "[fn:1]", ":a:\n", "#+begin_src\n", "- a :: ", "[[a][", "|a|\n", "|-\n|a\n",
+        "<2024-01-01 ", "=a ", "#+caption: a\n",
+    ),
+    "text/vtt": (
+        "00:01.000 --> 00:02.000\n", "00:01.000 --> 00:02.000\na\n\n", "<v a", "{\\a",
+    ),
+    "text/vcard": (
+        "BEGIN:VCARD\nFN:a\n", "BEGIN:VCARD\nTEL;TYPE=a;TYPE=b:1\n", "BEGIN:VCARD\nADR:a;",
+        'a;a="', "TEL;TYPE=a",
+    ),
+}  # fmt: skip
+
+
 def text_of(name: str, size: int) -> str:
-    unit = UNITS[name]
+    """A unit many times: one of UNITS by its name, or the given one."""
+    unit = UNITS.get(name, name)
     if not unit:
         return "".join(f"w{number}\n" for number in range(size // 5))[:size]
     return (unit * (size // len(unit) + 1))[:size]
@@ -377,4 +405,11 @@ def slow(parser: Parser, name: str) -> str:
 @pytest.mark.parametrize("name", PARSERS)
 def test_hostile_text_is_read_in_linear_time(name: str) -> None:
     found = [said for unit in UNITS if (said := slow(PARSERS[name], unit))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_hostile_documents_of_a_format_are_read_in_linear_time(kind: str) -> None:
+    parser = Parser(partial(_document, kind))
+    found = [said for unit in (*UNITS, *FORMATS[kind]) if (said := slow(parser, unit))]
     assert not found, "\n".join(found)

@@ -1,7 +1,5 @@
 """LaTeX: what a reader of the printed page sees, and nothing that only the typesetter needs."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,18 +144,6 @@ def test_a_table_of_contents_and_drawings_add_no_text() -> None:
     source = r"\tableofcontents\begin{tikzpicture}\draw (0,0);\end{tikzpicture} Text."
     assert texts(source) == ["Text."]
     assert skipped_of(extract(source.encode(), "text/x-tex")) == {"drawings": 1}
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["{", "$", "\\a{", "\\'{", "\\footnote{", "\\frac{", "^{", "\\begin{verbatim}", "\\[", "&",
-     "\\begin{tabular}{l}a&", "\\begin{itemize}\\item ", "\\def\\a#1{\\a\\a}\\a ", "\\cite[", "[",
-     "\\begin{table}\\caption{a}", "\\newcommand{\\a}[9]{", "\\verb|", "%", "\\text{"],
-)  # fmt: skip
-def test_hostile_documents_are_read_in_time(unit: str) -> None:
-    began = time.process_time()
-    extract((unit * 65536)[:65536].encode(), "text/x-tex")
-    assert time.process_time() - began < 6
 
 
 @given(
