@@ -237,12 +237,11 @@ class _Reader:
         if name not in _PLAIN:
             self._prefix = self._opening(name, first, close)
         elif name in ("minipage", "multicols", "frame", "block", "column", "adjustbox"):
-            first, close, after = self.inline.argument(after, end)
-            if (
-                name in ("frame", "block")
-                and first < close
-                and first == after - 1 - (close - first)
-            ):
+            first, close, behind = self.inline.argument(after, end)
+            if behind == close:  # a token without braces belongs to the text
+                return blocks, after
+            after = behind
+            if name in ("frame", "block") and first < close:
                 title = self.inline.text(first, close)[0]
                 blocks.append(Block("heading", title, line, line, level=3))
         return blocks, after

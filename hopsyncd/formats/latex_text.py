@@ -124,9 +124,7 @@ class Written:
 
     def take(self) -> tuple[str, Links]:
         """The text in one line and its links; nothing is left."""
-        text, links = squeeze(_with_signs("".join(self.parts)), ())
-        if self.links:
-            text, links = squeeze("".join(self.parts), tuple(self.links))
+        text, links = squeeze("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
 
@@ -170,7 +168,7 @@ class InlineReader:
         elif word := self.source.word(at):
             return self._write_command(word, at, end, written, depth)
         elif token not in ("{", "}", "\\"):
-            written.add(token)
+            written.add(_with_signs(token))
         return at + 1
 
     def argument(self, at: int, end: int) -> tuple[int, int, int]:

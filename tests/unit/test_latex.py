@@ -138,6 +138,16 @@ def test_a_chapter_without_a_preamble_and_slides() -> None:
     ]  # fmt: skip
     slide = r"\begin{document}\begin{frame}{Plan}\begin{itemize}\item Sail\end{itemize}\end{frame}"
     assert texts(slide) == ["Plan", "Sail"]
+    slide = "\\begin{frame}\n\\frametitle{Plan}\nSail at noon.\n\\end{frame}"
+    assert texts(slide) == ["Plan", "Sail at noon."]
+    assert texts(r"\begin{frame}Sail at \emph{noon}.\end{frame}") == ["Sail at noon."]
+
+
+def test_dashes_and_quotes_are_printed_signs_beside_links_too() -> None:
+    assert texts(
+        r"``It'' --- see \href{https://a.org/b--c}{p. 1--2} or \url{https://a.org/b--c}"
+    ) == ["“It” — see p. 1\u20132 or https://a.org/b--c"]
+    assert texts(r"Run \verb|x --y| for $f''$.") == ["Run x --y for f''."]
 
 
 def test_a_table_of_contents_and_drawings_add_no_text() -> None:
