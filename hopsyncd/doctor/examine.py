@@ -94,6 +94,8 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
         return
     if response.status_code in (401, 403):
         remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
+        if not llm.api_key_env:
+            remedy = "Name the environment variable of its key as llm.api_key_env"
         yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
