@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
 from hopsyncd.display import ARROWS
 from tests.e2e.daemon import SMALL, Place, new_place, source
@@ -124,6 +125,16 @@ def test_a_configured_llm_answers_unless_it_is_left_out(place: Place, endpoint: 
     with Client(place.socket) as client:
         assert client.ask(QUESTION)["answer"] == "In Ostrava"
         assert client.ask(QUESTION, llm=False)["by"] == "extractive"
+
+
+def test_an_agent_gets_sentences_of_documents_although_an_llm_is_configured(
+    place: Place, endpoint: Endpoint
+) -> None:
+    before = len(endpoint.requests)
+    with Client(place.socket) as client:
+        found = Tools(client).ask(QUESTION)
+    assert found["found"] and "Kaltenbrunn was born in Ostrava." in str(found["sentences"])
+    assert len(endpoint.requests) == before
 
 
 def test_an_llm_that_obeys_a_document_is_not_believed(place: Place, endpoint: Endpoint) -> None:
