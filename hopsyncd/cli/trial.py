@@ -1,7 +1,9 @@
 """`hopsyncd try`: index a folder for a look, and leave nothing behind."""
 
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import IO, Any
+from typing import IO
 
 import click
 
 from hopsyncd.client import Client
-from hopsyncd.config.configuration import load_config, write_config
+from hopsyncd.config.configuration import Config, load_config, write_config
 from hopsyncd.display import plural
-from hopsyncd.errors import REPORTABLE, DaemonUnavailable, NotFound
+from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.printable import printable
 
 _HOST = "127.0.0.1"
@@ -47,43 +49,38 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
     Example: hopsyncd try ~/notes
     """
     folder = folder.absolute()
+    for number in (signal.SIGHUP, signal.SIGTERM):  # a closed terminal ends it like Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     home = Path(tempfile.mkdtemp(prefix="hopsyncd-try-"))
     try:
+        os.environ["HOPSYNCD_HOME"] = str(home)  # of this process and of its daemon
         write_config(home / "config.toml", [folder])
-        with (home / "serve.log").open("wb") as log, _daemon(home, log) as client:
-            _serve_page(client, home, port, no_browser)
+        config = load_config()
+        with (home / "serve.log").open("wb") as log, _daemon(home, config, log) as client:
+            _serve_page(client, home, config, port, no_browser)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     click.echo(
         f"\nNothing is left behind. To keep an index of {printable(str(folder))}, run:\n"
-        f"  hopsyncd init --folder {_quote(folder)}\n"
+        f"  hopsyncd init --folder {shlex.quote(str(folder))}\n"
         "  hopsyncd serve"
     )
 
 
-def _quote(folder: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(folder))
-
-
 @contextmanager
-def _daemon(home: Path, log: IO[bytes]) -> Iterator[Client]:
+def _daemon(home: Path, config: Config, log: IO[bytes]) -> Iterator[Client]:
     """A daemon of its own in that home, until the end of the block."""
-    environment = {**os.environ, "HOPSYNCD_HOME": str(home)}
-    socket = _home_config(home).daemon.socket
     process = subprocess.Popen(
         [sys.executable, "-m", "hopsyncd", "serve"],
-        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         start_new_session=True,  # Ctrl-C reaches only this command, which then ends the daemon
     )
     try:
-        client = Client(socket)
-        _wait_until_ready(client, process, home)
-        yield client
+        with Client(config.daemon.socket) as client:
+            _wait_until_ready(client, process, home)
+            yield client
     finally:
         process.terminate()
         try:
@@ -91,18 +88,6 @@ def _daemon(home: Path, log: IO[bytes]) -> Iterator[Client]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _home_config(home: Path) -> Any:
-    before = os.environ.get("HOPSYNCD_HOME")
-    os.environ["HOPSYNCD_HOME"] = str(home)
-    try:
-        return load_config(None)
-    finally:
-        if before is None:
-            del os.environ["HOPSYNCD_HOME"]
-        else:
-            os.environ["HOPSYNCD_HOME"] = before
 
 
 def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: Path) -> None:
@@ -114,15 +99,15 @@ def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: 
         if process.poll() is not None:
             break
         time.sleep(_POLL_S)
-    said = (home / "serve.log").read_text(errors="replace").strip().splitlines()
-    raise NotFound(
+    lines = (home / "serve.log").read_text(errors="replace").strip().splitlines()
+    raise DaemonUnavailable(
         "The daemon did not start",
-        printable(said[-1]) if said else "it said nothing",
+        printable(lines[-1]) if lines else "it logged nothing",
         "Run `hopsyncd doctor`",
     )
 
 
-def _serve_page(client: Client, home: Path, port: int, no_browser: bool) -> None:
+def _serve_page(client: Client, home: Path, config: Config, port: int, no_browser: bool) -> None:
     """Serve the page until Ctrl-C, and print the progress and the example questions meanwhile."""
     from hopsyncd.api.server import bound_address, loopback_server
     from hopsyncd.web.listener import Door, opener
@@ -132,7 +117,7 @@ def _serve_page(client: Client, home: Path, port: int, no_browser: bool) -> None
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
         page = make_page(client, door, lambda: server.should_exit, home / "config.toml")
-        server = loopback_server(page, _home_config(home).limits)
+        server = loopback_server(page, config.limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")
         if not no_browser:
@@ -141,17 +126,17 @@ def _serve_page(client: Client, home: Path, port: int, no_browser: bool) -> None
             link.chmod(0o600)
             webbrowser.open(link.as_uri())
         ended = Event()
-        told = Thread(target=_tell_progress, args=(client, ended), daemon=True)
-        told.start()
+        printing = Thread(target=_print_progress, args=(client, ended), daemon=True)
+        printing.start()
         try:
             with suppress(KeyboardInterrupt):
                 server.run(sockets=[listener])
         finally:
             ended.set()
-            told.join(_STOP_S)
+            printing.join(_STOP_S)
 
 
-def _tell_progress(client: Client, ended: Event) -> None:
+def _print_progress(client: Client, ended: Event) -> None:
     """Print how far the import is, then three questions that the folder answers."""
     quiet = 0
     try:

@@ -173,8 +173,9 @@ def short_folder() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGHUP])
 def test_try_indexes_a_folder_offers_questions_and_leaves_nothing(
-    tmp_path: Path, short_folder: Path
+    ending: signal.Signals, tmp_path: Path, short_folder: Path
 ) -> None:
     folder = tmp_path / "notes"
     for path, text in FILMS.items():
@@ -190,7 +191,7 @@ def test_try_indexes_a_folder_offers_questions_and_leaves_nothing(
         (home,) = short_folder.glob("hopsyncd-try-*")
         with httpx2.Client() as http:
             assert http.get(lines[0]).status_code == 200
-        running.send_signal(signal.SIGINT)
+        running.send_signal(ending)
         rest = running.stdout.read()
         assert running.wait(60) == 0
     assert lines[4].startswith("How is ") and " → " in lines[5]
