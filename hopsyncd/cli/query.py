@@ -36,6 +36,7 @@ from hopsyncd.cli.terminal import (
     text_columns,
     wrap,
 )
+from hopsyncd.client import Client
 from hopsyncd.client.calls import ask as ask_call
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
@@ -320,9 +321,10 @@ def ask(
         match=chosen_match(exact, semantic),
         filters=take_filters(filters),
     )
-    reply = _ask(context, call, show_draft=by_llm is not False and not as_json)
-    if print_if_json(reply, as_json, client_of(context) if as_json else None):
-        return
+    with client_of(context) as client:
+        reply = _ask(client, call, show_draft=by_llm is not False and not as_json)
+        if print_if_json(reply, as_json, client):
+            return
     warn(reply["degraded"])
     print_understood(reply)
     if explain:
@@ -342,20 +344,20 @@ def ask(
     click.secho(f"version {reply['version']}", fg="cyan")
 
 
-def _ask(context: click.Context, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
-    with client_of(context) as client:
-        if show_draft and sys.stdout.isatty():
-            events = client.events(call)
-            for event in events:
-                if event["event"] == "answer":
-                    return event["answer"]
-                if event.get("by") == "llm" or event.get("questions"):
-                    # Takes 0.1 s to import.
-                    from hopsyncd.cli.progress import show_draft as follow
-
-                    return follow(event, events)
-        with spinner("asking"):
+def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
+    with spinner("asking"):
+        if not (show_draft and sys.stdout.isatty()):
             return client.send(call)
+        events = client.events(call)
+        for event in events:
+            if event["event"] == "answer":
+                return event["answer"]
+            if event.get("by") == "llm" or event.get("questions"):
+                break
+    # Takes 0.1 s to import.
+    from hopsyncd.cli.progress import show_draft as follow
+
+    return follow(event, events)
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:
