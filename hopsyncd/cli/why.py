@@ -10,10 +10,12 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.cli.log import echo_sentence
 from hopsyncd.cli.output import (
     WholeNumber,
+    at_option,
     client_of,
     heading_text,
     json_option,
     print_if_json,
+    question_argument,
     verbose_option,
 )
 from hopsyncd.cli.terminal import COMMON_WORDS, echo_line
@@ -28,9 +30,9 @@ _Place = tuple[str, str]
 
 
 @click.command()
-@click.argument("question")
+@question_argument
 @click.argument("old", shell_complete=complete_version)
-@click.argument("new", default="head", shell_complete=complete_version)
+@at_option
 @click.option(
     "-k",
     "-n",
@@ -48,22 +50,24 @@ def why(
     context: click.Context,
     question: str,
     old: str,
-    new: str,
+    at: str,
     k: int,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Ask a question at two versions, and show how the answer changed.
 
-    Shows both answers, and the passages whose rank or text changed, with the edited sentences.
-    --verbose shows all passages, and how each was found.
+    Compares OLD with the newest version, or with the version after --at. Shows both answers, and
+    the passages whose rank or text changed, with the edited sentences. --verbose shows all
+    passages, and how each was found.
 
     Example: hopsyncd why "Who runs the mill?" yesterday
     """
+    versions = (old, at)
     with client_of(context) as client:
-        first, second = (client.query(question, k=k, at=at) for at in (old, new))
+        first, second = (client.query(question, k=k, at=one) for one in versions)
         rows = _compare(client, question, first, second)
-        answers = [_answer_text(client, question, at) for at in (old, new)]
+        answers = [_answer_text(client, question, one) for one in versions]
         found = {
             "from": first["version"],
             "to": second["version"],
@@ -73,7 +77,7 @@ def why(
         }
         if print_if_json(found, as_json, client):
             return
-        diff = client.diff(old, new, limit=_DOCUMENTS, graph=False)
+        diff = client.diff(*versions, limit=_DOCUMENTS, graph=False)
     _print_answers(found)
     _print_rows(rows, diff, verbose)
 

@@ -284,7 +284,8 @@ def test_why_shows_how_the_answer_changed_and_leaves_internals_out(place: Place)
     place.write("bell.md", "# Bell\n\nThe bell of Vik was cast by Tor.\n")
     place.sync()
     question = "Who cast the bell of Vik?"
-    told = place.run("why", question, str(before)).stdout
+    told = place.run("why", *question.split(), str(before)).stdout
+    assert told == place.run("why", question, str(before), "--at", "head").stdout
     assert "the answer changed" in told
     assert "-The bell of Vik was cast by Osk." in told
     assert "+The bell of Vik was cast by Tor." in told

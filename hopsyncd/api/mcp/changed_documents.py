@@ -10,7 +10,6 @@ _LINES = 12  # told of a document
 _LINE_CHARACTERS = 300
 _KINDS = ("changed", "added", "removed", "renamed")
 _Place = tuple[str, str]
-_ASKING = "who what when where why how which did does is are was were the of to in"
 
 
 def changed_documents(
@@ -46,7 +45,8 @@ def documents_about(
     A search for the topic finds them before or after, not only by a weak match, or a changed
     sentence has all of its words.
     """
-    # Loads SQLite and NumPy, which the server needs for nothing else.
+    # They load SQLite and NumPy, which the server needs for nothing else.
+    from hopsyncd.retrieve.sentences import function_terms
     from hopsyncd.text.words import index_terms
 
     found = {
@@ -55,7 +55,7 @@ def documents_about(
         for passage in answer["passages"]
         if passage["strength"] != "weak"
     }
-    terms = {*index_terms(about)} - {*index_terms(_ASKING)}
+    terms = {*index_terms(about)} - function_terms()
     for place, lines in _lines_of(diff).items():
         if terms and any(terms <= {*index_terms(line)} for line in lines):
             found.add(place)
