@@ -367,9 +367,9 @@ class PathsAnswer(TypedDict):
 class ProgressEvent(TypedDict):
     """The progress of the work. A sync has `source` to `share`, a check the last three fields.
 
-    An ask has a `stage`: `search`, then `answer` with the number of `passages` found, and `by`
-    which means the answer is made. By logic the
-    stages before `answer` are `split`, and for each step `search` and `resolve` with `questions`.
+    An ask has a `stage`: `search`, then `answer` with the number of `passages` found, and `by`,
+    which says who writes the answer. By logic, the stages before `answer` are `split`, and for
+    each step `search` and `resolve` with `questions`.
     """
 
     event: Literal["progress"]
