@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, passage_vectors
+from store.check_rows import CONTENT_CHECKS, GRAPH_CHECKS, INTERVAL_KEYS, passage_vectors
 from store.contract import Connection, Engine, server_of
 from store.engines.sqlite import structure as sqlite
 from store.engines.sqlite.acknowledged import database_gone_error, state_of
@@ -31,9 +31,6 @@ OnCheck = Callable[[str], None]  # gets the name of each check as it begins
 
 # Errors that damaged rows raise when they are read as text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
-
-_INTERVALS = ("document", "life", "match")
-_LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ def _versions(connection: Connection) -> Iterator[Finding]:
                 f"counts {counts}",
                 RESTORE,
             )
-    for table in () if numbers else _INTERVALS:
+    for table in () if numbers else INTERVAL_KEYS:
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
             yield Finding("intervals need versions", table, "has rows, version has none", RESTORE)
 
@@ -173,7 +170,7 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
     wrong_types = connection.dialect.wrong_types(
         "born", "died"
     )  # a damaged file may hold such values
-    for table, key in _LIVE_KEYS.items():
+    for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, died FROM {table}"
             f" WHERE {wrong_types} OR born < 1 OR born > ?1 OR died <= born"
@@ -193,7 +190,7 @@ def _interval_bounds(connection: Connection) -> Iterator[Finding]:
     """A quick form of `_intervals`, which reads only the ends of the indexes."""
     newest = head(connection)
     last = newest.id if newest else 0
-    for table in _INTERVALS:
+    for table in INTERVAL_KEYS:
         first, latest, later = connection.execute(
             f"SELECT (SELECT min(born) FROM {table}), (SELECT max(born) FROM {table}),"
             f" EXISTS (SELECT 1 FROM {table} WHERE died > ?1 AND died < {ALIVE})"
@@ -210,7 +207,7 @@ def _interval_bounds(connection: Connection) -> Iterator[Finding]:
 
 
 def _one_live_row(connection: Connection) -> Iterator[Finding]:
-    for table, key in _LIVE_KEYS.items():
+    for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, count(*) FROM {table} WHERE died = {ALIVE}"
             f" GROUP BY {key} HAVING count(*) > 1"

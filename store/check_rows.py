@@ -36,7 +36,7 @@ from store.records import (
 )
 from store.versions import head, kept_versions, version
 
-_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
+INTERVAL_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 _WEIGHTS = {
     "documents": "SELECT born, died, 1 FROM document",
     "passages": "SELECT born, died, 1 FROM life",
@@ -67,7 +67,7 @@ Ranges = dict[int, list[tuple[int, int]]]
 
 
 def _no_overlaps(connection: Connection) -> Iterator[Finding]:
-    for table, key in _KEYS.items():
+    for table, key in INTERVAL_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, before FROM (SELECT {key}, born, max(died) OVER"
             f" (PARTITION BY {key} ORDER BY born ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
