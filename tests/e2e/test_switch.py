@@ -59,11 +59,11 @@ def test_a_switch_serves_follows_edits_survives_kills_and_is_one_version(place: 
     place.start()
     place.until(lambda: switch_of(place) is not None)
     assert finds(place, "Zanzibar") and not finds(place, "Person3x")
-    recipe = place.get("/v1/status")["models"]["generation"]
+    generation = place.get("/v1/status")["models"]["generation"]
     number = place.get("/v1/status")["version"]
     place.until(lambda: switch_of(place) is None)
     after = place.get("/v1/status")
-    assert after["models"]["generation"] != recipe
+    assert after["models"]["generation"] != generation
     assert after["version"] == number + 1
     assert (after["documents"], after["passages"]) == (NOTES, NOTES)
     # Each passage was made once by each encoder; the kill cost at most one piece.
