@@ -33,10 +33,6 @@ class Asked:
     tab: str
 
     @property
-    def is_filtered(self) -> bool:
-        return bool(self.filters)
-
-    @property
     def words(self) -> str:
         """The words to search for: without a question, the values of the filters."""
         return self.question or " ".join(self.filters)

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
+from playwright.sync_api import expect
 
 from tests.e2e.daemon import SMALL, Place, new_place
 from tests.e2e.test_kept_page import configure, entered, printed
-from tests.fakes.browser import PATIENCE_S
+from tests.fakes.browser import PATIENCE_S, chromium
 from tests.fakes.port import free_port
 
 NOTICE = (
@@ -40,6 +41,11 @@ def test_similar_passages_are_listed_below_the_best(place: Place) -> None:
         page = entered(http, printed(place))
         text = http.get(page, params={"q": QUESTION}).text
     assert "and 3 similar passages" in text
+    similar = text.partition("and 3 similar passages")[2].partition("</details>")[0]
+    assert {*re.findall(r'data-open="([^"]+)"', similar)} == {
+        one["id"] for one in found[0]["similar"]
+    }
+    assert len({*re.findall(r"tickets/\d\.md", similar)}) == 3
 
 
 def test_the_page_searches_for_words_as_typed(place: Place) -> None:
@@ -48,3 +54,30 @@ def test_the_page_searches_for_words_as_typed(place: Place) -> None:
         exact = http.get(page, params={"q": "the roof inspected", "match": "exact"}).text
         auto = http.get(page, params={"q": "the roof inspected", "match": "nonsense"}).text
     assert "roof.md" not in exact and "roof.md" in auto
+    assert '<option value="exact" selected>' in exact and "selected" not in auto
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_the_field_for_exact_words_searches_again(place: Place, has_scripts: bool) -> None:
+    with chromium() as browser:
+        context = browser.new_context(
+            java_script_enabled=has_scripts, viewport={"width": 1280, "height": 900}
+        )
+        context.set_default_timeout(1000 * PATIENCE_S)
+        page = context.new_page()
+        page.goto(printed(place))
+        page.locator("#q").fill("the roof inspected")
+        page.locator("#q").press("Enter")
+        roof = page.locator(".group", has_text="roof.md")
+        expect(roof).to_have_count(1)
+        field = page.get_by_role("combobox", name="Words")
+        field.select_option("exact")
+        if not has_scripts:
+            page.get_by_role("region", name="Words").get_by_role("button").click()
+        expect(roof).to_have_count(0)
+        expect(page).to_have_url(re.compile("match=exact"))
+        expect(field).to_have_value("exact")
+        page.locator("#q").fill("the roof leaks in inspected")
+        page.locator("#q").press("Enter")
+        expect(page).to_have_url(re.compile("leaks.*match=exact"))
+        expect(roof).to_have_count(0)

@@ -41,7 +41,7 @@ let running = null;
 
 function searchFields() {
   const fields = new URLSearchParams(new FormData(form));
-  if (!fields.get("q")) fields.delete("q");
+  for (const name of ["q", "match"]) if (!fields.get(name)) fields.delete(name);
   return fields;
 }
 
@@ -64,7 +64,7 @@ async function ask(fields, submitted) {
     } else {
       layout.className = "ask-layout";
       results.classList.remove("welcome");
-      results.replaceChildren(...made.body.childNodes);
+      morph(results, [...made.body.childNodes]);
       results.dataset.part = `${form.dataset.results}?${fields}`;
       if (!byId("preview")) layout.append(emptyPreview());
       history.replaceState(null, "", `${base}/?${fields}`);
@@ -99,6 +99,9 @@ function searchAsTyped() {
     clearTimeout(waiting);
     remember(form.elements.q.value.trim());
     ask(searchFields(), true);
+  });
+  results.addEventListener("change", (event) => {
+    if (event.target.form === form) form.requestSubmit();
   });
 }
 
@@ -412,18 +415,20 @@ async function updatePreview(event) {
   }
 }
 
+let stream;
+
 function listen() {
   let working = Promise.resolve();
-  const stream = new EventSource(`${base}/events`);
+  stream = new EventSource(`${base}/events`);
   stream.addEventListener("version", (message) => {
     const event = JSON.parse(message.data);
     working = working.then(() => update(event)).catch(() => {});
   });
-  addEventListener("pagehide", () => stream.close());
-  addEventListener("pageshow", (event) => event.persisted && listen());
 }
 
 listen();
+addEventListener("pagehide", () => stream.close());
+addEventListener("pageshow", (event) => event.persisted && listen());
 setInterval(tellAges, 1000);
 async function fill(place) {
   const response = await fetch(place.dataset.lazy);
