@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import IO
 
 import click
 
+from hopsyncd.cli.web import open_page
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config, load_config, write_config
 from hopsyncd.display import plural
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.printable import printable
 
-_HOST = "127.0.0.1"
 _START_S = 60.0
 _POLL_S = 0.25
 _STOP_S = 20.0
@@ -57,7 +56,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
         write_config(home / "config.toml", [folder])
         config = load_config()
         with (home / "serve.log").open("wb") as log, _daemon(home, config, log) as client:
-            _serve_page(client, home, config, port, no_browser)
+            _serve_page(client, config, port, no_browser)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     click.echo(
@@ -107,30 +106,15 @@ def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: 
     )
 
 
-def _serve_page(client: Client, home: Path, config: Config, port: int, no_browser: bool) -> None:
+def _serve_page(client: Client, config: Config, port: int, no_browser: bool) -> None:
     """Serve the page until Ctrl-C, and print the progress and the example questions meanwhile."""
-    from hopsyncd.api.server import bound_address, loopback_server
-    from hopsyncd.web.listener import Door, opener
-    from hopsyncd.web.pages import make_page
-
-    with bound_address(_HOST, port, "Choose another port, or leave out --port") as listener:
-        listener.listen()  # the browser may connect before we serve
-        door = Door(f"{_HOST}:{listener.getsockname()[1]}")
-        page = make_page(client, door, lambda: server.should_exit, home / "config.toml")
-        server = loopback_server(page, config.limits)
-        address = door.new_address()
-        click.echo(f"{address}\nCtrl-C stops it.")
-        if not no_browser:
-            link = home / "open.html"
-            link.write_text(opener(address), encoding="utf-8")
-            link.chmod(0o600)
-            webbrowser.open(link.as_uri())
+    with open_page(client, config.limits, None, port, no_browser) as serve:
         ended = Event()
         printing = Thread(target=_print_progress, args=(client, ended), daemon=True)
         printing.start()
         try:
             with suppress(KeyboardInterrupt):
-                server.run(sockets=[listener])
+                serve()
         finally:
             ended.set()
             printing.join(_STOP_S)

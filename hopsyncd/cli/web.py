@@ -1,13 +1,17 @@
 """`hopsyncd web`: the page in a browser."""
 
 import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import click
 
 from hopsyncd.cli.output import client_of
+from hopsyncd.client import Client
 from hopsyncd.config.configuration import load_config
+from hopsyncd.config.values import LimitsConfig
 
 _HOST = "127.0.0.1"
 
@@ -29,10 +33,7 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
 
     Example: hopsyncd web
     """
-    # Too slow to import for the other commands.
-    from hopsyncd.api.server import bound_address, loopback_server
-    from hopsyncd.web.listener import KEPT_NAME, Door, kept_address, opener
-    from hopsyncd.web.pages import make_page
+    from hopsyncd.web.listener import KEPT_NAME, kept_address  # slow to import
 
     client = client_of(context)
     client.health()  # fails now if there is no daemon
@@ -43,11 +44,24 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
         if not no_browser:
             webbrowser.open(kept.as_uri())
         return
-    with bound_address(_HOST, port or 0, "Choose another port, or leave out --port") as listener:
+    with open_page(client, config.limits, context.obj, port or 0, no_browser) as serve:
+        serve()
+
+
+@contextmanager
+def open_page(
+    client: Client, limits: LimitsConfig, config_file: Path | None, port: int, no_browser: bool
+) -> Iterator[Callable[[], None]]:
+    """Print the address of a page of its own and open it; yields what serves it until Ctrl-C."""
+    from hopsyncd.api.server import bound_address, loopback_server
+    from hopsyncd.web.listener import Door, opener
+    from hopsyncd.web.pages import make_page
+
+    with bound_address(_HOST, port, "Choose another port, or leave out --port") as listener:
         listener.listen()  # the browser may connect before we serve
         door = Door(f"{_HOST}:{listener.getsockname()[1]}")
-        page = make_page(client, door, lambda: server.should_exit, context.obj)
-        server = loopback_server(page, config.limits)
+        page = make_page(client, door, lambda: server.should_exit, config_file)
+        server = loopback_server(page, limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")
         with NamedTemporaryFile("w", suffix=".html") as file:
@@ -55,4 +69,4 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
                 file.write(opener(address))
                 file.flush()
                 webbrowser.open(Path(file.name).as_uri())
-            server.run(sockets=[listener])
+            yield lambda: server.run(sockets=[listener])
