@@ -2,13 +2,13 @@
 
 DONE = {
     "sync": "Scanning {source}.",
-    "accept": "{source} is accepted as it is now.",
-    "pause": "{source} is paused. Results may be out of date.",
-    "resume": "{source} is resumed, and is scanned now.",
-    "add": "{source} is added. Its documents appear as they are read.",
-    "remove": "{source} is removed. Older versions keep its documents.",
-    "ignore": "{document} is ignored from now on.",
-    "open": "{document} is opened.",
+    "accept": "Accepted {source} as it is now.",
+    "pause": "Paused {source}. Results may be out of date.",
+    "resume": "Resumed {source}. It is being scanned.",
+    "add": "Added {source}. Its documents appear as they are read.",
+    "remove": "Removed {source}. Older versions keep its documents.",
+    "ignore": "Ignoring {document} from now on.",
+    "open": "Opened {document}.",
     "restore": "The documents are as in version {version}. They stay so until their files change.",
     "release": "Every document follows its file again.",
 }

@@ -167,7 +167,7 @@ def _confirmation(request: Request) -> str:
     sentence = DONE.get(given.get("done", ""), "")
     for name in ("source", "document", "version"):
         sentence = sentence.replace(f"{{{name}}}", given.get(name, "")[:200])
-    return sentence[:1].upper() + sentence[1:]
+    return sentence
 
 
 _NO_STATUS: Any = {

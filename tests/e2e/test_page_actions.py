@@ -72,10 +72,10 @@ def state(place: Place, name: str) -> str:
 def test_a_source_is_paused_and_resumed(page: Page, place: Place) -> None:
     page.goto(base(page) + "/sources")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator(".done")).to_contain_text("Notes is paused")
+    expect(page.locator(".done")).to_contain_text("Paused notes")
     assert state(place, "notes") == "paused"
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator(".done")).to_contain_text("Notes is resumed")
+    expect(page.locator(".done")).to_contain_text("Resumed notes")
     place.until(lambda: state(place, "notes") == "ok")
 
 
@@ -83,7 +83,7 @@ def test_a_folder_is_added_scanned_and_removed_after_a_question(page: Page, plac
     page.goto(base(page) + "/sources")
     page.get_by_label("Folder, git repository").fill(str(place.base / "more"))
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.locator(".done")).to_contain_text("More is added")
+    expect(page.locator(".done")).to_contain_text("Added more")
     place.until(lambda: place.documents("market", filters=["source:more"]) == ["cork.md"])
     expect(page.locator("#state")).to_contain_text("Up to date")
     card = page.locator("#source-more")
@@ -92,7 +92,7 @@ def test_a_folder_is_added_scanned_and_removed_after_a_question(page: Page, plac
     page.locator("#source-more").get_by_role("link", name="Remove…").click()
     assert state(place, "more")
     page.get_by_role("button", name="Remove more").click()
-    expect(page.locator(".done")).to_contain_text("More is removed")
+    expect(page.locator(".done")).to_contain_text("Removed more")
     assert not state(place, "more")
     assert 'name = "more"' not in (place.home / "config.toml").read_text()
 
@@ -110,7 +110,7 @@ def test_a_broken_file_is_ignored(page: Page, place: Place) -> None:
     page.goto(base(page) + "/sources")
     broken = page.locator(".lines li", has_text="broken.pdf")
     broken.get_by_role("button", name="Ignore it").click()
-    expect(page.locator(".done")).to_contain_text("Broken.pdf is ignored")
+    expect(page.locator(".done")).to_contain_text("Ignoring broken.pdf")
     assert '"/broken.pdf"' in (place.home / "config.toml").read_text()
     place.until(lambda: not place.status()["problems"])
 
@@ -134,7 +134,7 @@ def test_a_document_is_opened_in_the_editor(page: Page, place: Place) -> None:
     page.goto(base(page) + "/?q=Who+repairs+clocks%3F")
     page.locator(".read", has_text="Lindqvist").first.click()
     page.locator("#preview").get_by_role("button", name="Editor").click()
-    expect(page.locator(".done")).to_contain_text("lindqvist.md is opened")
+    expect(page.locator(".done")).to_contain_text("Opened people/lindqvist.md")
     opened = place.base / "opened"
     place.until(opened.exists)
     assert opened.read_text().strip() == str(place.notes / "people/lindqvist.md")
