@@ -71,7 +71,7 @@ class ActionViews(View):
     def _sync(self, form: Form) -> Form:
         source = form.get("source", "")
         self.client.send(calls.start_sync([source] if source else []))
-        return {"source": source or "All sources"}
+        return {"source": source or "all sources"}
 
     def _accept(self, form: Form) -> Form:
         self.client.sync([_require(form, "source")], accept_empty=True)
@@ -137,8 +137,7 @@ class ActionViews(View):
     def preview_restore(self, request: Request) -> Response:
         """The effect of restoring a version, and a button that does it."""
         number: int = request.path_params["number"]
-        newest = self.client.status()["version"]
-        diff = self.client.diff(str(newest), str(number), _DIFF_LINES, graph=False)
+        diff = self.client.diff("head", str(number), _DIFF_LINES, graph=False)
         return self.html(request, "restore.html", number=number, diff=diff)
 
 

@@ -1,7 +1,7 @@
 """Prepares an answer for people: evidence cards, results by document, marked words, reasons."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -71,18 +71,14 @@ class Group:
         return self.hits[_SHOWN_PER_DOCUMENT:]
 
 
+@lru_cache(maxsize=64)
 def question_terms(question: str) -> frozenset[str]:
     """The terms of a question to mark in texts, without words such as "the"."""
-    return _question_terms(question)
-
-
-@lru_cache(maxsize=64)
-def _question_terms(question: str) -> frozenset[str]:
     words = [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
     return frozenset(index_terms(" ".join(words)))
 
 
-def mark_words(text: str, terms: Collection[str]) -> Markup:
+def mark_words(text: str, terms: frozenset[str]) -> Markup:
     """The text as HTML, with the words of a question marked in any form.
 
     >>> mark_words("She programmed <it>", question_terms("Who programs?"))
@@ -91,7 +87,7 @@ def mark_words(text: str, terms: Collection[str]) -> Markup:
     if not terms:
         return escape(text)
     known = terms_of_each({word.lower() for word in _WORD.findall(text)})
-    wanted = {word for word, found in known.items() if not terms.isdisjoint(found)}  # type: ignore[attr-defined]
+    wanted = {word for word, found in known.items() if not terms.isdisjoint(found)}
     parts, end = list[Markup](), 0
     for found in _WORD.finditer(text):
         if found[0].lower() in wanted:
@@ -102,14 +98,14 @@ def mark_words(text: str, terms: Collection[str]) -> Markup:
     return Markup("").join(parts)
 
 
-def snippet(text: str, terms: Collection[str]) -> Markup:
+def snippet(text: str, terms: frozenset[str]) -> Markup:
     """The part of a text with most words of the question, marked; about two lines long."""
     flat = " ".join(text.split())
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
     parts = list(sentences(flat))
     found = terms_of_each(parts)
-    scores = [len(set(terms) & set(found[part])) for part in parts]
+    scores = [len(terms & set(found[part])) for part in parts]
     best = max(range(len(parts)), key=lambda at: (scores[at], -at))
     start = "… " if best else ""
     cut = "".join(parts[best:])[:_SNIPPET_CHARACTERS]

@@ -40,6 +40,7 @@ class Opened:
     after: Passage | None
     total: int
     tab: str = "document"
+    questions: Mapping[str, Any] | None = None
     modified: str | None = None
     written: Markup | None = None  # the whole file as it was written
     related: Sequence[Mapping[str, Any]] = ()

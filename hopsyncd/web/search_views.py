@@ -129,8 +129,7 @@ class SearchViews(View):
         """A passage in its document, on a page of its own."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
-        questions = self.client.passage(opened.passage["id"], str(opened.version))["questions"]
-        return self.html(request, "document.html", opened=opened, questions=questions)
+        return self.html(request, "document.html", opened=opened)
 
     def _open(self, id_: str, at: str, tab: str) -> Opened:
         if not _ID.fullmatch(id_):
@@ -145,6 +144,7 @@ class SearchViews(View):
         _, modified = self.modified_times(str(version), [passage])
         opened.modified = next(iter(modified.values()), None)
         opened.tab = tab
+        opened.questions = answer["questions"]
         if tab == "document":
             opened.written = self._read_written(passage, at)
         if tab == "related":
@@ -185,7 +185,7 @@ class SearchViews(View):
         return list(related.values())[:_RELATED]
 
 
-def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any] | None:
+def _how(used: list[Reason], others: list[Reason]) -> Mapping[str, Any]:
     known = {(one.start_id, one.end_id) for one in used}
     rest = [one for one in others if (one.start_id, one.end_id) not in known][:_MOST_REASONS]
     return {"used": used, "others": rest}
