@@ -384,6 +384,19 @@ def test_questions_asked_before_are_offered_and_stay_in_the_browser(
     expect(opened.locator("#recent-questions")).to_contain_text("Who repairs clocks?")
 
 
+def test_a_new_version_keeps_the_example_questions(opened: Page, view: Shown, place: Place) -> None:
+    expect(opened.locator(".examples li").first).to_be_visible()
+    asked = sum(url.endswith("/examples") for url in view.requests)
+    opened.wait_for_timeout(500)  # the stream of events begins
+    added = place.write("people/new.md", "# New\n\nA page that is new.\n")
+    place.sync("notes")
+    expect(opened.locator(".recent").first).to_contain_text("new.md")
+    expect(opened.locator(".examples li").first).to_be_visible()
+    assert sum(url.endswith("/examples") for url in view.requests) == asked
+    added.unlink()
+    place.sync("notes")
+
+
 def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:
     opened.goto(view.base + "/passage/0000000000000000")
     expect(opened.locator("main code")).to_have_text("at")

@@ -390,8 +390,13 @@ async function update(event) {
     if (isWritten && !event.documents.some((one) => keys.includes(one.key))) continue;
     const before = new Map([...textsByKey(part)].map(([key, [, text]]) => [key, plainText(text)]));
     const lazy = part.querySelector("[data-lazy]");
-    await refresh(part, (made) => markChanges(made, before, event), isWritten ? "&submitted=1" : "");
-    if (lazy) await fill(part.querySelector("[data-lazy]") ?? lazy);
+    const keeps = lazy?.querySelector(".examples"); // the daemon takes seconds to find others
+    const prepare = (made) => {
+      markChanges(made, before, event);
+      if (keeps) made.querySelector("[data-lazy]")?.replaceChildren(...lazy.cloneNode(true).childNodes);
+    };
+    await refresh(part, prepare, isWritten ? "&submitted=1" : "");
+    if (lazy && !keeps) await fill(part.querySelector("[data-lazy]") ?? lazy);
   }
   drawRecent();
   tellAges();
