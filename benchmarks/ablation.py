@@ -22,7 +22,7 @@ from types import SimpleNamespace
 import numpy as np
 from common import JSON, arguments, table, write_result
 from real import IGNORED, KEEP
-from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, topics_count_double
+from variants import DEFAULT, FORMS, LIMITS, MATCHES, STEPS, STORIES, VARIANTS, Rank, match_again
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
@@ -177,9 +177,10 @@ def trials(asked: Asked) -> Iterator[Trial]:
     yield from by_limits(asked)
     for name, rank in VARIANTS.items():
         yield Trial(PARTS, name, asked.head, rank)
-    doubled = topics_count_double(asked.connection, asked.head.version)
     ours = partial(hop, settings=DEFAULT)
-    yield Trial(PARTS, "headings count double in matching", doubled, ours)
+    for name, find in MATCHES.items():
+        matched = match_again(asked.connection, asked.head.version, find)
+        yield Trial(PARTS, name, matched, ours)
     for name, rank in STEPS.items():
         yield Trial(STEPS_TO_OURS, name, asked.head, rank)
     yield from by_forms(asked)

@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
+from hopsyncd.index import comparison
 from hopsyncd.index.arrays import Floats, Integers, find_sorted
 from hopsyncd.index.comparison import HALF_COSINE, MatchColumns, concatenate_matches
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
+    find_best_matches,
     find_edge_threshold,
     list_incoming,
     list_outgoing,
@@ -45,6 +48,7 @@ from store.transactions import snapshot
 from tests.fakes.indexed import GivenLikeness
 
 Rank = Callable[[QueryContext, int], Sequence[Ranked]]
+FindMatches = Callable[[LiveIndex, Integers], MatchColumns]
 
 TOP_K, N_HOP = 20, 4
 _BLOCK = 256
@@ -379,18 +383,13 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-def topics_count_double(connection: Connection, version: Version) -> Snapshot:
-    """The version with the Eq. 1 of "What is <topic>?" doubled wherever edges are made."""
+def match_again(connection: Connection, version: Version, find: FindMatches) -> Snapshot:
+    """The version with the matches that `find` gives its questions."""
     with snapshot(connection):
         served = load_snapshot(connection, version)
     index = served.index
     asked = list_outgoing(index, served.passage_rows)
-    answers = list_incoming(index, served.passage_rows)
-    parts = [
-        _doubled(index, asked[start : start + _BLOCK], answers)
-        for start in range(0, len(asked), _BLOCK)
-    ]
-    best = concatenate_matches(parts)
+    best = find(index, asked)
     replace_matches(index, asked, best)
     index.settle(version.id + 1)
     edge_threshold = find_edge_threshold(
@@ -401,27 +400,51 @@ def topics_count_double(connection: Connection, version: Version) -> Snapshot:
     )
 
 
-def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
-    """The best match of each of the questions among all the answers."""
+def match_among(candidates: int) -> FindMatches:
+    """Matching with another number of candidates of a keyword."""
+
+    def find(index: LiveIndex, asked: Integers) -> MatchColumns:
+        with patch.object(comparison, "MAX_CANDIDATES", candidates):
+            return find_best_matches(index, asked, index.is_vertex)
+
+    return find
+
+
+def match_any_pair(index: LiveIndex, asked: Integers) -> MatchColumns:
+    """The best match of each question among all, whether or not they share a keyword."""
+    answers = list_incoming(index, np.flatnonzero(index.is_vertex))
+    parts = [
+        _match_block(index, asked[start : start + _BLOCK], answers)
+        for start in range(0, len(asked), _BLOCK)
+    ]
+    return concatenate_matches(parts)
+
+
+def _match_block(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
     outgoing, incoming, vectors = index.outgoing, index.incoming, index.vectors.exact
     rows = incoming.vector_row[answers]
-    is_topic = np.isin(rows, index.passages.vector_start)
     dots = vectors[outgoing.vector_row[asked]].astype(np.float32) @ vectors[rows].T.astype(
         np.float32
     )
     scores = dots.astype(np.float64) * HALF_COSINE
-    for line, one in zip(scores, asked.tolist(), strict=True):
-        first, count = int(outgoing.keyword_start[one]), int(outgoing.keyword_count[one])
+    for line, question in zip(scores, asked.tolist(), strict=True):
+        first, count = int(outgoing.keyword_start[question]), int(outgoing.keyword_count[question])
         names = index.question_keywords.name[first : first + count].astype(np.int64)
         having = index.postings.incoming_by_keyword.find_lowest(names).rows
-        at, there = find_sorted(answers, having)
-        sharing, shared = np.unique(at[there], return_counts=True)
+        positions, is_there = find_sorted(answers, having)
+        sharing, shared = np.unique(positions[is_there], return_counts=True)
         every = count + incoming.keyword_count[answers[sharing]] - shared
         line[sharing] += shared / every / 2
-        line[is_topic] *= 2
     scores[outgoing.passage_row[asked][:, None] == incoming.passage_row[answers][None]] = -np.inf
     order = np.argsort(incoming.id[answers])
     best = order[scores[:, order].argmax(1)]
     value = scores[np.arange(len(asked)), best]
     found = value > -np.inf
     return MatchColumns(asked[found], answers[best[found]], value[found])
+
+
+MATCHES: dict[str, FindMatches] = {
+    "questions without a common keyword are matched too": match_any_pair,
+    "16 candidates of a keyword, not 128": match_among(16),
+    "all candidates of a keyword": match_among(1 << 30),
+}

@@ -7,6 +7,7 @@ that is a fair sample. It bounds the work for a question, whatever the size of t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -32,7 +33,7 @@ from store.records import GRID
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
-MAX_CANDIDATES = 128  # of a keyword; recall with 64 or with all is the same
+MAX_CANDIDATES = 128  # of a keyword
 
 _SPARE = 2  # candidates looked at, as a multiple of MAX_CANDIDATES
 _FEW_PAIRS = 256  # of a keyword: comparing them one by one is faster than as a product
@@ -40,6 +41,9 @@ _SOURCES_AT_ONCE = 1 << 11  # in one product: with the candidates it fits into a
 _PAIRS_AT_ONCE = 1 << 15  # that are compared exactly
 _ROUNDING = 32.0 * HALF_COSINE  # of a product of matrices
 _MAX_PARTS = 64  # until the best matches are taken from them
+
+Pairs = tuple[Integers, Integers]
+"""Outgoing questions and the incoming questions beside them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,11 +180,10 @@ def find_best(
     floor = np.full(len(questions), -np.inf)
     positions, is_held = find_sorted(held.source_question, questions)
     floor[is_held] = held.similarity[positions[is_held]]
+    compute = throttle(partial(_compute_similarity, index))
     found = [NO_MATCHES]
-    for source_questions, target_questions in _find_likely(
-        index, sources, targets, questions, floor
-    ):
-        found.append(_compute_similarity(index, source_questions, target_questions))
+    for pairs in _find_likely(index, sources, targets, questions, floor):
+        found.append(compute(pairs))
         if len(found) > _MAX_PARTS:
             found = [_select_best(index, found)]
     best = _select_best(index, found)
@@ -210,8 +213,8 @@ def _find_likely(
     targets: QuestionsByKeyword,
     questions: Integers,
     floor: Floats,
-) -> Iterator[tuple[Integers, Integers]]:
-    """Pairs of questions among which are all best ones that reach the `floor` of `questions`, in
+) -> Iterator[Pairs]:
+    """The pairs of questions that may be the best ones and reach the `floor` of `questions`, in
     parts."""
     groups = np.intersect1d(sources.groups, targets.groups)
     source_starts, source_ends = _find_ranges(sources.groups, groups)
@@ -254,9 +257,9 @@ class _Product:
     questions: Integers
     floor: Floats
 
-    def find_likely(self, pair: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
-        """The pairs of sources and targets that may be the best."""
-        sources, targets = pair
+    def find_likely(self, group: Pairs) -> Pairs:
+        """The pairs of these sources and targets that may be the best ones."""
+        sources, targets = group
         outgoing, incoming = self.index.outgoing, self.index.incoming
         exact = np.asarray(self.index.vectors.exact)
         asked = exact[outgoing.vector_row[sources]].astype(np.float32)
@@ -277,9 +280,9 @@ class _Product:
         return sources[of_source], targets[of_target]
 
 
-def _compute_similarity(index: LiveIndex, sources: Integers, targets: Integers) -> MatchColumns:
+def _compute_similarity(index: LiveIndex, pairs: Pairs) -> MatchColumns:
     """Exact Eq. 1 of pairs of questions, without pairs of one passage row."""
-    outgoing, incoming = index.outgoing, index.incoming
+    (sources, targets), outgoing, incoming = pairs, index.outgoing, index.incoming
     is_other = outgoing.passage_row[sources] != incoming.passage_row[targets]
     sources, targets = sources[is_other], targets[is_other]
     products = index.vectors.multiply(outgoing.vector_row[sources], incoming.vector_row[targets])

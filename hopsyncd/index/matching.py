@@ -220,7 +220,7 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
 
 def has_matches_without_keyword(index: LiveIndex) -> bool:
     """Whether the head has matches of questions that share no keyword, as older databases
-    have them. Looks at a few matches only: about half of them are such there."""
+    have them. It looks at a few matches only, because about half of them are such there."""
     matches = index.matches
     rows = np.flatnonzero(matches.died == DEAD)[:_FEW_MATCHES]
     found = MatchColumns.of_rows(matches, rows)
