@@ -388,12 +388,13 @@ class _Reader:
         covered: dict[int, int],
     ) -> None:
         inline, source = self.inline, self.source
-        if not any(inline.text(first, end)[0] for first, end in cells):
+        written = [inline.text(first, end) for first, end in cells]
+        if not any(text for text, _ in written):
             return
         line = source.lines[min(cells[0][0] + 1, len(source.lines) - 1)]
         builder.begin_row(line, is_header=is_header)
         column = 0
-        for first, end in cells:
+        for (first, end), (text, links) in zip(cells, written, strict=True):
             spans = {"multicolumn": 1, "multirow": 1}
             at = first
             while at < end:
@@ -402,7 +403,6 @@ class _Reader:
                     number = inline.raw(begin, close)
                     spans[word] = int(number) if number.isdecimal() else 1
                 at += 1
-            text, links = inline.text(first, end)
             across, down = (min(max(spans[one], 1), 1000) for one in ("multicolumn", "multirow"))
             is_covered = covered.get(column, 0) > 0
             if is_covered:

@@ -16,7 +16,7 @@ SILENT = {
             " pagestyle thispagestyle pagenumbering index glossary hypersetup graphicspath color"
             " fontsize selectlanguage cline cmidrule nocite phantom vphantom hphantom stepcounter"
             " refstepcounter geometry sisetup lstset newtheoremstyle theoremstyle urlstyle tag"
-            " usetikzlibrary pgfplotsset captionsetup newacronym makeatletter DeclareMathOperator"
+            " usetikzlibrary pgfplotsset captionsetup newacronym DeclareMathOperator"
             " linespread markboth markright rowcolor cellcolor columncolor arraystretch thanks",
         ),
         (

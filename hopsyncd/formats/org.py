@@ -136,7 +136,7 @@ class _Reader:
         if found := _FIXED.match(line):
             return f"    {found[2] or ''}"
         if _PLANNED.match(line):
-            return line.strip() and _STAMP.sub(r"\1\2", line).strip()
+            return _STAMP.sub(r"\1\2", line).strip()
         if found := _TERM.match(line):
             return f"{found[1]}{_inline(found[2])}: {_inline(line[found.end() :])}"
         marker = _ITEM.match(line)

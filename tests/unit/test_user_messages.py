@@ -1,4 +1,4 @@
-"""Mistakes of users in one plain sentence: configuration files, addresses, batches, doctor."""
+"""Messages about mistakes in configuration files, addresses and batches, and about progress."""
 
 from pathlib import Path
 
