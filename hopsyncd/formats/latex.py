@@ -171,7 +171,7 @@ class _Reader:
     def _flush(self) -> Iterator[Block]:
         """End the paragraph in progress, with the notes in it."""
         written, first = self._paragraph.written, self._paragraph.first
-        notes, written.notes = written.notes, []
+        notes, self.inline.notes = self.inline.notes, []
         text, links = written.take()
         lines = self.source.lines
         last_line = lines[max(first, self._paragraph.last)] if lines else 1
@@ -294,10 +294,9 @@ class _Reader:
         end = len(self.source.tokens)
         after = self.inline.skip_options(at + 1, end)
         first, close, after = self.inline.argument(after, end)
-        text = in_one_line(self.inline.text(first, close)[0])
         if word == "title":
-            self.title = (text, self.source.lines[at])
-        elif text and not self.inline.raw(first, close).startswith("\\today"):
+            self.title = (in_one_line(self.inline.text(first, close)[0]), self.source.lines[at])
+        elif not self.inline.raw(first, close).startswith("\\today"):
             ands = [one for one in range(first, close) if self.source.word(one) in ("and", "And")]
             parts = pairwise([first, *ands, close])
             found = [in_one_line(self.inline.text(*part)[0]) for part in parts]

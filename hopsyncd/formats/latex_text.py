@@ -108,7 +108,6 @@ class Written:
 
     parts: list[str] = field(default_factory=list)
     links: list[tuple[int, WrittenLink]] = field(default_factory=list)
-    notes: list[tuple[str, Links, int]] = field(default_factory=list)
     length: int = 0
 
     def add(self, text: str) -> None:
@@ -141,6 +140,7 @@ class InlineReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.macros: dict[str, Macro] = {}
+        self.notes: list[tuple[str, Links, int]] = []  # text, links and line
         self.left_out = 0  # commands that bring in other files
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
@@ -239,7 +239,7 @@ class InlineReader:
         if name in ("footnote", "footnotetext", "marginpar"):
             first, close, after = self.argument(at, end)
             line = self.source.lines[min(at, len(self.source.lines) - 1)]
-            written.notes.append((*self.text(first, close, depth + 1), line))
+            self.notes.append((*self.text(first, close, depth + 1), line))
             return after
         if name in ("textsuperscript", "textsubscript"):
             first, close, at = self.argument(at, end)

@@ -47,7 +47,7 @@ from store.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/37"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/38"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 _MARKUP = re.compile(rb"<[^<>]*>")

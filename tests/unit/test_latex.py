@@ -150,6 +150,23 @@ def test_dashes_and_quotes_are_printed_signs_beside_links_too() -> None:
     assert texts(r"Run \verb|x --y| for $f''$.") == ["Run x --y for f''."]
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (r"\section{Fees\footnote{Paid once.}} Text.", ["Fees", "Text.", "Paid once."]),
+        (r"\begin{tabular}{ll}a & 9\footnote{In dollars.}\end{tabular}", ["a | 9", "In dollars."]),
+        (r"\begin{table}\caption{Fees\footnote{Paid.}}\end{table}", ["Fees", "Paid."]),
+        (r"\begin{itemize}\item[Boat\footnote{Big.}] Sails.\end{itemize}",
+         ["Boat: Sails.", "Big."]),
+        (r"\author{Ann\footnote{In Oslo.} \and Bo} Text.", ["Text.", "In Oslo."]),
+    ],
+)  # fmt: skip
+def test_footnotes_of_headings_tables_captions_and_terms_are_read(
+    source: str, expected: list[str]
+) -> None:
+    assert texts(source) == expected
+
+
 def test_a_table_of_contents_and_drawings_add_no_text() -> None:
     source = r"\tableofcontents\begin{tikzpicture}\draw (0,0);\end{tikzpicture} Text."
     assert texts(source) == ["Text."]
