@@ -140,6 +140,12 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
     except Exception as error:
         parts = " ".join(str(error).split())[:200].rstrip(".").split(": ")
         said = ": ".join(dict.fromkeys((type(error).__name__, *parts)))  # some say all of it twice
+        if isinstance(error, ImportError):  # for want of memory, too
+            raise DocumentUnreadable(
+                "the document",
+                f"a library that reads it cannot be loaded ({said})",
+                "Install hopsyncd again, or free memory, then sync",
+            ) from error
         raise DocumentUnreadable(
             "the document",
             f"it is damaged, or its type is not the one in its name ({said})",

@@ -55,7 +55,10 @@ def unread(stack: Stack) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("what", "why"),
-    [("pypdfium2", "the library pypdfium2 cannot be loaded"), ("16", "exit status|memory")],
+    [
+        ("pypdfium2", "the library pypdfium2 cannot be loaded"),
+        ("16", "exit status|memory|cannot be loaded"),
+    ],
 )
 def test_a_document_waits_for_its_reader_and_is_read_by_the_sync_after(
     what: str, why: str, tmp_path: Path, notes: Path, mended: Path
