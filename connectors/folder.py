@@ -308,13 +308,13 @@ def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
         text = os.readlink(entry.name, dir_fd=entry.folder)
     except OSError:
         return None
-    told = text if text.startswith("/") else f"{above}/{text}"
-    if _is_within(os.path.realpath(told), root.path):
+    target = text if text.startswith("/") else f"{above}/{text}"
+    if _is_within(os.path.realpath(target), root.path):
         return None
     return Problem(
         entry.id,
         "it is a symbolic link that leads out of the folder, "
-        f"to {printable_id(os.path.normpath(told))}",
+        f"to {printable_id(os.path.normpath(target))}",
         "Make its target a source of its own, or add the link to `ignore`.",
         subtree=is_folder,
     )

@@ -94,17 +94,17 @@ class Repository:
             rest = b""
             count = 0
             while piece := process.stdout.read1(_PIECE_BYTES):  # type: ignore[attr-defined]
-                *whole, rest = (rest + piece).split(b"\0")
+                *parts, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
                     raise self.unavailable(
                         "it contains a path of more than 8 KiB", "Rename that path."
                     )
-                count += len(whole)
+                count += len(parts)
                 if count > MAX_RECORDS:
                     raise self.unavailable(
                         f"it has more than {MAX_RECORDS:,} paths", "Use a smaller repository."
                     )
-                yield from whole
+                yield from parts
 
     @contextmanager
     def process(

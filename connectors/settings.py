@@ -144,6 +144,6 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc.removeprefix("www.")
 
 
-def is_of(url: str, hosts: Sequence[str]) -> bool:
+def is_on_host(url: str, hosts: Sequence[str]) -> bool:
     """Whether the address is at one of the hosts, which may be shell patterns."""
     return any(fnmatchcase(host_of(url), host) for host in hosts)

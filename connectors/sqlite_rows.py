@@ -163,8 +163,8 @@ class Database:
             (hint for part, hint in _HINTS.items() if part in why),
             "Correct `path`, or restore the file.",
         )
-        told = self.refusal(why, hint)
-        return told.what, told.why, told.hint
+        described = self.refusal(why, hint)
+        return described.what, described.why, described.hint
 
 
 class TooBig(SourceUnavailable):

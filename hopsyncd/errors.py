@@ -136,7 +136,7 @@ class BudgetSpent(LlmError):
 
 
 class NotAsked(LlmError):
-    """It is not yet the call's turn."""
+    """The call was not made, because another one comes first."""
 
     kind = "queued"
 

@@ -142,9 +142,9 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
 
 
 def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
-    whole = io.StringIO()
-    structlog.dev.plain_traceback(whole, error)
-    stream.write(printable(whole.getvalue(), keep="\n\t"))
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    stream.write(printable(text.getvalue(), keep="\n\t"))
 
 
 def _escape_fields(

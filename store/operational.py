@@ -254,12 +254,12 @@ def record_change(
     of each question are kept, in the table `telling`.
     """
     with transaction(connection):
-        told = connection.execute(
+        rows = connection.execute(
             "INSERT INTO telling (watch, old, new, told_ms, before, after)"
             " SELECT id, ?2, ?3, ?5, state, ?4 FROM watch WHERE id = ?1 AND state <> ?4",
             [number, old, new, state, now_ms],
         ).rowcount
-        if told:
+        if rows:
             connection.execute(
                 "UPDATE watch SET version = ?, state = ? WHERE id = ?", [new, state, number]
             )
@@ -268,7 +268,7 @@ def record_change(
                 " (SELECT id FROM telling WHERE watch = ?1 ORDER BY id DESC LIMIT ?2)",
                 [number, _MAX_NOTIFICATIONS],
             )
-    return bool(told)
+    return bool(rows)
 
 
 def list_notifications(connection: Connection, number: int, limit: int) -> list[Notification]:

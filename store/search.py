@@ -112,8 +112,8 @@ def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
             [json.dumps(intervals[start : start + _CHUNK_ROWS])],
         ):
             if any(vector):
-                whole = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
-                rows.setdefault(generation, []).append((whole, *columns))
+                floats = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
+                rows.setdefault(generation, []).append((floats, *columns))
         for generation, some in rows.items():
             connection.executemany(
                 f"INSERT INTO passage_vector_{generation} (embedding, life, born, died, passage)"

@@ -106,8 +106,8 @@ def _make_fetched(
     title: str | None = None, links: tuple[str, ...] = (),
 ) -> Fetched:  # fmt: skip
     facts = f"{media_type} {visit.elsewhere}".rstrip()
-    told = data if main is None else main
-    revision = hashlib.sha256(facts.encode() + b"\0" + told).hexdigest()[:32]
+    content = data if main is None else main
+    revision = hashlib.sha256(facts.encode() + b"\0" + content).hexdigest()[:32]
     origin = {"url": visit.elsewhere} if visit.elsewhere else {}
     written_ms = date_ms(visit.reply.header("last-modified"))
     return Fetched(data, revision, media_type, title, links, origin, written_ms)

@@ -27,7 +27,7 @@ from connectors.protocol import (
     known_of,
     mark_of,
 )
-from connectors.settings import WebSettings, address, host_of, is_of
+from connectors.settings import WebSettings, address, host_of, is_on_host
 from connectors.web.fetch import PageFetcher, RobotsForbidden, Unreachable, Visitor, is_public
 from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
 
@@ -288,7 +288,7 @@ class WebConnector:
         )
 
     def _is_ours(self, url: str) -> bool:
-        return is_of(url, self._hosts)
+        return is_on_host(url, self._hosts)
 
     def _mark(self) -> str:
         of = self._settings

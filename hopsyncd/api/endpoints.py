@@ -176,5 +176,5 @@ def _parameters(one: Endpoint) -> list[dict[str, Any]]:
 def _drop_null(field: dict[str, Any]) -> dict[str, Any]:
     """The schema of a parameter without its null variant: a query string cannot express null."""
     kinds = [one for one in field.pop("anyOf", ()) if one != {"type": "null"}]
-    whole = field | dict(*kinds)
-    return {key: value for key, value in whole.items() if key != "title" and value is not None}
+    schema = field | dict(*kinds)
+    return {key: value for key, value in schema.items() if key != "title" and value is not None}

@@ -277,13 +277,13 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
-    told = hop_json(shown, hop)
+    hop_fields = hop_json(shown, hop)
     return {
-        "from": told["from"],
-        "to": told["to"],
-        "question": told["question"],
-        "asked_by": told["asked_by"],
-        "share": told["share"],
+        "from": hop_fields["from"],
+        "to": hop_fields["to"],
+        "question": hop_fields["question"],
+        "asked_by": hop_fields["asked_by"],
+        "share": hop_fields["share"],
         "similarity": similarity,
     }
 

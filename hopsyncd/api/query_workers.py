@@ -49,11 +49,11 @@ class _Worker:
     busy: bool = False
 
     def exchange(self, message: object, patience_s: float) -> Any:
-        """Its reply. Raises OSError or EOFError when none comes."""
+        """Send a message and wait for the reply. Raises OSError or EOFError if none comes."""
         return _exchange(self.pipe, message, patience_s)
 
     def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
-        """Its answer; None where it has none. Raises OSError or EOFError."""
+        """Ask the worker; None if it cannot answer. Raises OSError or EOFError."""
         reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):
             reply = self.exchange(given(reply), patience_s)
@@ -218,7 +218,7 @@ class QueryWorkers:
         self._changed.notify_all()
 
     def _tend_all(self) -> None:
-        """One step after the other, so that most processors can answer queries."""
+        """Let the workers catch up one after the other, so that most can answer queries."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_to_do)

@@ -209,9 +209,9 @@ class WatchedQuestions:
         """A watched question, what it finds now, and its newest changes. Raises NotFound."""
         watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
-            told, notifications = self._describe(connection, watch)
+            description, notifications = self._describe(connection, watch)
         changes = [self._change(watch, notification) for notification in notifications[:limit]]
-        return told, self._state_at(watch.question, "head"), changes
+        return description, self._state_at(watch.question, "head"), changes
 
     def _describe(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
         # Before the tellings are read: they have whatever was found up to that version.
@@ -417,12 +417,12 @@ class WatchedQuestions:
         if before is None or after is None:
             return why
         went, came = _beyond(before, after), _beyond(after, before)
-        for told, names in (
+        for reason, names in (
             ("with another text among the first passages", went & came),
             ("no longer among the first passages", went - came),
             ("now among the first passages", came - went),
         ):
-            why += [f"{told}: {name}" for name in sorted(names)]
+            why += [f"{reason}: {name}" for name in sorted(names)]
         if before["answer"] != after["answer"]:
             why.append("the answer is another")
         return why

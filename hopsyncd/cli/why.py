@@ -112,7 +112,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
     shown = rows if verbose else moved
     if shown:
         click.echo("\nrank before -> now")
-    told = set[_Place]()
+    printed = set[_Place]()
     for row in shown:
         place = (row["source"], row["document"])
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
@@ -123,8 +123,8 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verb
             indent="  ",
             hanging=" " * 13,
         )
-        if row["edited"] and place not in told:
-            told.add(place)
+        if row["edited"] and place not in printed:
+            printed.add(place)
             changed = [line for line in lines.get(place, ()) if line[:1] in ("-", "+")]
             for line in changed[:_SENTENCES]:
                 echo_sentence(line, " " * 13)

@@ -151,17 +151,17 @@ async def _content_of(place: Path | str, response: httpx2.Response) -> bytes:
 
 
 async def _lines(place: Path | str, response: httpx2.Response) -> AsyncIterator[bytes]:
-    begun = bytearray()
+    unfinished = bytearray()
     async for part in response.aiter_raw():
         *ended, rest = part.split(b"\n")
         for line in ended:
-            yield bytes(begun + line)
-            begun.clear()
-        begun += rest
-        if len(begun) > MAX_BYTES:
+            yield bytes(unfinished + line)
+            unfinished.clear()
+        unfinished += rest
+        if len(unfinished) > MAX_BYTES:
             raise too_long(place)
-    if begun:
-        yield bytes(begun)
+    if unfinished:
+        yield bytes(unfinished)
 
 
 def _unreachable(place: object, error: httpx2.RequestError) -> DaemonUnavailable:

@@ -217,8 +217,8 @@ def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> C
     if not isinstance(error, tomllib.TOMLDecodeError):
         why = "a number is too long" if isinstance(error, ValueError) else "it is nested too deeply"
         return ConfigError(str(file), why, "Shorten it.")
-    said = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
-    why, line, column = said.groups() if said else (str(error), None, None)
+    message = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
+    why, line, column = message.groups() if message else (str(error), None, None)
     if twice := _declared_twice(text, why, int(line or 0)):
         return ConfigError(f"{file}:{line}", *twice)
     place = f"{file}:{line or text.count(chr(10)) + 1}" + (f":{column}" if column else "")

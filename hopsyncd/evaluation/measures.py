@@ -109,9 +109,9 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
     >>> is_right("after two years", ["2 years"]), is_right("600", ["1 and 600"])
     (True, False)
     """
-    said = _words(short)
+    words = _words(short)
     return any(
-        said == _words(gold) if normalise_answer(gold) in _WHOLE else _holds(said, _words(gold))
+        words == _words(gold) if normalise_answer(gold) in _WHOLE else _holds(words, _words(gold))
         for gold in golds
     )
 

@@ -139,9 +139,9 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     """
     wanted = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
-        whole = [one.id for one in page if wanted in _words(shown(one))]
-        if whole:
-            yield from whole
+        holders = [one.id for one in page if wanted in _words(shown(one))]
+        if holders:
+            yield from holders
             return
     for first, second in pairwise(page):
         left, right = _words(first.text), _words(second.text)
@@ -170,14 +170,14 @@ def _bad(path: Path, number: int, why: str) -> BadRequest:
 
 def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
     """The folder as a source, without the files that match `ignore`."""
-    told = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
-    return FolderSource.model_validate(told)
+    fields = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
+    return FolderSource.model_validate(fields)
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
     """The path in `keep` of the store for this folder, generation settings and installation."""
-    told = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
-    return keep / hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+    identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
+    return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
 
 def index_folder(

@@ -133,8 +133,8 @@ class VectorCache(PromptedEncoder):
         """Read all records; an incomplete last record of a killed process is removed."""
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            whole = os.fstat(file.fileno()).st_size // self._record.itemsize
-            file.truncate(whole * self._record.itemsize)
+            count = os.fstat(file.fileno()).st_size // self._record.itemsize
+            file.truncate(count * self._record.itemsize)
             file.seek(0)
             return np.frombuffer(file.read(), self._record)
 

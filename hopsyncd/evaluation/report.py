@@ -136,8 +136,8 @@ def question_lines(evaluation: Evaluation) -> str:
 
 
 def _missing(evaluation: Evaluation, search: str, question: str) -> dict[str, Any]:
-    told = evaluation.missing.get(question) if search == "hop" else None
-    return asdict(told) if told else {}
+    missing = evaluation.missing.get(question) if search == "hop" else None
+    return asdict(missing) if missing else {}
 
 
 def _reply(outcome: QuestionOutcome) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def write_report(folder: Path, measured: Measured) -> list[Path]:
     require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
     plots = _plots(folder, measured)
-    whole = json.dumps(evaluation_json(measured), ensure_ascii=False, indent=2)
-    (folder / "report.json").write_text(whole + "\n", encoding="utf-8")
+    report = json.dumps(evaluation_json(measured), ensure_ascii=False, indent=2)
+    (folder / "report.json").write_text(report + "\n", encoding="utf-8")
     (folder / "report.md").write_text(_markdown(measured, plots), encoding="utf-8")
     return [folder / "report.md", folder / "report.json", *plots]
 

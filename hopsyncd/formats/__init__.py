@@ -11,9 +11,9 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:
-        said = str(error) or "no memory is left"
+        reason = str(error) or "no memory is left"
         raise ReaderUnavailable(
             "Documents of this type cannot be read",
-            f"the library {name} cannot be loaded ({said})",
+            f"the library {name} cannot be loaded ({reason})",
             "Install hopsyncd again, or free memory. The next sync reads the documents that wait",
         ) from error

@@ -72,9 +72,9 @@ class Children:
         if self._root is None or not key:
             return None
         value = key.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
-        for said in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
+        for attributes in (b'%s="%s"' % (self._key, value), b"%s='%s'" % (self._key, value)):
             at = -1
-            while (at := self._data.find(said, at + 1)) >= 0:
+            while (at := self._data.find(attributes, at + 1)) >= 0:
                 opened_at = self._data.rfind(b"<", max(0, at - _MAX_TAG_BYTES), at)
                 start = self._begin.match(self._data, max(opened_at, 0))
                 if start is None or start.end() < at:
@@ -82,8 +82,8 @@ class Children:
                 closing = b"" if start[2].endswith(b"/") else b"</" + start[1] + b">"
                 end = self._data.find(closing, start.end())
                 inside = self._data[start.start() : max(end, start.end()) + len(closing)]
-                whole = self._root[0] + inside + b"</" + self._root[1] + b">"
-                return ElementTree.fromstring(whole)[0]
+                element = self._root[0] + inside + b"</" + self._root[1] + b">"
+                return ElementTree.fromstring(element)[0]
         return None
 
 

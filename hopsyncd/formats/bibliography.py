@@ -126,8 +126,8 @@ def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
     doi = f"doi:{fields['doi']}" if fields.get("doi") else fields.get("url", "")
     keywords = f"Keywords: {fields['keywords']}" if fields.get("keywords") else ""
     parts = [head, title, about, doi, fields.get("abstract", ""), keywords, fields.get("note", "")]
-    said = ". ".join(part.rstrip(".") for part in parts if part)
-    return f"[{key}] {said}." if said else f"[{key}] {kind}"
+    text = ". ".join(part.rstrip(".") for part in parts if part)
+    return f"[{key}] {text}." if text else f"[{key}] {kind}"
 
 
 def _people(text: str) -> str:

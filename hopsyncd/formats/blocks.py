@@ -114,8 +114,8 @@ def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
 
 def skipped_block(counts: Mapping[str, int]) -> Block:
     """The record of what a reader left out on purpose: how many of each kind."""
-    said = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
-    return Block("skipped", "", 1, 1, properties=said)
+    properties = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
+    return Block("skipped", "", 1, 1, properties=properties)
 
 
 def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:

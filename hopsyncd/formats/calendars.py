@@ -83,8 +83,8 @@ def _contact_block(card: _Event) -> Block | None:
     name = card.text("FN") or " ".join(filter(None, [*given[1:2], *given[:1]]))
     parts = [" ".join(name.split())]
     for field_name, label in _CONTACT:
-        said = [_contact_value(value) for value in card.values.get(field_name, [])]
-        parts += [f"{label}: {one}" for one in dict.fromkeys(filter(None, said))]
+        values = [_contact_value(value) for value in card.values.get(field_name, [])]
+        parts += [f"{label}: {one}" for one in dict.fromkeys(filter(None, values))]
     text = " | ".join(filter(None, parts))
     return Block("table", text, card.line, card.line, names=(parts[0],)) if text else None
 
@@ -95,11 +95,11 @@ def _contact_value(value: _Value) -> str:
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
         text = text.partition(":")[2]  # tel:, mailto:
     parts = (" ".join(_plain(part).split()) for part in re.split(r"(?<!\\);", text))
-    said = ", ".join(filter(None, parts))
-    if found := re.match(r"(\d{4})(\d\d)(\d\d)\Z", said):
+    parts_text = ", ".join(filter(None, parts))
+    if found := re.match(r"(\d{4})(\d\d)(\d\d)\Z", parts_text):
         return "-".join(found.groups())
     kinds = [kind for kind in value.parameters.get("TYPE", "").lower().split(",") if kind in _KINDS]
-    return f"{said} ({', '.join(kinds)})" if said and kinds else said
+    return f"{parts_text} ({', '.join(kinds)})" if parts_text and kinds else parts_text
 
 
 def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Event]:
@@ -125,11 +125,15 @@ def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Ev
                 yield event
                 event = None
         elif event is not None and not inner:
-            told: dict[str, str] = {}
+            parameters: dict[str, str] = {}
             for key, said in _PARAMETER.findall(found[2]):
-                before = f"{told[key.upper()]}," if key.upper() == "TYPE" and "TYPE" in told else ""
-                told[key.upper()] = before + said.strip('"')
-            event.values.setdefault(name, []).append(_Value(value.strip(), told))
+                before = (
+                    f"{parameters[key.upper()]},"
+                    if key.upper() == "TYPE" and "TYPE" in parameters
+                    else ""
+                )
+                parameters[key.upper()] = before + said.strip('"')
+            event.values.setdefault(name, []).append(_Value(value.strip(), parameters))
     if event is not None:  # a file that was cut short
         yield event
 
@@ -152,8 +156,8 @@ def _event_blocks(event: _Event) -> Iterator[Block]:
     if title:
         yield Block("heading", " ".join(title.split()), line, line, level=1)
     for name, label in _SHOWN:
-        if said := _field_text(event, name):
-            yield Block("list_item", f"{label}: {said}", line, line)
+        if value := _field_text(event, name):
+            yield Block("list_item", f"{label}: {value}", line, line)
     for paragraph in re.split(r"\n\s*\n", event.text("DESCRIPTION")):
         if paragraph.strip():
             yield Block("paragraph", paragraph.strip(), line, line)
@@ -178,9 +182,9 @@ def _person(value: _Value) -> str:
     """A person as "Ann Lee <ann@example.org>", with an answer if there is one."""
     address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
     name = value.parameters.get("CN", "").strip()
-    said = f"{name} <{address}>" if name and address and name != address else name or address
+    person = f"{name} <{address}>" if name and address and name != address else name or address
     answer = value.parameters.get("PARTSTAT", "").lower()
-    return f"{said} ({answer})" if answer in ("accepted", "declined", "tentative") else said
+    return f"{person} ({answer})" if answer in ("accepted", "declined", "tentative") else person
 
 
 def _time(value: _Value) -> str:
@@ -227,19 +231,21 @@ def _rule(text: str) -> str:
     >>> _rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
     'every 2 weeks, on Monday and Thursday, until 2026-12-31'
     """
-    told = dict(part.split("=", 1) for part in text.upper().split(";") if "=" in part)
-    unit = _EVERY.get(told.get("FREQ", ""))
+    fields = dict(part.split("=", 1) for part in text.upper().split(";") if "=" in part)
+    unit = _EVERY.get(fields.get("FREQ", ""))
     if not unit:
         return text
-    interval = told.get("INTERVAL", "1")
+    interval = fields.get("INTERVAL", "1")
     parts = [f"every {unit}" if interval == "1" else f"every {interval} {unit}s"]
-    days = [_DAYS.get(day.lstrip("+-0123456789"), day) for day in told.get("BYDAY", "").split(",")]
-    if told.get("BYDAY"):
+    days = [
+        _DAYS.get(day.lstrip("+-0123456789"), day) for day in fields.get("BYDAY", "").split(",")
+    ]
+    if fields.get("BYDAY"):
         parts.append("on " + " and ".join(days))
-    if "COUNT" in told:
-        parts.append(f"{told['COUNT']} times")
-    if "UNTIL" in told:
-        parts.append(f"until {_time(_Value(told['UNTIL'], {}))[:10]}")
+    if "COUNT" in fields:
+        parts.append(f"{fields['COUNT']} times")
+    if "UNTIL" in fields:
+        parts.append(f"until {_time(_Value(fields['UNTIL'], {}))[:10]}")
     return ", ".join(parts)
 
 

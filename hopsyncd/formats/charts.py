@@ -56,10 +56,10 @@ def name_chart(kind: str, title: str) -> str:
     >>> name_chart("bar", "Catch"), name_chart("line", ""), name_chart("bar", "Bar chart of cod")
     ('Bar chart: Catch', 'Line chart', 'Bar chart of cod')
     """
-    said = f"{kind.capitalize()} chart" if kind else ""
-    if not title or said.casefold() in title.casefold():
-        return title or said
-    return f"{said}: {title}"
+    kind_name = f"{kind.capitalize()} chart" if kind else ""
+    if not title or kind_name.casefold() in title.casefold():
+        return title or kind_name
+    return f"{kind_name}: {title}"
 
 
 def _text(element: Element) -> str:

@@ -59,8 +59,8 @@ def type_of_content(data: bytes, media_type: str) -> str:
 def _type_of_package(data: bytes, media_type: str) -> str:
     """The type of a ZIP archive, without unpacking it: this runs in the daemon's process too."""
     if data[30:38] == b"mimetype":  # the first file of OpenDocument and EPUB, and not compressed
-        said = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
-        return said if said in _PACKAGES else media_type
+        declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
+        return declared if declared in _PACKAGES else media_type
     names = _directory_of(data)
     kinds = [kind for folder, kind in _FOLDERS.items() if folder in names]
     return kinds[0] if kinds and media_type not in kinds else media_type

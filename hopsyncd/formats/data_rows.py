@@ -194,6 +194,6 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 def _card_name(card: Mapping[str, Any]) -> str:
     """The name of a card in the sentence of an arrow: its first line, or what it embeds."""
-    said = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
-    line = next(iter(said.strip().splitlines()), "").lstrip("#> ")
+    name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
+    line = next(iter(name.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

@@ -429,8 +429,8 @@ def _form_value(field: Element) -> str:
     if choice is None:
         return ""
     entries = [attribute(one, "val") for one in choice if local_name(one) == "listEntry"]
-    said = _value_of(choice, "result")
-    chosen = int(said) if said.isdecimal() and len(said) < 4 else 0
+    value = _value_of(choice, "result")
+    chosen = int(value) if value.isdecimal() and len(value) < 4 else 0
     return entries[chosen] if chosen < len(entries) else ""
 
 

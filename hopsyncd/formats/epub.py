@@ -60,8 +60,8 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             "Get the book again, or add it to `ignore`",
         )
     metadata = child_of(tree, "metadata")
-    told = _with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
-    return (*told, skipped_block(skipped)) if skipped.total() else told
+    titled = _with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
+    return (*titled, skipped_block(skipped)) if skipped.total() else titled
 
 
 def _member(package: str, href: str) -> str:

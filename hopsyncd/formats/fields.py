@@ -56,8 +56,8 @@ def are_fields(run: Sequence[str]) -> bool:
     """Whether the lines are at least two fields; an indented line continues the field above."""
     if not run or run[0][0].isspace():
         return False
-    begun = [line for line in run if not line[0].isspace()]
-    return len(begun) > 1 and all(_FIELD.match(line.rstrip()) for line in begun)
+    first_lines = [line for line in run if not line[0].isspace()]
+    return len(first_lines) > 1 and all(_FIELD.match(line.rstrip()) for line in first_lines)
 
 
 def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:

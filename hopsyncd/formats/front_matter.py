@@ -124,15 +124,15 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
     fenced = _find_fence(text)
     if fenced:
         mark, lines = fenced
-        told = [*_parse_properties(lines, _KEYS[mark], 2)]
+        properties = [*_parse_properties(lines, _KEYS[mark], 2)]
         end, rest = _without_lines(text, len(lines) + 2)
         if mark == "---" and (second := _second(rest)):
             skipped, more = second
-            told += _parse_properties(more, _KEYS[mark], end + skipped + 2)
+            properties += _parse_properties(more, _KEYS[mark], end + skipped + 2)
             lines = [*lines, *more]
             count, rest = _without_lines(rest, skipped + len(more) + 2)
             end += count
-        return "\n" * end + rest, _build_front_matter("\n".join(lines), told)
+        return "\n" * end + rest, _build_front_matter("\n".join(lines), properties)
     found = _PROPERTIES.match(text)
     if not found:
         return text, FrontMatter()
@@ -168,9 +168,9 @@ def _find_fence(text: str) -> tuple[str, list[str]] | None:
     end = next((at for at, line in enumerate(lines) if at and line.rstrip() in _ENDS[mark]), None)
     if end is None:
         return None
-    said = lines[1:end]
-    is_sound = _is_toml(said) if mark == "+++" else _is_yaml(said)
-    return (mark, said) if is_sound else None
+    inner = lines[1:end]
+    is_sound = _is_toml(inner) if mark == "+++" else _is_yaml(inner)
+    return (mark, inner) if is_sound else None
 
 
 def _is_toml(lines: Sequence[str]) -> bool:
@@ -206,11 +206,11 @@ def _is_yaml(lines: Sequence[str]) -> bool:
     return named
 
 
-def _build_front_matter(properties: str, told: Sequence[_Property]) -> FrontMatter:
+def _build_front_matter(properties: str, declared: Sequence[_Property]) -> FrontMatter:
     title, title_line = "", 1
     aliases: list[str] = []
     tags: list[str] = []
-    for one in told:
+    for one in declared:
         key = one.key.lower()
         if key == "title" and not title and one.text:
             title, title_line = one.text, one.line
@@ -218,9 +218,9 @@ def _build_front_matter(properties: str, told: Sequence[_Property]) -> FrontMatt
             aliases += one.values
         elif key in ("tag", "tags"):
             tags += (value.removeprefix("#") for value in one.values)
-    keys = {one.key.lower() for one in told}
+    keys = {one.key.lower() for one in declared}
     label_first = keys >= _DENDRON and any(
-        _EPOCH.match(one.text) for one in told if one.key == "created"
+        _EPOCH.match(one.text) for one in declared if one.key == "created"
     )
     links = [link_to_name(tag) for tag in tags]
     links += [link_to_name(one[1], one[2] or "") for one in WIKI_LINK.finditer(properties)]
@@ -230,14 +230,14 @@ def _build_front_matter(properties: str, told: Sequence[_Property]) -> FrontMatt
         title_line,
         tuple(aliases[:_MAX_NAMES]),
         distinct[:_MAX_NAMES],
-        tuple(_fields(told)),
-        tuple(_properties(told))[:_MAX_NAMES],
+        tuple(_fields(declared)),
+        tuple(_properties(declared))[:_MAX_NAMES],
         label_first,
     )
 
 
-def _properties(told: Iterable[_Property]) -> Iterator[tuple[str, str]]:
-    for one in told:
+def _properties(properties: Iterable[_Property]) -> Iterator[tuple[str, str]]:
+    for one in properties:
         key = one.key.lower()
         name = _ONE_NAME.get(key.replace(" ", ""), key)
         if name in ("title", "alias", "aliases"):
@@ -250,8 +250,8 @@ def _properties(told: Iterable[_Property]) -> Iterator[tuple[str, str]]:
                 yield name, said[:_MAX_FIELD_CHARACTERS]
 
 
-def _fields(told: Iterable[_Property]) -> Iterator[Field]:
-    for one in told:
+def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
+    for one in properties:
         key, text = one.key.lower(), one.text[:_MAX_FIELD_CHARACTERS]
         if key in _UNTOLD or _UNTOLD_VALUE.match(text):
             continue

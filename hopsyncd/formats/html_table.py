@@ -63,5 +63,5 @@ def _is_in_head(row: Element) -> bool:
 
 
 def _span(cell: Element, name: str) -> int:
-    said = (cell.get(name) or "").strip()
-    return int(said) if said.isdecimal() and len(said) <= _MAX_SPAN_DIGITS else 1
+    span = (cell.get(name) or "").strip()
+    return int(span) if span.isdecimal() and len(span) <= _MAX_SPAN_DIGITS else 1

@@ -340,8 +340,8 @@ class InlineReader:
         first, close, at = self.argument(at, end)
         keys = [key.strip() for key in self.raw(first, close).split(",")]
         before = notes[0] if len(notes) > 1 else ""
-        said = ", ".join(filter(None, [*keys, notes[-1] if notes else ""]))
-        written.add(f"[{before} {said}]" if before else f"[{said}]")
+        citation = ", ".join(filter(None, [*keys, notes[-1] if notes else ""]))
+        written.add(f"[{before} {citation}]" if before else f"[{citation}]")
         return at
 
     def _write_address(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
@@ -426,8 +426,8 @@ class InlineReader:
             over = self.formula(first, close, depth + 1)
             first, close, at = self.argument(at, end)
             under = self.formula(first, close, depth + 1)
-            said = f"{add_brackets(over)}/{add_brackets(under)}"
-            parts.append(f"binom({over}, {under})" if word == "binom" else said)
+            fraction = f"{add_brackets(over)}/{add_brackets(under)}"
+            parts.append(f"binom({over}, {under})" if word == "binom" else fraction)
             return at
         if word == "sqrt":
             first, close, at = self.option(at, end)

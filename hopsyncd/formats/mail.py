@@ -79,8 +79,8 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         )
         for block in section:
             # The ids that the head names would join the document with itself.
-            told = replace(block, names=(), links=(), properties=()) if block.names else block
-            blocks.append(replace(told, first_line=number, last_line=number))
+            stripped = replace(block, names=(), links=(), properties=()) if block.names else block
+            blocks.append(replace(stripped, first_line=number, last_line=number))
     if not blocks and data.strip():
         raise DocumentUnreadable(
             "the document",
@@ -142,16 +142,19 @@ def _with_ids(message: Message, head: list[Block]) -> list[Block]:
     """The head; its first block has the message's id as a name, and the ids it answers as links."""
     if not head:
         return head
-    said = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
-    own, answered, older = map(_MESSAGE_ID.findall, said)
+    fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
+    own, answered, older = map(_MESSAGE_ID.findall, fields)
     ids = dict.fromkeys([*answered, *reversed(older)])
     links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
-    told = (("author", _field(message, "from")), ("modified", iso_date(sent_ms(message)) or ""))
+    properties = (
+        ("author", _field(message, "from")),
+        ("modified", iso_date(sent_ms(message)) or ""),
+    )
     first = replace(
         head[0],
         names=tuple(own[:1]),
         links=tuple((0, link) for link in links),
-        properties=tuple((name, value) for name, value in told if value),
+        properties=tuple((name, value) for name, value in properties if value),
     )
     return [first, *head[1:]]
 
@@ -233,13 +236,13 @@ class _MailReader:
 
     def _page(self, text: str, *, forwards: bool) -> list[Block]:
         """The blocks of a message in HTML, without what it quotes."""
-        whole = _TITLE.sub("", text)
-        own, quotes = own_html(whole, forwards=forwards)
+        page = _TITLE.sub("", text)
+        own, quotes = own_html(page, forwards=forwards)
         if self._known is None or not quotes:
             self._skipped["quotes"] += quotes
             blocks = [*self._read(own, "text/html")]
         else:  # only what was read before is left out
-            blocks, before = [*self._read(whole, "text/html")], [*self._read(own, "text/html")]
+            blocks, before = [*self._read(page, "text/html")], [*self._read(own, "text/html")]
             quoted = [line for b in blocks[len(before) :] for line in b.text.split("\n")]
             if self._known.knows(quoted):
                 self._skipped["quotes"] += quotes

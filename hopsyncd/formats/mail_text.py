@@ -79,8 +79,8 @@ class KnownLines:
 
     def knows(self, lines: Iterable[str]) -> bool:
         """Whether most of the lines are known; mail programs wrap some of them again."""
-        said = [_line_hash(line) for line in _said_lines(lines)]
-        return 2 * sum(one in self._hashes for one in said) >= len(said)
+        hashes = [_line_hash(line) for line in _said_lines(lines)]
+        return 2 * sum(one in self._hashes for one in hashes) >= len(hashes)
 
 
 def _said_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -208,8 +208,12 @@ def _drop_introduction(lines: list[str]) -> None:
     begin = end
     while begin and end - begin < 3 and lines[begin - 1].strip():
         begin -= 1
-    said = " ".join(lines[begin:end])
-    if said.rstrip().endswith(":") and _SAID.search(said) and len(said) < 300:
+    introduction = " ".join(lines[begin:end])
+    if (
+        introduction.rstrip().endswith(":")
+        and _SAID.search(introduction)
+        and len(introduction) < 300
+    ):
         del lines[begin:]
 
 
@@ -291,12 +295,12 @@ def is_stub(plain: str, html: str) -> bool:
     False
     """
     # Most often both say the same: then no need to parse.
-    told, seen = _words(plain), _words(unescape(_TAG.sub(" ", _after_head(html))))
-    if len(seen & told) >= _STUB_COVERS * len(seen):
+    words, seen = _words(plain), _words(unescape(_TAG.sub(" ", _after_head(html))))
+    if len(seen & words) >= _STUB_COVERS * len(seen):
         return False
     shown = " ".join(unescape(token.value) for token in tokens(html, _UNSEEN) if not token.tag)
     seen = _words(shown)
-    return len(seen & told) < _STUB_COVERS * len(seen) and len(told) < 2 * len(seen)
+    return len(seen & words) < _STUB_COVERS * len(seen) and len(words) < 2 * len(seen)
 
 
 def _words(text: str) -> set[str]:

@@ -85,18 +85,18 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     left out. Code is cited by its own lines, without the fences. A document nested deeper than the
     parser can go (12 quotes, 100 levels) is read as plain text, so that none of it is lost.
     """
-    text, said = without_front_matter(text)
+    text, front_matter = without_front_matter(text)
     env = _Environment()
-    if any(name == "excalidraw-plugin" for name, _ in said.properties):
+    if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):
         text, env.skipped["drawings"] = without_drawings(text)
     text, env.skipped["comments"] = without_comments(text)
-    if said.label_first:
+    if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
-    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), said)
-    properties = (*said.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
-    if blocks and (said.names or said.links or properties):
-        links = (*((0, link) for link in said.links), *blocks[0].links)
-        first = replace(blocks[0], links=links, names=said.names, properties=properties)
+    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), front_matter)
+    properties = (*front_matter.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
+    if blocks and (front_matter.names or front_matter.links or properties):
+        links = (*((0, link) for link in front_matter.links), *blocks[0].links)
+        first = replace(blocks[0], links=links, names=front_matter.names, properties=properties)
         blocks = (first, *blocks[1:])
     return (*blocks, skipped_block(env.skipped)) if env.skipped.total() else blocks
 
@@ -121,10 +121,10 @@ def _swap_label(found: re.Match[str]) -> str:
     return f"[[{found[2]}|{found[1]}]]" if found[2] else found[0]
 
 
-def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, ...]:
+def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
     """The fields below the title, or on top where there is none."""
-    fields = [Block("list_item", one.text, one.line, one.line) for one in said.fields]
-    titled = with_title(blocks or tuple(fields), said.title, said.title_line)
+    fields = [Block("list_item", one.text, one.line, one.line) for one in front_matter.fields]
+    titled = with_title(blocks or tuple(fields), front_matter.title, front_matter.title_line)
     if not blocks:
         return titled
     head = 1 if titled[0].level == 1 else 0

@@ -83,9 +83,9 @@ def definition_tokens(
     as its content.
     """
     found = [
-        (*said["map"], label)
-        for label, said in env.get("references", {}).items()
-        if not _ADDRESS.search(said["href"]) and label != "//"
+        (*reference["map"], label)
+        for label, reference in env.get("references", {}).items()
+        if not _ADDRESS.search(reference["href"]) and label != "//"
     ]
     if not found:
         yield from tokens

@@ -108,8 +108,8 @@ def _marks(*trees: Element | None) -> dict[str, str]:
     for tree in trees:
         for style in () if tree is None else tree.iterfind(".//{*}style"):
             properties = child_of(style, "text-properties")
-            said = "" if properties is None else attribute(properties, "text-position")
-            place = said.split(" ")[0].rstrip("%")
+            position = "" if properties is None else attribute(properties, "text-position")
+            place = position.split(" ")[0].rstrip("%")
             if place == "super" or (place.isdecimal() and int(place) > 0):
                 marks[attribute(style, "name")] = "^"
             elif place == "sub" or place.startswith("-"):
@@ -218,8 +218,12 @@ class _Reader:
         if local_name(paragraph) == "h" or is_title:
             self._leads.end()
             text = " ".join(text.split())
-            said = "1" if is_title else attribute(paragraph, "outline-level")
-            level = min(max(int(said), 1), 6) if said.isdecimal() and len(said) < 4 else 1
+            outline_level = "1" if is_title else attribute(paragraph, "outline-level")
+            level = (
+                min(max(int(outline_level), 1), 6)
+                if outline_level.isdecimal() and len(outline_level) < 4
+                else 1
+            )
             if is_title and not self.title[0]:
                 self.title = (text, number)
             return Block("heading", text, number, number, level, links)
@@ -233,8 +237,8 @@ class _Reader:
         for child in parent:
             name = local_name(child)
             if name == "s":
-                said = attribute(child, "c")
-                line.add(" " * min(int(said) if said.isdecimal() else 1, _MAX_SPACES))
+                count = attribute(child, "c")
+                line.add(" " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES))
             elif name in _SPELLED:
                 line.add(_SPELLED[name])
             elif name == "object" and (formula := self._formula(child)):
@@ -347,8 +351,8 @@ def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool
 
 def count_of(element: Element, name: str) -> int:
     """A count such as `columns-spanned`; 1 without one."""
-    said = attribute(element, f"number-{name}")
-    return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
+    number = attribute(element, f"number-{name}")
+    return max(1, int(number)) if number.isdecimal() and len(number) < 10 else 1
 
 
 def _join_lines(text: str | None) -> str:

@@ -189,5 +189,5 @@ def with_metadata(
         return ()
     first = blocks[0]
     names = tuple(dict.fromkeys((*first.names, *titles)))
-    said = tuple(dict.fromkeys((*first.properties, *properties)))
-    return (replace(first, names=names, properties=said), *blocks[1:])
+    merged = tuple(dict.fromkeys((*first.properties, *properties)))
+    return (replace(first, names=names, properties=merged), *blocks[1:])

@@ -70,11 +70,11 @@ class AnnotationReader:
         elif kind == "WIDGET":
             self._place(found, self._box(annotation), self._value(annotation), is_value=True)
         elif kind in _IN_PLACE:
-            said = self._string(annotation, b"Contents") or self._stamp_text(annotation)
-            self._place(found, self._box(annotation), said)
-        elif kind and (said := in_one_line(self._string(annotation, b"Contents"))):
+            contents = self._string(annotation, b"Contents") or self._stamp_text(annotation)
+            self._place(found, self._box(annotation), contents)
+        elif kind and (contents := in_one_line(self._string(annotation, b"Contents"))):
             author = in_one_line(self._string(annotation, b"T"))
-            found.notes.append(f"{author}: {said}" if author else said)
+            found.notes.append(f"{author}: {contents}" if author else contents)
 
     def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
         """Put text into its box, a line below the other."""

@@ -34,8 +34,12 @@ def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, st
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
     names = (said["Title"],) if is_title(said["Title"]) else ()
     author = said["Author"] if is_title(said["Author"]) else ""
-    told = (("author", author), ("created", dates["CreationDate"]), ("modified", dates["ModDate"]))
-    return names, tuple((name, value) for name, value in told if value)
+    properties = (
+        ("author", author),
+        ("created", dates["CreationDate"]),
+        ("modified", dates["ModDate"]),
+    )
+    return names, tuple((name, value) for name, value in properties if value)
 
 
 def is_title(text: str) -> bool:

@@ -224,9 +224,9 @@ class _Slide:
         for comment in comments.iter():
             if local_name(comment) not in ("cm", "reply"):
                 continue
-            told = child_of(comment, "text")
-            if told is not None:
-                text = told.text or ""
+            text_element = child_of(comment, "text")
+            if text_element is not None:
+                text = text_element.text or ""
             else:
                 body = child_of(comment, "txBody")
                 parts = () if body is None else body.iter()
@@ -256,16 +256,16 @@ def _paragraphs_of(shape: Element) -> Iterator[Element]:
 
 
 def _level(properties: Element | None) -> int:
-    said = "" if properties is None else attribute(properties, "lvl")
-    return int(said) if said in tuple("12345678") else 0
+    level = "" if properties is None else attribute(properties, "lvl")
+    return int(level) if level in tuple("12345678") else 0
 
 
 def _mark(properties: Element | None) -> str:
     """Text above the line has a positive baseline, text below it a negative one."""
-    said = "" if properties is None else attribute(properties, "baseline")
-    if not said.strip("-+0%."):
+    offset = "" if properties is None else attribute(properties, "baseline")
+    if not offset.strip("-+0%."):
         return ""
-    return "_" if said.startswith("-") else "^"
+    return "_" if offset.startswith("-") else "^"
 
 
 def _link_of(properties: Element | None) -> str:
@@ -274,5 +274,5 @@ def _link_of(properties: Element | None) -> str:
 
 
 def _span(cell: Element, name: str) -> int:
-    said = attribute(cell, name)
-    return max(1, int(said)) if said.isdecimal() and len(said) < 5 else 1
+    span = attribute(cell, name)
+    return max(1, int(span)) if span.isdecimal() and len(span) < 5 else 1

@@ -56,15 +56,15 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
     head, end = _read_head(lines)
     try:
         document = _parse("\n".join([*[""] * end, *lines[end:]]))
-        every = list(document.findall(nodes.Element))
-        blocks = tuple(_Reader(document, every).read(document, (), 0))
+        elements = list(document.findall(nodes.Element))
+        blocks = tuple(_Reader(document, elements).read(document, (), 0))
     except RecursionError:  # lists in lists, some hundred deep
         return plain_blocks(text)
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
-    names = (*head.names, *_targets(every))
+    names = (*head.names, *_targets(elements))
     if blocks and names:
         blocks = (replace(blocks[0], names=names), *blocks[1:])
-    comments = sum(isinstance(node, nodes.comment) for node in every)
+    comments = sum(isinstance(node, nodes.comment) for node in elements)
     return (*blocks, skipped_block({"comments": comments})) if blocks and comments else blocks
 
 
@@ -81,7 +81,7 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
 
 @cache
 def _default_settings() -> Any:
-    """They take longer to collect than a short document to parse."""
+    """Collect the default settings once: that takes longer than parsing a short document."""
     return get_default_settings(Parser)
 
 
@@ -96,11 +96,11 @@ def _parse(text: str) -> nodes.document:
     return document
 
 
-def _targets(every: Sequence[nodes.Element]) -> tuple[str, ...]:
+def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
     """The names of places in the document, which other documents refer to."""
     found = (
         _TARGET.match(node.rawsource)
-        for node in every
+        for node in elements
         if isinstance(node, nodes.target) and not node.get("refuri")
     )
     return tuple(name[1] for name in found if name)[:_MAX_TARGETS]
@@ -109,15 +109,15 @@ def _targets(every: Sequence[nodes.Element]) -> tuple[str, ...]:
 class _Reader:
     """Walks the document once. `every` has all elements of it."""
 
-    def __init__(self, document: nodes.document, every: Sequence[nodes.Element]) -> None:
+    def __init__(self, document: nodes.document, elements: Sequence[nodes.Element]) -> None:
         self._substitutions = document.substitution_defs
         self._addresses = {
             name: target["refuri"]
-            for target in every
+            for target in elements
             if isinstance(target, nodes.target) and target.get("refuri")
             for name in target["names"]
         }
-        notes = [node for node in every if isinstance(node, nodes.footnote | nodes.citation)]
+        notes = [node for node in elements if isinstance(node, nodes.footnote | nodes.citation)]
         self._notes = {name: note for note in notes for name in note["names"]}
         self._waiting_notes = iter([note for note in notes if not note["names"]])
         self._has_notes = bool(notes)
@@ -205,9 +205,9 @@ class _Reader:
         line = item.line or _line_of(item)
         text, last, rest = name, line, [*body]
         if body and isinstance(body[0], nodes.paragraph):
-            said, more = self._text(body[0])
-            text = f"{name}{' ' if name[-1:] in ('.', ':', '?') else ': '}{said}"
-            links += tuple((at + len(text) - len(said), link) for at, link in more)
+            content, more = self._text(body[0])
+            text = f"{name}{' ' if name[-1:] in ('.', ':', '?') else ': '}{content}"
+            links += tuple((at + len(text) - len(content), link) for at, link in more)
             last = _last_line(body[0])
             rest = [*body[1:]]
         elif isinstance(item, nodes.field):

@@ -37,7 +37,7 @@ def subtitle_blocks(text: str) -> tuple[Block, ...]:
 
 def _cues(lines: list[str]) -> Iterator[_Cue]:
     at = 0
-    said = ""
+    previous = ""
     while at < len(lines):
         found = _TIMES.match(lines[at])
         at += 1
@@ -49,12 +49,12 @@ def _cues(lines: list[str]) -> Iterator[_Cue]:
         shown = _SPEAKER.sub(r"\1: ", " ".join(lines[first:at]))
         shown = " ".join(unescape(_MARKUP.sub("", shown)).split())
         # Live captions repeat the line above until it scrolls away.
-        new = shown[len(said) :].strip() if said and shown.startswith(said) else shown
+        new = shown[len(previous) :].strip() if previous and shown.startswith(previous) else shown
         if new:
             hours, minutes, seconds, *end = (int(part or 0) for part in found.groups())
             begin_s = hours * 3600 + minutes * 60 + seconds
             yield _Cue(new, begin_s, end[0] * 3600 + end[1] * 60 + end[2], first, max(first, at))
-            said = shown
+            previous = shown
 
 
 def _paragraphs(cues: Iterator[_Cue]) -> Iterator[Block]:

@@ -416,8 +416,8 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
 
 def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
     """The labels, shortened where they would make the table many times as long."""
-    said = sum(len(cell.text) for row in rows for cell in row.own)
-    if sum(map(len, labels)) * len(rows) <= said * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
+    characters = sum(len(cell.text) for row in rows for cell in row.own)
+    if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
         return labels
     return tuple(_shorten(label, _SHORT_LABEL_CHARACTERS) for label in labels)
 

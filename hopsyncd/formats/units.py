@@ -109,16 +109,18 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
         for number, piece in enumerate([*_pieces(cell, False, sentence)] or [""]):
             joint = _CELL if number == 0 and line != start else ""
             if line != start and tokens(line + joint + piece) > sentence:
-                begun = tuple(_take_links(links, at))
+                links_before = tuple(_take_links(links, at))
                 size = tokens(glue + line)
-                yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, begun)
+                yield Unit(
+                    line.rstrip(), glue, size, block.first_line, block.last_line, links_before
+                )
                 line, joint, glue = start, "", "\n"
             line += joint + piece
             at += len(piece)
         at += len(_CELL)
-    begun = tuple(link for _, link in links)
+    links_before = tuple(link for _, link in links)
     size = tokens(glue + line)
-    yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, begun)
+    yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, links_before)
 
 
 def sentences(text: str) -> Iterator[str]:

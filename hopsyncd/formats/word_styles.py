@@ -79,14 +79,14 @@ def _level_of(named: str, style: Element) -> int:
 
 def outline_of(element: Element) -> int:
     """The heading level in the element's own properties; 0 for none."""
-    said = _value_of(element, "pPr", "outlineLvl")
-    return min(int(said) + 1, 6) if said.isdecimal() and int(said) < 9 else 0
+    level = _value_of(element, "pPr", "outlineLvl")
+    return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
 def mark_of(properties: Element | None) -> str:
     """How properties of text place it: "^" above the line, "_" below it."""
-    said = "" if properties is None else _value_of(properties, "vertAlign")
-    return {"superscript": "^", "subscript": "_"}.get(said, "")
+    alignment = "" if properties is None else _value_of(properties, "vertAlign")
+    return {"superscript": "^", "subscript": "_"}.get(alignment, "")
 
 
 def number_of(element: Element) -> tuple[str, int | None]:

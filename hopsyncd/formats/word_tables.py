@@ -81,8 +81,8 @@ def _says_first_row(table: Element) -> bool:
     look = child_of(table, "tblPr", "tblLook")
     if look is None:
         return False
-    if said := attribute(look, "firstRow"):
-        return said in ("1", "true", "on")
+    if first_row := attribute(look, "firstRow"):
+        return first_row in ("1", "true", "on")
     value = attribute(look, "val")
     return bool(re.fullmatch("[0-9A-Fa-f]{1,4}", value) and int(value, 16) & _FIRST_ROW)
 
@@ -105,9 +105,9 @@ def _cells(row: Element, properties: Element | None) -> list[WordCell]:
     return cells
 
 
-def _span(said: str, default: int) -> int:
-    known = said.isdecimal() and len(said) < 4
-    return min(max(int(said), default), _MAX_SPAN) if known else default
+def _span(value: str, default: int) -> int:
+    known = value.isdecimal() and len(value) < 4
+    return min(max(int(value), default), _MAX_SPAN) if known else default
 
 
 def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> bool:

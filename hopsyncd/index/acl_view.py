@@ -107,7 +107,7 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
-    """Which of the matches the others have too; both rise by question."""
+    """Which of the matches are also among the others. Both are sorted by question."""
     positions, is_same = find_sorted(others.source_question, matches.source_question)
     targets = others.target_question[positions[is_same]]
     is_same[is_same] = targets == matches.target_question[is_same]

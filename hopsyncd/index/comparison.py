@@ -198,13 +198,16 @@ def find_best(
 
 
 def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumns:
-    every = concatenate_matches(found)
-    rising = sort_distinct(every.source_question)
-    positions, best = np.searchsorted(rising, every.source_question), np.full(len(rising), -np.inf)
-    np.maximum.at(best, positions, every.similarity)
-    every = every.take(every.similarity == best[positions])
-    ids = index.incoming.id[every.target_question]
-    return every.take(select_first_of_groups(every.source_question, ids))
+    matches = concatenate_matches(found)
+    rising = sort_distinct(matches.source_question)
+    positions, best = (
+        np.searchsorted(rising, matches.source_question),
+        np.full(len(rising), -np.inf),
+    )
+    np.maximum.at(best, positions, matches.similarity)
+    matches = matches.take(matches.similarity == best[positions])
+    ids = index.incoming.id[matches.target_question]
+    return matches.take(select_first_of_groups(matches.source_question, ids))
 
 
 def _find_likely(

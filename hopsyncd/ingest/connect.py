@@ -224,5 +224,5 @@ def _of_package(source: PluginSource) -> Connector:
 
 def settings_of(source: SourceConfig) -> str:
     """A digest of the settings that select items. If it changes, the cursor is invalid."""
-    told = source.model_dump_json(exclude=_COMMON - {"kind"})
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    settings = source.model_dump_json(exclude=_COMMON - {"kind"})
+    return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()

@@ -57,23 +57,21 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
 
     Question sets with vectors of other encoders are left out.
     """
-    told = changes(connection, after, until)
-    _add_content(connection, index, encoder, told)
-    ended = told.passages_ended
+    new = changes(connection, after, until)
+    _add_content(connection, index, encoder, new)
+    ended = new.passages_ended
     known = [
         at for at, passage in enumerate(ended.key.tolist()) if passage in index.interval_of_passage
     ]
     index.end_passages(ended.key[known].tolist(), ended.died[known])
-    begun = told.passages_begun
+    begun = new.passages_begun
     entries = np.array(
         [index.row_of_question_set.get(one, -1) for one in begun.question_set.tolist()], np.int64
     )
     ours = entries >= 0
     index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
-    _follow_matches(index, told)
-    _follow_documents(
-        index, told.documents_ended.key, told.documents_ended.died, told.documents_begun
-    )
+    _follow_matches(index, new)
+    _follow_documents(index, new.documents_ended.key, new.documents_ended.died, new.documents_begun)
     index.settle(until)
 
 
@@ -118,10 +116,10 @@ def _form_terms(passage: Passage) -> set[str]:
     return form_terms(passage.heading, passage.text)
 
 
-def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: Changes) -> None:
+def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_rows: Changes) -> None:
     new = [
         SetId(one)
-        for one in np.unique(told.passages_begun.question_set).tolist()
+        for one in np.unique(new_rows.passages_begun.question_set).tolist()
         if one not in index.row_of_question_set
     ]
     ours = sets_of_encoder(connection, new, encoder)
@@ -130,12 +128,12 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: C
         add_passages(index, new_passages(connection, sets))
 
 
-def _follow_matches(index: LiveIndex, told: Changes) -> None:
+def _follow_matches(index: LiveIndex, new: Changes) -> None:
     outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
-    out = _find_questions(outgoing, told.matches_ended.key)
+    out = _find_questions(outgoing, new.matches_ended.key)
     ours = out >= 0
-    index.end_matches(out[ours], told.matches_ended.died[ours])
-    begun = told.matches_begun
+    index.end_matches(out[ours], new.matches_ended.died[ours])
+    begun = new.matches_begun
     out, into = _find_questions(outgoing, begun.question), _find_questions(incoming, begun.target)
     ours = (out >= 0) & (into >= 0)
     index.begin_matches(
@@ -178,11 +176,11 @@ def _follow_documents(
 
 def _new_document(one: DocumentBegun) -> NewDocument:
     called = document_names((file_title(one.path), *one.names))
-    said = dict(one.properties)
-    dates = said.get("modified") or one.origin.get("date", ""), said.get("created", "")
+    values = dict(one.properties)
+    dates = values.get("modified") or one.origin.get("date", ""), values.get("created", "")
     modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
     author = [("author", text) for name, text in one.origin.items() if name == "author"]
-    told = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
+    properties = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
     kind = ("type", type_words(one.path, one.media_type))
     days = [(DAY_IN_NAME, day) for day in find_days_in_name(one.path)]
     return NewDocument(
@@ -194,7 +192,7 @@ def _new_document(one: DocumentBegun) -> NewDocument:
         one.occurrences,
         modified_ms,
         created_ms,
-        (*dict.fromkeys([*told, *author, kind, *days]),),
+        (*dict.fromkeys([*properties, *author, kind, *days]),),
     )
 
 
@@ -367,9 +365,9 @@ class SavedIndex:
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
         """Map the columns with spare room. Changes stay in memory."""
-        whole = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
+        data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
-            name: whole[at : at + room * np.dtype(kind).itemsize].view(kind)
+            name: data[at : at + room * np.dtype(kind).itemsize].view(kind)
             for name, (kind, at, _, room) in layout.items()
         }
 

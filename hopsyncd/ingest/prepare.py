@@ -125,7 +125,7 @@ class Preparer:
         Raises TooMuch if more than `most` passages have no set.
         """
         self._store()
-        missing = self._missing(wanted)
+        missing = self._without_questions(wanted)
         total, done = sum(map(len, missing.values())), 0
         if most is not None and total > most:
             raise TooMuch
@@ -187,8 +187,8 @@ class Preparer:
         for made in self._make_sets(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
 
-    def _missing(self, wanted: BySource) -> BySource:
-        """The passages that have no set, without duplicates."""
+    def _without_questions(self, wanted: BySource) -> BySource:
+        """The passages without a question set, each once."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}

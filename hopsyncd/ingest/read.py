@@ -169,10 +169,10 @@ def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEd
 
 def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
     """The links of each passage, one per target; the first also has the source's links."""
-    told = {link.target for piece in pieces for link in piece.links}
+    targets = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
     for at, piece in enumerate(pieces):
-        more = [link for link in placeless if at == 0 and link.target not in told]
+        more = [link for link in placeless if at == 0 and link.target not in targets]
         shown: dict[str, str] = {}
         for link in (*piece.links, *more):
             shown.setdefault(link.target, link.text)

@@ -469,8 +469,8 @@ class SyncWorker:
 
     def _fail(self, error: Exception) -> None:
         opened = self._opened
-        told = as_store_error(error, opened.sync.connection) if opened else error
-        self.error = str(told) or type(told).__name__
+        failure = as_store_error(error, opened.sync.connection) if opened else error
+        self.error = str(failure) or type(failure).__name__
         self.busy = False  # after the error, so that no status in between says that all is well
         if self._follower and self._follower.is_deposed_by(error):
             self._tell_all(error)
@@ -480,11 +480,11 @@ class SyncWorker:
             if not self.waits_for_encoder:
                 log.warning("indexing waits for the encoder", why=self.error)
         else:
-            log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
+            log.error("sync failed", why=self.error, exc_info=not isinstance(failure, REPORTABLE))
         self.waits_for_encoder = isinstance(error, EncoderUnavailable)
         waiting = opened.scheduler.abandon(all_again=not self.waits_for_encoder) if opened else ()
         for request in waiting:
-            request.done.set_exception(_reportable(told))
+            request.done.set_exception(_reportable(failure))
 
 
 def _newest_last(paths: Sequence[str]) -> dict[str, None]:

@@ -140,12 +140,12 @@ class LlmQuestionMaker:
         drafts = draft_questions(passage, mentions)
         return embed_drafts(passage, drafts, self.generation, self._encoder, provisional=True)
 
-    def _make(self, passage: Passage, told: LlmOutput) -> QuestionSet:
-        if isinstance(told, LlmStatements):
+    def _make(self, passage: Passage, output: LlmOutput) -> QuestionSet:
+        if isinstance(output, LlmStatements):
             (mentions,) = self._language.mentions([passage.text])
-            made = draft_statements(draft_questions(passage, mentions), told)
+            made = draft_statements(draft_questions(passage, mentions), output)
         else:
-            made = self._asked_drafts(passage, told)
+            made = self._asked_drafts(passage, output)
         return embed_drafts(passage, made, self.generation, self._encoder)
 
     def _asked_drafts(self, passage: Passage, asked: LlmQuestions) -> Drafts:
@@ -166,30 +166,30 @@ class LlmQuestionMaker:
         return Drafts(tuple(drafts), tuple(contexts), len(questions))
 
 
-def draft_statements(own: Drafts, told: LlmStatements) -> Drafts:
+def draft_statements(own: Drafts, output: LlmStatements) -> Drafts:
     """Replace the sentences in a passage's drafts by its statements.
 
     Its headings remain topics, next to the topics of the statements.
     """
     drafts = [one for one in own.questions if one.context == 0]
     asked = {keyword for one in drafts for keyword in one.keywords}
-    for topic, name in told.topics.items():
+    for topic, name in output.topics.items():
         if topic not in asked:
             asked.add(topic)
             drafts.append(
                 QuestionDraft(Direction.INCOMING, f"What is {name}?", frozenset([topic]), 0)
             )
-    for row, one in enumerate(told.statements, 1):
+    for row, one in enumerate(output.statements, 1):
         keywords = frozenset([*one.entities, *([one.topic] if one.topic else [])])
         drafts.append(QuestionDraft(Direction.INCOMING, one.text, keywords, row))
-    for row, one in enumerate(told.statements, 1):
+    for row, one in enumerate(output.statements, 1):
         for keyword, name in one.entities.items():
             if keyword in asked:
                 continue
             asked.add(keyword)
             raised = f"What is said of {name}?"
             drafts.append(QuestionDraft(Direction.OUTGOING, raised, frozenset([keyword]), row))
-    texts = tuple(one.text for one in told.statements)
+    texts = tuple(one.text for one in output.statements)
     return Drafts(tuple(drafts), (own.contexts[0], *texts))
 
 

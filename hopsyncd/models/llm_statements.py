@@ -104,14 +104,14 @@ def _parse_statements(part: StatedPart, passage: Passage) -> LlmStatements | Llm
 
 def _entities(statement: str, facts: Sequence[FactPart]) -> dict[str, str]:
     """The subjects and objects of facts that the statement names, by keyword."""
-    said = f" {normalise(statement)} "
+    text = f" {normalise(statement)} "
     named = [
         strip_control_characters(name)
         for one in facts[:MAX_FACTS]
         for name in (one.subject, one.object)
     ]
     found = {_keyword(name): name for name in named}
-    return {keyword: name for keyword, name in found.items() if keyword and f" {keyword} " in said}
+    return {keyword: name for keyword, name in found.items() if keyword and f" {keyword} " in text}
 
 
 def _keyword(name: str) -> str:

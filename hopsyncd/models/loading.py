@@ -195,7 +195,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
 
 
 def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
-    """The same maker on a cluster machine, with a cache of its own."""
+    """Load a question maker on a machine of the cluster."""
     language = SpacyLanguage(config.language_model)
     return BuiltinMaker(language, load_encoder(Config(models=config)))
 

@@ -204,10 +204,10 @@ def embed_drafts(
         )
         for question in drafts.questions
     )
-    told = len(drafts.contexts) - drafts.asked
-    vectors = to_grid(encoder.encode(drafts.contexts[:told]))
+    incoming_count = len(drafts.contexts) - drafts.asked
+    vectors = to_grid(encoder.encode(drafts.contexts[:incoming_count]))
     if drafts.asked:
-        asked = to_grid(encode_questions(encoder, drafts.contexts[told:]))
+        asked = to_grid(encode_questions(encoder, drafts.contexts[incoming_count:]))
         vectors = np.concatenate([vectors, asked])
     return QuestionSet(in_set, passage.id, questions, vectors, provisional)
 

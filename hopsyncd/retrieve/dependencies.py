@@ -269,8 +269,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The passage rows that now count towards another document, or whose document gives them other
-    names."""
+    """Passage rows that now belong to another document, or whose document has other names."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])

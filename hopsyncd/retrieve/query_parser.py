@@ -122,9 +122,9 @@ def drop_unrelated_sentences(
 
 
 def _parse_match(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
-    excludes, key, value, excludes_property, name, said = found.groups()
+    excludes, key, value, excludes_property, name, bracketed = found.groups()
     if name:
-        value = f"{name.strip()}={said.strip()}"
+        value = f"{name.strip()}={bracketed.strip()}"
         return _condition("property", value, now, is_excluded=bool(excludes_property))
     value = value.strip('"') if value[0] == '"' else value.rstrip(_END if is_last else ",;")
     try:
@@ -198,8 +198,8 @@ def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
         return f": the {'newest' if is_since else 'oldest'} is of {day}"
     known = sorted(_values(index, one, np.flatnonzero(there)))
-    name, _, said = one.value.partition("=")
-    value = (said or name) if one.key == "property" else one.value
+    name, _, property_value = one.value.partition("=")
+    value = (property_value or name) if one.key == "property" else one.value
     near = near_names(value, known)
     if near:
         return f"; near it: {', '.join(map(str, (_of(one, name) for name in near)))}"
@@ -229,12 +229,12 @@ def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> s
     pairs = {index.properties[at] for at in np.unique(index.document_properties.property[rows])}
     name = one.key
     if name == "type":
-        return {said.split()[0] for key, said in pairs if key == "type"}
+        return {text.split()[0] for key, text in pairs if key == "type"}
     if name == "property":
         name, equals, _ = one.value.casefold().partition("=")
         if not equals:
             return {key for key, _ in pairs if key not in ("type", DAY_IN_NAME)}
-    return {said for key, said in pairs if key == name}
+    return {text for key, text in pairs if key == name}
 
 
 def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[str]:

@@ -101,12 +101,12 @@ class QueryWords:
 
     @cached_property
     def literals(self) -> tuple[QueryPart, ...]:
-        """Its phrases and codes."""
+        """The phrases and codes of the query."""
         return tuple(part for part in self.parts if part.kind != "word")
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Its content words that are no part of a phrase or code."""
+        """The content words of the query that are in no phrase or code."""
         return tuple(part.text for part in self.parts if part.kind == "word")
 
     @property

@@ -177,9 +177,9 @@ def find_asked_day(text: str, question: str) -> str | None:
     certain = {one.day for one in found if one.order is None}
     if certain:
         return min(certain)
-    told = {one.tells for one in find_dates(question)} - {None}
-    order = next(iter(told)) if len(told) == 1 else None
-    if order is None and not told and is_day_first_language(question):
+    days = {one.tells for one in find_dates(question)} - {None}
+    order = next(iter(days)) if len(days) == 1 else None
+    if order is None and not days and is_day_first_language(question):
         order = "day first"
     return next((one.day for one in found if one.order == order), None)
 

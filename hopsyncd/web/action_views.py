@@ -62,11 +62,11 @@ class ActionViews(View):
         action = self._actions.get(name)
         if action is None:
             raise RequestFailed(404, "not_found", f"There is no action {name}", "")
-        told = action(form)
+        message = action(form)
         view = "/changes" if name == "restore" else "/sources"
         if name == "open":
             view = f"/passage/{form.get('id', '')}"
-        return self.to(f"{view}?{urlencode({'done': name, **told})}")
+        return self.to(f"{view}?{urlencode({'done': name, **message})}")
 
     def _sync(self, form: Form) -> Form:
         source = form.get("source", "")

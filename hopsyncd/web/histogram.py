@@ -52,8 +52,8 @@ def make_histogram(
             years = dict[str, int]()
             for month, documents in counts.items():
                 years[month[:4]] = years.get(month[:4], 0) + documents
-            whole = range(int(min(years)), int(max(years)) + 1)
-            periods = [(f"{year:04}", years.get(f"{year:04}", 0)) for year in whole][-_MOST_BARS:]
+            span = range(int(min(years)), int(max(years)) + 1)
+            periods = [(f"{year:04}", years.get(f"{year:04}", 0)) for year in span][-_MOST_BARS:]
     return Histogram(
         _bars(periods, lambda since, before: links.replace_filters(_DATE_KEYS, [since, before])),
         _label(periods[0][0]) if periods else "",

@@ -137,10 +137,10 @@ class SearchViews(View):
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
         source, document = passage["source"], passage["document"]
-        whole = [passage]
+        passages = [passage]
         if source is not None and document is not None:
-            whole = list(self.client.document(source, document, str(version))["passages"])
-        opened = open_document(passage, whole, version)
+            passages = list(self.client.document(source, document, str(version))["passages"])
+        opened = open_document(passage, passages, version)
         _, modified = self.modified_times(str(version), [passage])
         opened.modified = next(iter(modified.values()), None)
         opened.tab = tab

@@ -25,7 +25,7 @@ from connectors.mail.mbox import messages_of
 from connectors.mail.message import make_fetched
 from connectors.media_type import is_document_name, media_type
 from connectors.protocol import ConnectorError
-from connectors.settings import address, is_of
+from connectors.settings import address, is_on_host
 from connectors.web.fetch import HttpReply, Unreachable, Visit, read_robots
 from connectors.web.page_content import NoFeed, content_of, date_ms
 from hopsyncd.api.failures import bad_request
@@ -338,7 +338,7 @@ PARSERS: dict[str, Parser] = {
        )},
     "address": Parser(lambda text: address(text, "http://a/b")),
     "host": Parser(lambda text: address(f"http://{text}", "http://a/b")),
-    "host and patterns": Parser(lambda text: is_of(address(f"http://{text}") or "", ["*a*b", "c"])),
+    "host and patterns": Parser(lambda text: is_on_host(address(f"http://{text}") or "", ["*a*b"])),
     "HTTP date": Parser(date_ms),
     "robots.txt": Parser(lambda text: read_robots(text.encode()).can_fetch("http://a/b", "x")),
     **{f"page, {kind}": Parser(partial(_page, kind))

@@ -23,15 +23,15 @@ def changed_documents(
         if wanted is not None and place not in wanted:
             continue
         path = local_file(*place, sources)
-        told = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]
+        shown = [line[:_LINE_CHARACTERS] for line in lines.get(place, ())]
         found.append(
             {
                 "change": kind,
                 **{key: document[key] for key in ("source", "document", "was") if key in document},
                 **({"path": path} if path else {}),
                 **({"title": document["document_name"]} if "document_name" in document else {}),
-                **({"lines": told[:_LINES]} if told else {}),
-                **({"more_lines": len(told) - _LINES} if len(told) > _LINES else {}),
+                **({"lines": shown[:_LINES]} if shown else {}),
+                **({"more_lines": len(shown) - _LINES} if len(shown) > _LINES else {}),
             }
         )
     return found

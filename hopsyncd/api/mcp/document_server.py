@@ -97,9 +97,9 @@ def list_resources(client: Client) -> list[Resource]:
 
 def text_of(client: Client, source: str, document: str) -> str:
     """A document's text as it is indexed: its passages, under their headings."""
-    whole = "\n\n".join(document_text(client.document(source, document)["passages"]))
-    text = shorten(whole, _MAX_TEXT_TOKENS)
-    return text if text == whole else f"{text}\n\n[cut: the tool `get` reads on]"
+    content = "\n\n".join(document_text(client.document(source, document)["passages"]))
+    text = shorten(content, _MAX_TEXT_TOKENS)
+    return text if text == content else f"{text}\n\n[cut: the tool `get` reads on]"
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:

@@ -40,8 +40,8 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -
         why = f"it has more than {MAX_BLOCKS:,} paragraphs, list items or rows"
         result = DocumentUnreadable("the document", why, _TOO_MANY_HINT)
     if isinstance(result, DocumentUnreadable | ReaderUnavailable):
-        told = {"what": result.what, "why": result.why, "hint": result.hint}
-        return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **told}).encode()
+        fields = {"what": result.what, "why": result.why, "hint": result.hint}
+        return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **fields}).encode()
     pieces = (result[at : at + _BLOCKS_A_LINE] for at in range(0, len(result), _BLOCKS_A_LINE))
     return b"\n".join(json.dumps([*map(_row, piece)]).encode() for piece in pieces)
 
@@ -54,11 +54,11 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     blocks: list[Block] = []
     # Line by line: nothing else in the process runs while JSON is parsed.
     for line in reply.splitlines():
-        said: Any = json.loads(line)
-        if isinstance(said, dict):
-            raise _parse_error(said)
+        record: Any = json.loads(line)
+        if isinstance(record, dict):
+            raise _parse_error(record)
         try:
-            blocks += map(_block, said)
+            blocks += map(_block, record)
         except (TypeError, ValueError) as error:
             raise ValueError("a reply that is none") from error
         if len(blocks) > MAX_BLOCKS:
@@ -66,12 +66,12 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _parse_error(said: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
+def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
     """Raises ValueError for an object that reports nothing."""
-    if not said.keys() >= {"what", "why", "hint"}:
+    if not record.keys() >= {"what", "why", "hint"}:
         raise ValueError("a reply that is none")
-    kind = ReaderUnavailable if said.get("is_reader") else DocumentUnreadable
-    return kind(str(said["what"]), str(said["why"]), str(said["hint"]))
+    kind = ReaderUnavailable if record.get("is_reader") else DocumentUnreadable
+    return kind(str(record["what"]), str(record["why"]), str(record["hint"]))
 
 
 def _row(block: Block) -> tuple[object, ...]:

@@ -322,7 +322,7 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """The same a little later on a thread: a starting daemon has more urgent work."""
+    """Run `try_readers` on a thread, a little later: a starting daemon has more urgent work."""
     trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
     trial.name, trial.daemon = "readers", True
     trial.start()

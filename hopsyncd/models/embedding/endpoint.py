@@ -130,8 +130,8 @@ def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
         return False
     if failure.status == 413:
         return True
-    said = failure.message.lower()
-    if "deadline" in said:  # Ollama's "context deadline exceeded": it was too slow
+    message = failure.message.lower()
+    if "deadline" in message:  # Ollama's "context deadline exceeded": it was too slow
         return False
     # llama.cpp answers with 500 if a text is longer than its batch.
-    return failure.status in (400, 422, 500) and any(word in said for word in _SIZE_WORDS)
+    return failure.status in (400, 422, 500) and any(word in message for word in _SIZE_WORDS)

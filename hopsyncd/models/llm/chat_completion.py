@@ -74,12 +74,12 @@ class Dialect:
         """Learn from the refusal of this body; True if the next body will differ."""
         if not refuses_form(failure):
             return False
-        said = failure.message.lower()
-        if "max_tokens" in body and "max_completion_tokens" in said:
+        message = failure.message.lower()
+        if "max_tokens" in body and "max_completion_tokens" in message:
             self._limit = "max_completion_tokens"
-        elif "temperature" in body and "temperature" in said:
+        elif "temperature" in body and "temperature" in message:
             self._own_temperature = True
-        elif "response_format" in body and any(word in said for word in _SHAPE_WORDS):
+        elif "response_format" in body and any(word in message for word in _SHAPE_WORDS):
             self._plain.add(shape.__name__)
         else:
             return False
@@ -261,13 +261,13 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 def _objects(text: str) -> Iterator[str]:
     """Candidates for the JSON: the text after the thoughts, a fenced block, text in braces."""
-    said = text.rpartition("</think>")[2].strip()
-    yield said
-    if fenced := _FENCE.search(said):
+    answer = text.rpartition("</think>")[2].strip()
+    yield answer
+    if fenced := _FENCE.search(answer):
         yield fenced.group(1).strip()
-    first, last = said.find("{"), said.rfind("}")
-    if 0 <= first < last and (first, last) != (0, len(said) - 1):
-        yield said[first : last + 1]
+    first, last = answer.find("{"), answer.rfind("}")
+    if 0 <= first < last and (first, last) != (0, len(answer) - 1):
+        yield answer[first : last + 1]
 
 
 def _is_finite(value: object) -> bool:

@@ -139,8 +139,12 @@ class HttpClient:
 
     def _refusal_error(self, error: "openai.APIStatusError") -> RequestFailure:
         code = error.code if isinstance(error.code, str) else ""
-        said = error.body.get("message") if isinstance(error.body, dict) else error.body
-        message = self._without_key(said) if isinstance(said, str) and said else "it gave no reason"
+        details = error.body.get("message") if isinstance(error.body, dict) else error.body
+        message = (
+            self._without_key(details)
+            if isinstance(details, str) and details
+            else "it gave no reason"
+        )
         retry_after = error.response.headers.get("retry-after", "")
         return RequestFailure(error.status_code, message, code, retry_after)
 

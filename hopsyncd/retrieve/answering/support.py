@@ -173,7 +173,7 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
 
 
 def counts_other_things(question: str, text: str) -> bool:
-    """Whether a question asks how many of a thing, and a number counts another thing.
+    """Whether a question asks for a number of things, and the text has the number of other things.
 
     >>> counts_other_things("How many bytes long is the header?", "1000 pages long")
     True

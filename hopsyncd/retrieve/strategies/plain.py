@@ -56,7 +56,7 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
 
 
 def split(question: str, mentioned: Mentioned) -> list[str]:
-    """The same without an LLM: the question, and its clauses that use a name known to the graph.
+    """Split without an LLM: the question, and its clauses that have a name of the graph.
 
     A clause without a name has lost what its pronouns stand for.
 

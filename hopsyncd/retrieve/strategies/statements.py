@@ -106,7 +106,7 @@ class StatementGraph:
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
-        """Those most like the question, best first."""
+        """The statements among these that are most like the question, best first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
@@ -139,7 +139,7 @@ class StatementGraph:
         return statements[order[:count]]
 
     def alone(self, statements: Integers) -> list[StatementPath]:
-        """Each as a path."""
+        """A path of one statement for each."""
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [

@@ -329,9 +329,9 @@ def _damage(log: Path, index: _Index) -> str | None:
 def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
     """The next frames, one per row; fewer at the end of the log."""
     data = log.read(count * frame_bytes)
-    whole = len(data) // frame_bytes
-    return np.frombuffer(data, dtype=np.uint8, count=whole * frame_bytes).reshape(
-        whole, frame_bytes
+    frame_count = len(data) // frame_bytes
+    return np.frombuffer(data, dtype=np.uint8, count=frame_count * frame_bytes).reshape(
+        frame_count, frame_bytes
     )
 
 
