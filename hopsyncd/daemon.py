@@ -19,7 +19,6 @@ from hopsyncd.api.access import (
     Access,
     AccessRules,
     AuditLog,
-    Guard,
     rules_at_reload,
     rules_at_start,
 )
@@ -27,6 +26,7 @@ from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
+from hopsyncd.api.guard import Guard
 from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
@@ -48,6 +48,7 @@ from hopsyncd.api.serving import (
     SourceNames,
 )
 from hopsyncd.api.status_service import StatusService, now_ms
+from hopsyncd.api.tokens import Tokens, warn_of_former_files
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
@@ -457,7 +458,8 @@ def run(
     check_config_file(config_path(config_file))
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
-        listeners, tokens = bound_listeners(stack, config)
+        listeners = bound_listeners(stack, config)
+        warn_of_former_files(config)
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
@@ -489,8 +491,7 @@ def run(
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-        whole = stack.enter_context(
-            with_page(Guard(app, daemon.access, audit, tokens), config, config_file)
-        )
+        guard = Guard(app, daemon.access, audit, Tokens.of(config), per_user=config.limits.per_user)
+        whole = stack.enter_context(with_page(guard, config, config_file))
         serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

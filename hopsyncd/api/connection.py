@@ -7,6 +7,7 @@ the same form. A reserve of file descriptors stays free of client connections.
 import asyncio
 import json
 import resource
+from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -108,11 +109,13 @@ class Connections:
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
         """The idle connection that has been open longest; without one, the newest connection.
 
-        Over TCP nobody knows whose a connection is, so any newcomer replaces an idle connection.
+        Over TCP nobody knows yet who the newcomer is, so it replaces an idle connection of whoever
+        has the most.
         """
         idle = [one for one in self._open if one.is_idle]
-        if newcomer == UNKNOWN and (unknown := [one for one in idle if one.credentials == UNKNOWN]):
-            return unknown[0]
+        if newcomer.uid is None and (remote := [one for one in idle if _is_remote(one)]):
+            held = Counter(one.credentials.account for one in self._open)
+            return max(remote, key=lambda one: held[one.credentials.account])
         return greediest(self._open, newcomer, idle) or greediest(
             self._open, newcomer, reversed(self._open)
         )
@@ -127,6 +130,10 @@ class Connections:
             return
         closing.transport.write_eof()
         self._lingering[closing] = closing.loop.call_later(_LINGER_S, closing.transport.close)
+
+
+def _is_remote(connection: "ClientConnection") -> bool:
+    return connection.credentials.uid is None
 
 
 class ClientConnection(HttpToolsProtocol):
@@ -155,11 +162,21 @@ class ClientConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.credentials = peer_credentials(transport.get_extra_info("socket"))
-        self.app_state = {**self.app_state, "credentials": self.credentials}
+        if self.credentials == UNKNOWN and self.client:
+            self.credentials = Credentials(address=self.client[0])
+        self.app_state = {
+            **self.app_state,
+            "credentials": self.credentials,
+            "identify": self.identify,
+        }
         if self._all.admit(self):
             self._expect(self._timeouts.header_s)
         else:
             self.give_way()
+
+    def identify(self, credentials: Credentials) -> None:
+        """The token of the newest request says whose connection this is."""
+        self.credentials = credentials
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.forget(self)

@@ -40,7 +40,6 @@ from hopsyncd.api.connection import (
     raise_descriptor_limit,
 )
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.tokens import Tokens, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import REPORTABLE, AlreadyRunning, SocketRefused
@@ -403,22 +402,19 @@ def end_at_signals(server: uvicorn.Server) -> None:
         signal.signal(number, end)
 
 
-def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socket], Tokens]:
-    """The configured sockets, until the stack unwinds, and the tokens that open TCP."""
+def bound_listeners(stack: ExitStack, config: Config) -> list[socket.socket]:
+    """The configured sockets, until the stack unwinds."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
         with _signals_after():
             listener = stack.enter_context(bound_socket(config.daemon.socket, group))
-    listeners, tokens = [listener], Tokens({})
-    if config.access.tcp:
-        token_in(token_file(config, "admin"))
-        tokens = Tokens.of(config)
+    listeners = [listener]
     for key, address in (("access.tcp", config.access.tcp), ("web.listen", config.web.listen)):
         if address:
             hint = f"Set {key} to another port, or remove it"
             listeners.append(stack.enter_context(bound_address(*host_and_port(address), hint)))
-    return listeners, tokens
+    return listeners
 
 
 def serve(

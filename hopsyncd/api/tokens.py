@@ -1,149 +1,305 @@
-"""The roles with their rights, and the tokens that give a role to a request over TCP.
+"""The roles with their rights, and the tokens that let people and programs in over TCP.
 
-An endpoint declares the right that it needs (api/endpoints.py), and a caller has one role. Each
-role's token is in a file that only its owner can read.
+An endpoint declares the right that it needs (api/endpoints.py), and a caller has one role. A token
+says whose it is, the role, and the sources that it is limited to. Tokens are in a file of the
+daemon, not in the database: a copied or restored database must open no door, and must not revive a
+token that was revoked.
+
+A token is `hops_ID_SECRET`. The ID is public and finds the token in the file, which has the SHA-256
+of the SECRET. Slow hashes protect passwords, because people choose those from few. Here the secret
+is 256 random bits that nobody can guess, however fast they can try.
 """
 
-import errno
+import fcntl
+import hashlib
 import hmac
+import json
 import os
+import re
 import secrets
-import stat
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.errors import SocketRefused
+from hopsyncd.config.secret_file import SECRET_BYTES, read_secret
+from hopsyncd.errors import ConfigError, NotFound, SocketRefused
 
-Right = Literal["health", "metrics", "read", "admin", "owner"]
-Role = Literal["owner", "admin", "read", "metrics"]
+Right = Literal["health", "metrics", "read", "write", "admin", "owner"]
+Role = Literal["owner", "admin", "write", "read", "metrics"]
 
 RIGHTS: Mapping[Role, frozenset[Right]] = {
-    "owner": frozenset({"health", "metrics", "read", "admin", "owner"}),
-    "admin": frozenset({"health", "metrics", "read", "admin"}),
+    "owner": frozenset({"health", "metrics", "read", "write", "admin", "owner"}),
+    "admin": frozenset({"health", "metrics", "read", "write", "admin"}),
+    "write": frozenset({"health", "read", "write"}),
     "read": frozenset({"health", "read"}),
     "metrics": frozenset({"health", "metrics"}),
 }
-
+LIMITED_ROLES: frozenset[Role] = frozenset({"read", "write"})
+"""The roles that can be limited to some sources."""
 
 log = structlog.get_logger(__name__)
 
-_TOKEN_NAME = "token"  # in the data_dir; `admin`, as of the time when there was only this one
-_TOKEN_BYTES = 32
-_MIN_TOKEN_CHARACTERS = 32
+FILE_NAME = "tokens.json"  # in the data_dir
+_USES_NAME = "token-uses.json"  # in the data_dir
+_FORMER_NAMES = ("token", "token-metrics", "token-read", "token-owner")
+_TOKEN = re.compile(r"hops_(?P<id>[0-9a-f]{8})_(?P<secret>[\w-]{43})")
+_NOTED_EVERY_S = 60
 
 
-def token_file(config: Config, role: Role) -> Path:
-    """The file of a role's token."""
-    if role == "admin":
-        return config.access.token_file or config.daemon.data_dir / _TOKEN_NAME
-    return config.daemon.data_dir / f"{_TOKEN_NAME}-{role}"
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token: all but its secret. Times are Unix seconds.
+
+    sources: what it is limited to; None: no limit. groups: names that `visible_to` may list.
+    """
+
+    id: str
+    user: str
+    role: Role
+    sources: tuple[str, ...] | None
+    groups: tuple[str, ...]
+    created_s: int
+    expires_s: int | None
+    sha256: str
+
+    def is_expired(self, now_s: float) -> bool:
+        return self.expires_s is not None and self.expires_s <= now_s
+
+
+_FILE = TypeAdapter(list[Token])
+
+
+class WrongToken(Exception):
+    """Text that opens nothing. `id` is the token's, where one of that name is known."""
+
+    def __init__(self, why: str, id: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.id = id
+
+
+class TokenCheck(Protocol):
+    """Finds the token that a request carries."""
+
+    def find(self, sent: bytes) -> Token:
+        """The token that was sent. Raises WrongToken."""
+
+
+class TokenFile:
+    """The file of all tokens. Commands change it; the daemon sees the change at once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @classmethod
+    def of(cls, config: Config) -> "TokenFile":
+        return cls(config.access.token_file or config.daemon.data_dir / FILE_NAME)
+
+    def read(self) -> list[Token]:
+        """All tokens, in the order of their making. Raises ConfigError for a damaged file."""
+        try:
+            return _FILE.validate_json(self._file.read_bytes())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            why = str(error.strerror).lower()
+            hint = f"Make {self._file} a file of yours, with the mode 600"
+        except ValidationError:
+            why = "it is not a list of tokens"
+            hint = "Move it away, and make the tokens again with `hopsyncd token create`"
+        raise ConfigError(f"Cannot read the tokens in {self._file}", why, hint)
+
+    def add(
+        self,
+        user: str,
+        role: Role,
+        expires_s: int | None,
+        sources: Sequence[str] = (),
+        groups: Sequence[str] = (),
+    ) -> tuple[Token, str]:
+        """Make a token; returns it with its text, which is not stored. Raises ConfigError."""
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        with self._changing() as tokens:
+            ids = {token.id for token in tokens}
+            new = next(id for id in iter(lambda: secrets.token_hex(4), "") if id not in ids)
+            made = Token(
+                new,
+                user,
+                role,
+                tuple(sources) or None,
+                tuple(groups),
+                int(time.time()),
+                expires_s,
+                _digest(secret),
+            )
+            tokens.append(made)
+        return made, f"hops_{made.id}_{secret}"
+
+    def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
+        """Remove the wanted tokens, and return them. Raises NotFound if there are none."""
+        with self._changing() as tokens:
+            gone = [token for token in tokens if is_wanted(token)]
+            if not gone:
+                raise NotFound(
+                    "No token was revoked", f"there is none {what}", "`hopsyncd token list` has all"
+                )
+            tokens[:] = [token for token in tokens if not is_wanted(token)]
+        return gone
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """The tokens, to be changed in place. One command at a time changes the file."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            lock = os.open(self._file.with_name(f"{self._file.name}.lock"), flags, 0o600)
+            with os.fdopen(lock, "r+b"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                tokens = self.read()
+                yield tokens
+                _replace(self._file, [asdict(token) for token in tokens])
+        except OSError as error:
+            raise ConfigError(
+                f"Cannot write the tokens to {self._file}",
+                str(error.strerror).lower(),
+                "Run the command as the user who runs the daemon",
+            ) from error
+
+
+class TokenUses:
+    """When each token was last used, to the minute."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._used = self.read()
+
+    @classmethod
+    def of(cls, config: Config) -> "TokenUses":
+        return cls(config.daemon.data_dir / _USES_NAME)
+
+    def read(self) -> dict[str, int]:
+        """Unix seconds by the id of the token; nothing if the file is missing or damaged."""
+        with suppress(OSError, ValueError):
+            found = json.loads(self._file.read_bytes())
+            if isinstance(found, dict):
+                return {str(id): used for id, used in found.items() if isinstance(used, int)}
+        return {}
+
+    def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
+        """Record a use of one of the known tokens. A full disk stops nobody."""
+        if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
+            return
+        self._used[token.id] = int(now_s)
+        ids = {one.id for one in known}
+        self._used = {id: used for id, used in self._used.items() if id in ids}
+        with suppress(OSError):
+            _replace(self._file, self._used)
 
 
 class Tokens:
-    """The tokens in the files of some roles. A file counts from when it is made until it is gone.
+    """The tokens that open the daemon. Follows changes of the file.
 
-    A file that others could read counts as none. Roles go from the least rights to the most.
+    A file that others could change counts for nothing, because they could add tokens.
     """
 
-    def __init__(self, files: Mapping[Role, Path]) -> None:
-        self._files = files
-        self._known: dict[Path, tuple[object, str | None]] = {}
+    def __init__(self, file: Path, uses: TokenUses, now_s: Callable[[], float] = time.time) -> None:
+        self._file = file
+        self._uses = uses
+        self._now_s = now_s
+        self._state: object = None
+        self._known: dict[str, Token] = {}
 
     @classmethod
     def of(cls, config: Config) -> "Tokens":
-        """The tokens of all roles."""
-        roles: tuple[Role, ...] = ("metrics", "read", "admin", "owner")
-        return cls({role: token_file(config, role) for role in roles})
+        file = config.access.token_file or config.daemon.data_dir / FILE_NAME
+        return cls(file, TokenUses.of(config))
 
-    def role_of(self, sent: bytes) -> Role | None:
-        """The role whose token was sent; None for any other text."""
-        found: Role | None = None
-        for role, file in self._files.items():
-            token = self._token(file)
-            if token and hmac.compare_digest(sent, token.encode()):
-                found = found or role
-        return found
+    def find(self, sent: bytes) -> Token:
+        """The token that was sent. Raises WrongToken."""
+        self._follow()
+        parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
+        token = self._known.get(parsed["id"]) if parsed else None
+        if parsed is None or token is None:
+            raise WrongToken("it does not carry a token that is known here")
+        if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
+            raise WrongToken("its token has the wrong secret", token.id)
+        if token.is_expired(self._now_s()):
+            raise WrongToken("its token has expired", token.id)
+        self._uses.note(token, [*self._known.values()], self._now_s())
+        return token
 
-    def _token(self, file: Path) -> str | None:
-        """The token in a file, read again when the file changes."""
+    def _follow(self) -> None:
+        """Read the file again if it has changed."""
         try:
-            now = file.stat()
+            found = self._file.stat()
         except OSError:
-            self._known.pop(file, None)
-            return None
-        state = (now.st_ino, now.st_mtime_ns, now.st_ctime_ns, now.st_mode, now.st_uid)
-        known = self._known.get(file)
-        if known is None or known[0] != state:
-            try:
-                token: str | None = read_token(file)
-            except SocketRefused as error:
-                log.warning("a token does not count", file=str(file), why=error.why)
-                token = None
-            known = self._known[file] = (state, token)
-        return known[1]
+            self._state, self._known = None, {}
+            return
+        state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_mode, found.st_uid)
+        if state == self._state:
+            return
+        self._state, self._known = state, {}
+        try:
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+                raise ConfigError(
+                    f"Cannot use the tokens in {self._file}",
+                    "others may change it",
+                    f"Run `chmod 600 {self._file}`, as its owner",
+                )
+            self._known = {token.id: token for token in TokenFile(self._file).read()}
+        except ConfigError as error:
+            log.error("no token counts", why=str(error))
 
 
-def token_in(file: Path, *, renew: bool = False) -> str:
-    """The token in our file, which is made if it does not exist, or is to be renewed.
+class OneToken:
+    """The token in a file of its own, such as that of `hopsyncd mcp --http`."""
 
-    Raises SocketRefused for a token that others could know.
-    """
-    try:
-        if renew:
-            file.unlink(missing_ok=True)
-        _make_token(file)
-    except OSError as error:
-        raise _refusal(file, error) from error
-    return read_token(file)
+    def __init__(self, file: Path, role: Role) -> None:
+        self._file = file
+        self._token = Token("", "the token's holder", role, None, (), 0, None, "")
 
-
-def revoke_token(file: Path) -> None:
-    """Delete a token. Raises SocketRefused if it may still count."""
-    try:
-        file.unlink(missing_ok=True)
-    except OSError as error:
-        raise _refusal(file, error) from error
+    def find(self, sent: bytes) -> Token:
+        """The token that was sent. Raises WrongToken."""
+        try:
+            secret = read_secret(self._file)
+        except SocketRefused as error:
+            log.warning("a token does not count", file=str(self._file), why=error.why)
+            secret = ""
+        if secret and hmac.compare_digest(sent, secret.encode()):
+            return self._token
+        raise WrongToken("it does not carry a token that is known here")
 
 
-def read_token(file: Path) -> str:
-    """The token in a file. Raises SocketRefused for a token that others could know."""
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
-        with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "it is not a regular file")
-            token = opened.read(4096).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(file, error) from error
-    what = f"Cannot use the token in {file}"
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
-    if len(token) < _MIN_TOKEN_CHARACTERS:
-        raise SocketRefused(
-            what,
-            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
-            "Remove the file; the next start makes a new one",
+def warn_of_former_files(config: Config) -> None:
+    """Log which token files of earlier versions are left; they open nothing."""
+    found = [name for name in _FORMER_NAMES if (config.daemon.data_dir / name).is_file()]
+    if found:
+        log.warning(
+            "token files of an earlier version open nothing any more: make tokens with"
+            " `hopsyncd token create`, and remove these files",
+            folder=str(config.daemon.data_dir),
+            files=found,
         )
-    return token
 
 
-def _refusal(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
-    why = getattr(error, "strerror", None) or "it is not text"
-    return SocketRefused(
-        f"Cannot use the token in {file}", why.lower(), f"Make {file} a file of yours, or remove it"
-    )
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _make_token(file: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+def _replace(file: Path, value: Any) -> None:
+    """Replace a JSON file atomically. Only its owner can read it."""
+    handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
-        handle = os.open(file, flags, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(handle, "w", encoding="ascii") as made:
-        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            json.dump(value, written, indent=1)
+        Path(made).replace(file)
+    except OSError:
+        Path(made).unlink(missing_ok=True)
+        raise

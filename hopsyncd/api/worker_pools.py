@@ -147,7 +147,7 @@ class FairQueue:
             best = min(
                 self._waiting,
                 key=lambda one: (
-                    last.get(one.credentials.uid, 0),
+                    last.get(one.credentials.account, 0),
                     last.get(_process(one.credentials), 0),
                 ),
             )
@@ -161,7 +161,8 @@ class FairQueue:
 
     def _count_turn(self, credentials: Credentials) -> None:
         self._turns += 1
-        self._last_turn[credentials.uid] = self._last_turn[_process(credentials)] = self._turns
+        process = _process(credentials)
+        self._last_turn[credentials.account] = self._last_turn[process] = self._turns
 
 
 def greediest(
@@ -175,23 +176,24 @@ def greediest(
     candidates = [*candidates]
     if not candidates:
         return None
-    users = Counter(one.credentials.uid for one in holders)
+    users = Counter(one.credentials.account for one in holders)
     processes = Counter(_process(holder.credentials) for holder in holders)
 
     def holds_more(other: Credentials) -> bool:
-        if other.uid != newcomer.uid:
-            return users[other.uid] > users[newcomer.uid] + 1
+        if other.account != newcomer.account:
+            return users[other.account] > users[newcomer.account] + 1
         return processes[_process(other)] > processes[_process(newcomer)] + 1
 
     return max(
         (candidate for candidate in candidates if holds_more(candidate.credentials)),
-        key=lambda one: (users[one.credentials.uid], processes[_process(one.credentials)]),
+        key=lambda one: (users[one.credentials.account], processes[_process(one.credentials)]),
         default=None,
     )
 
 
-def _process(credentials: Credentials) -> tuple[int | None, int | None]:
-    return credentials.uid, credentials.pid
+def _process(credentials: Credentials) -> tuple[object, object]:
+    """The user's process; over TCP, where that is unknown, the user's machine."""
+    return credentials.account, credentials.pid or credentials.address
 
 
 log = structlog.get_logger(__name__)

@@ -1,42 +1,219 @@
-"""`hopsyncd token`: the tokens that open the daemon's TCP address."""
+"""`hopsyncd token`: make, list and revoke the tokens that let people and programs in over TCP."""
 
-from typing import get_args
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
 
 import click
 
-from hopsyncd.api.tokens import Role
-from hopsyncd.config.configuration import load_config
+from hopsyncd.api.tokens import LIMITED_ROLES, Role, Token, TokenFile, TokenUses
+from hopsyncd.cli.output import json_option, print_json
+from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.privacy import own_folder
+from hopsyncd.config.secret_file import write_secret
+from hopsyncd.config.values import PERSON
+from hopsyncd.display import relative_time
+from hopsyncd.errors import ConfigError
+from hopsyncd.printable import printable
+
+_SPAN = re.compile(r"(?P<number>[1-9][0-9]{0,4})(?P<unit>[hdw])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-@click.command()
-@click.argument("role", type=click.Choice(get_args(Role)))
-@click.option("--renew", is_flag=True, help="Replace the token; the old one is refused at once.")
-@click.option("--revoke", is_flag=True, help="Delete the token; it is refused at once.")
+@click.group()
+def token() -> None:
+    """Make, list and revoke the tokens that people and programs send over TCP."""
+
+
+class _Expiry(click.ParamType[int | None]):
+    """A span such as 90d, a day, or "never", as Unix seconds or None."""
+
+    name = "when"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int | None:
+        if value == "never":
+            return None
+        if found := _SPAN.fullmatch(value):
+            return int(time.time() + int(found["number"]) * _UNITS[found["unit"]].total_seconds())
+        try:
+            end = datetime.combine(date.fromisoformat(value), datetime.min.time()).astimezone()
+        except ValueError:
+            self.fail(f'{value!r} is none of "90d", "2027-01-31" and "never".', parameter, context)
+        if end.timestamp() <= time.time():
+            self.fail(f"{value} is in the past.", parameter, context)
+        return int(end.timestamp())
+
+
+def _name(_: click.Context, __: click.Parameter, given: Any) -> Any:
+    for name in (given,) if isinstance(given, str) else given:
+        if not PERSON.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: use letters, digits and . _ @ + -")
+    return given
+
+
+@token.command()
+@click.option("--user", required=True, callback=_name, help="Whose token it is.")
+@click.option(
+    "--role",
+    type=click.Choice(get_args(Role)),
+    default="read",
+    show_default=True,
+    help="What the token allows.",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    help="Limit the token to this source. Repeatable. Default: all that the user may see.",
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    callback=_name,
+    help="A group of the user, for sources that are visible to it. Repeatable.",
+)
+@click.option(
+    "--expires",
+    "expires_s",
+    type=_Expiry(),
+    metavar="WHEN",
+    default="90d",
+    show_default=True,
+    help='When the token stops working: 90d, 12h, 2027-01-31 or "never".',
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the token to this new file, which only you can read, instead of printing it.",
+)
 @click.pass_context
-def token(context: click.Context, role: Role, renew: bool, revoke: bool) -> None:
-    """Print the path of a role's token file. The file is created if it is missing.
+def create(
+    context: click.Context,
+    user: str,
+    role: Role,
+    sources: Sequence[str],
+    groups: Sequence[str],
+    expires_s: int | None,
+    out: Path | None,
+) -> None:
+    """Make a token, and print it once.
 
-    "metrics" can read metrics and health. "read" can also search the sources open to all members.
-    "admin" has the rights of the users in access.admins. "owner" can do everything.
+    "metrics" reads metrics and health. "read" asks about the sources that are open to all members
+    or visible to the user. "write" also writes notes into mcp.inbox. "admin" has the rights of the
+    users in access.admins. "owner" may do everything that needs no local program.
 
-    Programs send the token to the address access.tcp as "Authorization: Bearer TOKEN". Only your
-    user can read the file.
-
-    Example: hopsyncd token metrics
+    Example: hopsyncd token create --user ann --source notes --expires 30d
     """
-    from hopsyncd.api.tokens import revoke_token, token_file, token_in
-
     config = load_config(context.obj)
-    file = token_file(config, role)
-    if renew and revoke:
-        raise click.UsageError("Give --renew or --revoke, not both.")
-    if revoke:
-        revoke_token(file)
-        click.echo(f"Revoked the token of the role {role}.")
-        return
+    if sources and role not in LIMITED_ROLES:
+        raise click.UsageError(f"The role {role} cannot be limited to sources.")
+    _require_sources(config, sources)
+    if out and out.exists():
+        raise click.UsageError(f"{out} exists already.")
     own_folder(config.daemon.data_dir)
-    token_in(file, renew=renew)
-    click.echo(str(file))
+    made, text = TokenFile.of(config).add(user, role, expires_s, sources, groups)
+    until = f"until {_day(expires_s)}" if expires_s else "without an end"
+    click.echo(f"Token {made.id} for {user}, with the role {role}, {until}.", err=True)
+    if out:
+        try:
+            write_secret(out, text)
+        except OSError as error:
+            TokenFile.of(config).remove(lambda token: token.id == made.id, made.id)
+            raise ConfigError(
+                f"Cannot write {out}", str(error.strerror).lower(), "Give another file"
+            ) from error
+        click.echo(str(out))
+    else:
+        click.echo(text)
+        click.echo("It is not shown again.", err=True)
     if not config.access.tcp:
-        click.echo('To use it, set access.tcp = "127.0.0.1:7717" and reload.', err=True)
+        click.echo('To use it, set access.tcp = "127.0.0.1:7717", and restart.', err=True)
+
+
+def _require_sources(config: Config, sources: Sequence[str]) -> None:
+    from rapidfuzz import process
+
+    known = [source.name for source in config.sources]
+    for name in sources:
+        if name not in known:
+            near = process.extractOne(name, known, score_cutoff=60)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No source is called {name!r}.{hint}")
+
+
+@token.command("list")
+@json_option
+@click.pass_context
+def list_(context: click.Context, as_json: bool) -> None:
+    """List the tokens: whose, for what, until when, and when they were last used.
+
+    Example: hopsyncd token list
+    """
+    config = load_config(context.obj)
+    used = TokenUses.of(config).read()
+    shown = [_shown(token, used.get(token.id)) for token in TokenFile.of(config).read()]
+    if as_json:
+        print_json({"tokens": shown})
+        return
+    if not shown:
+        click.echo("There is no token. `hopsyncd token create --user NAME` makes one.")
+    for one in shown:
+        limited = f", only {', '.join(one['sources'])}" if one["sources"] else ""
+        groups = f", of {', '.join(one['groups'])}" if one["groups"] else ""
+        state = "expired" if one["expired"] else "expires"
+        expires = f"{state} {one['expires'][:10]}" if one["expires"] else "does not expire"
+        last = f"last used {relative_time(one['used'])}" if one["used"] else "never used"
+        click.echo(printable(f"{one['id']}  {one['user']}: {one['role']}{limited}{groups}"))
+        click.echo(f"          made {one['created'][:10]}, {expires}, {last}")
+
+
+@token.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--user", default=None, help="Revoke all tokens of this user.")
+@click.pass_context
+def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
+    """Revoke tokens by their id; they are refused at once.
+
+    Example: hopsyncd token revoke 3f9c01aa
+    """
+    if bool(ids) == bool(user):
+        raise click.UsageError("Give the ids that `hopsyncd token list` prints, or --user.")
+    file = TokenFile.of(load_config(context.obj))
+    if user:
+        gone = file.remove(lambda token: token.user == user, f"of the user {user}")
+    else:
+        known = {token.id for token in file.read()}
+        wrong = next((id for id in ids if id not in known), ids[0])
+        wanted = frozenset(ids) if known.issuperset(ids) else frozenset[str]()
+        gone = file.remove(lambda token: token.id in wanted, f"with the id {wrong}")
+    for token in gone:
+        click.echo(f"Revoked {token.id} of {token.user}.")
+
+
+def _shown(token: Token, used_s: int | None) -> dict[str, Any]:
+    """A token as JSON, without its hash."""
+    return {
+        "id": token.id,
+        "user": token.user,
+        "role": token.role,
+        "sources": token.sources and [*token.sources],
+        "groups": [*token.groups],
+        "created": _time(token.created_s),
+        "expires": _time(token.expires_s),
+        "expired": token.is_expired(time.time()),
+        "used": _time(used_s),
+    }
+
+
+def _time(seconds: int | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().date().isoformat()

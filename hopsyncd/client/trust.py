@@ -31,16 +31,29 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The process at the other end of a connection. Over TCP all fields are None."""
+    """The process at the other end of a connection.
+
+    Over TCP nothing is known of it but its address. The request's token then says whose it is:
+    `holder` and `group_names`, and `token`, the public id.
+    """
 
     uid: int | None = None
     pid: int | None = None
     groups: frozenset[int] = frozenset()
+    address: str = ""
+    holder: str = ""
+    group_names: frozenset[str] = frozenset()
+    token: str = ""
 
     @property
     def user(self) -> str:
-        """The name of the process's user, or the uid if it has no name. A fixed text over TCP."""
-        return "the token's holder" if self.uid is None else _name(self.uid)
+        """The name of the user, or the uid if it has no name."""
+        return (self.holder or "an unknown user") if self.uid is None else _name(self.uid)
+
+    @property
+    def account(self) -> object:
+        """Who shares the limits of one user: the user, as far as known, or else the address."""
+        return self.uid if self.uid is not None else (self.holder or self.address)
 
     @property
     def program(self) -> str | None:

@@ -100,6 +100,7 @@ CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of 
 WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
 MEMBERS = "members"  # in `visible_to`: all members of the group
 VIEWERS_HINT = f'Write a list like ["user:ann", "group:team"], or ["{MEMBERS}"] for all.'
+PERSON = re.compile(r"[A-Za-z0-9][\w.@+-]{0,99}")  # a user or group that has tokens
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -238,8 +239,14 @@ def user_id(name: str) -> int:
 
 
 def _is_viewer(who: str) -> str:
-    """Like `_is_who`, or "members" for all members of the group."""
-    return who if who == MEMBERS else _is_who(who)
+    """Like `_is_who`, or "members" for all members of the group.
+
+    Whoever asks over TCP needs no account on this machine, so the name may be unknown here.
+    """
+    kind, _, name = who.partition(":")
+    if who == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
+        return who
+    return _is_who(who)
 
 
 def _is_who(who: str) -> str:
@@ -249,6 +256,14 @@ def _is_who(who: str) -> str:
         raise ValueError('it should be "user:NAME" or "group:NAME"')
     user_id(name) if kind == "user" else group_id(name)
     return who
+
+
+def is_on_this_machine(who: str) -> bool:
+    """Whether this machine has the user or group of `user:NAME` or `group:NAME`."""
+    try:
+        return bool(_is_who(who))
+    except ValueError:
+        return False
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -391,6 +406,7 @@ class LimitsConfig(Section):
     """How much work a daemon accepts. Further requests get status 503."""
 
     connections: int = Field(default=256, ge=1, le=10_000)
+    per_user: int = Field(default=32, ge=1, le=10_000)
     parallel: int = Field(default=4, ge=1, le=256)
     workers: Annotated[int, Field(ge=0, le=64)] | Literal["auto"] = "auto"
     queue: int = Field(default=256, ge=0, le=10_000)

@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx2
 
+from hopsyncd.api.tokens import TokenFile
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
+from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
@@ -207,6 +209,19 @@ def watch_actions(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("watched questions", "fail", problem, "See docs/history.md")
 
 
+def check_viewers(config: Config) -> Iterator[Diagnosis]:
+    """Check whether the names in visible_to are somebody's: here, or of a token."""
+    tokens = TokenFile.of(config).read()
+    known = {f"user:{token.user}" for token in tokens}
+    known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
+    for source in config.sources:
+        for entry in source.visible_to:
+            if entry not in known and not is_on_this_machine(entry):
+                detail = f"visible_to names {entry}, which nobody here and no token has"
+                remedy = "Correct it, or make a token: `hopsyncd token create`"
+                yield Diagnosis(f"source {source.name}", "warn", detail, remedy)
+
+
 Check = Callable[[], Iterator[Diagnosis]]
 
 
@@ -231,6 +246,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _run_guarded("models", partial(machine.models, config))
     yield from _run_guarded("daemon", partial(check_daemon, config))
     yield from _run_guarded("sources", partial(sources, config))
+    yield from _run_guarded("access", partial(check_viewers, config))
     yield from _run_guarded("watches", partial(machine.watches, config))
     yield from _run_guarded("watched questions", partial(watch_actions, config))
     yield from _run_guarded("llm", partial(endpoint, config))

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import httpx2
 import pytest
 
 from hopsyncd.api.app import ENDPOINTS
 from hopsyncd.api.mcp.tools import Tools
+from hopsyncd.api.tokens import Role
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
 from hopsyncd.doctor.examine import check_daemon
@@ -94,6 +96,13 @@ def place() -> Iterator[Place]:
             for path, text in files.items():
                 made.write(f"{name}/{path}", text)
         yield made
+
+
+def new_token(place: Place, role: str, *options: str) -> str:
+    """The text of a new token, which is whose role it has."""
+    made = place.run("token", "create", "--user", role, "--role", role, *options)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
 
 
 def configure(place: Place, access: str, closed_to: str = "") -> None:
@@ -246,9 +255,7 @@ def test_over_tcp_only_the_token_opens(place: Place) -> None:
     configure(place, f'tcp = "127.0.0.1:{free_port()}"')
     address = place.home / "config.toml"
     url = "http://" + address.read_text().partition('tcp = "')[2].partition('"')[0]
-    token_file = place.home / "data/token"
-    assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
-    token = {"authorization": f"Bearer {token_file.read_text().strip()}"}
+    token = {"authorization": f"Bearer {new_token(place, 'admin')}"}
     with httpx2.Client(base_url=url, timeout=60) as http:
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic x"}):
             refused = http.get("/v1/status", headers=headers)
@@ -271,12 +278,11 @@ def test_a_token_opens_what_its_role_may(place: Place) -> None:
     tcp = f"127.0.0.1:{free_port()}"
     configure(place, f'tcp = "{tcp}"', '"user:root"')
     with httpx2.Client(base_url=f"http://{tcp}", timeout=60) as http:
+        texts = {role: new_token(place, role) for role in get_args(Role)}
 
         def status(role: str, operation: str) -> tuple[int, str]:
-            file = place.run("token", role).stdout.strip()
-            assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
             method, path, body = SAMPLES[operation]
-            token = {"authorization": f"Bearer {Path(file).read_text().strip()}"}
+            token = {"authorization": f"Bearer {texts[role]}"}
             answer = http.request(method, path, json=body, headers=token)
             return answer.status_code, answer.text
 
@@ -292,11 +298,12 @@ def test_a_token_opens_what_its_role_may(place: Place) -> None:
         for operation in ("purge", "metrics", "sync"):
             assert status("read", operation)[0] == 403
         assert status("admin", "tag")[0] == status("owner", "untag")[0] == 200
-        token = {"authorization": f"Bearer {(place.home / 'data/token-metrics').read_text()}"}
-        token["authorization"] = token["authorization"].strip()
-        assert http.get("/v1/health", headers=token).status_code == 200
-        assert place.run("token", "metrics", "--revoke").returncode == 0
-        assert http.get("/v1/health", headers=token).status_code == 401
+        listed = place.printed("token", "list")["tokens"]
+        assert [one["user"] for one in listed] == list(texts)
+        assert all(one["used"] for one in listed if one["role"] != "write")
+        gone = next(one["id"] for one in listed if one["role"] == "metrics")
+        assert place.run("token", "revoke", gone).returncode == 0
+        assert status("metrics", "health")[0] == 401
 
 
 def test_an_admin_writes_backups_only_below_the_folder_for_them(place: Place) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.api.tokens import TokenFile
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config
 from hopsyncd.config.privacy import check_config_file, own_folder
 from hopsyncd.doctor import Diagnosis, machine
@@ -244,3 +245,14 @@ def test_an_endpoint_whose_answer_does_not_end_is_left(
         server.shutdown()
     assert found.level == "warn"
     assert why in found.detail
+
+
+def test_a_name_in_visible_to_that_nobody_has_is_told(tmp_path: Path) -> None:
+    names = ["user:root", "user:ann", "group:board", "members", "user:an"]
+    text = source("notes", tmp_path, f"visible_to = {names}".replace("'", '"'))
+    config = config_of(tmp_path, text)
+    own_folder(config.daemon.data_dir)
+    TokenFile.of(config).add("ann", "read", None, groups=["board"])
+    (found,) = reachable.check_viewers(config)
+    assert (found.check, found.level) == ("source notes", "warn")
+    assert "user:an," in found.detail

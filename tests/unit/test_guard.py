@@ -4,22 +4,28 @@ import json
 import os
 import socket
 import stat
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
+import structlog
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AccessRules, AuditLog, Caller, Guard
+from hopsyncd.api.access import Access, AccessRules, AuditLog, Caller
+from hopsyncd.api.failed_tokens import FREE
+from hopsyncd.api.guard import Guard
 from hopsyncd.api.server import bound_address
-from hopsyncd.api.tokens import Role, Tokens, token_in
+from hopsyncd.api.tokens import OneToken, Role, TokenFile, Tokens, TokenUses
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
@@ -76,7 +82,7 @@ def client(folder: Path, credentials: Credentials, **access: Any) -> TestClient:
     file.chmod(0o600)
     rules = AccessRules.of(wanted, RECORDED)
     guard = Guard(
-        APP, Access(lambda: rules), AuditLog(folder / "audit.log"), Tokens({"admin": file})
+        APP, Access(lambda: rules), AuditLog(folder / "audit.log"), OneToken(file, "admin")
     )
     return TestClient(_from(credentials, guard), base_url="http://localhost")
 
@@ -154,16 +160,98 @@ def test_over_tcp_the_token_alone_counts(tmp_path: Path) -> None:
     assert right.json() == {"role": "admin", "hidden": []}
 
 
-def test_a_token_sees_what_its_role_may(tmp_path: Path) -> None:
-    files: dict[Role, Path] = {role: tmp_path / role for role in get_args(Role)}
+def remote_guard(folder: Path, rules: AccessRules, **more: Any) -> tuple[TokenFile, Guard]:
+    tokens = TokenFile(folder / "tokens.json")
+    known = Tokens(folder / "tokens.json", TokenUses(folder / "uses.json"))
+    audit = AuditLog(folder / "audit.log")
+    return tokens, Guard(APP, Access(lambda: rules), audit, known, **more)
+
+
+def test_a_token_sees_what_its_role_its_user_and_its_sources_allow(tmp_path: Path) -> None:
     rules = AccessRules.of(config(), {"closed": OPEN, "open": OPEN, "old": OPEN})
-    rules = replace(rules, rules={**rules.rules, "open": OPEN})
-    guard = Guard(APP, Access(lambda: rules), AuditLog(tmp_path / "audit.log"), Tokens(files))
+    mine, boards = (("user:ann",),), (("group:board",),)
+    rules = replace(rules, rules={**rules.rules, "open": OPEN, "closed": mine})
+    tokens, guard = remote_guard(tmp_path, rules)
     tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost")
-    seen = {"owner": [], "admin": [], "read": ["closed", "old"], "metrics": ["closed", "old"]}
-    for role, file in files.items():
-        answer = tcp.get("/", headers={"Authorization": f"Bearer {token_in(file)}"})
-        assert answer.json() == {"role": role, "hidden": seen[role]}
+
+    def hidden(user: str, role: Role, *sources: str, groups: tuple[str, ...] = ()) -> list[str]:
+        _, text = tokens.add(user, role, None, sources, groups)
+        answer = tcp.get("/", headers={"Authorization": f"Bearer {text}"}).json()
+        assert answer["role"] == role
+        found: list[str] = answer["hidden"]
+        return found
+
+    assert hidden("ann", "owner") == hidden("ann", "admin") == []
+    assert hidden("ann", "read") == hidden("ann", "write") == ["old"]
+    assert hidden("bob", "read") == ["closed", "old"]
+    assert hidden("ann", "metrics") == ["closed", "old"]
+    assert hidden("ann", "read", "open") == ["closed", "old"]
+    # A limit gives nothing that the user may not see without it.
+    assert hidden("bob", "read", "closed", "old") == ["closed", "old"]
+    rules = replace(rules, rules={"closed": boards})
+    _, guard = remote_guard(tmp_path, rules)
+    tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost")
+    assert hidden("bob", "read") == ["closed", "old"]
+    assert hidden("bob", "read", groups=("board",)) == ["old"]
+    # The name of a user is not the name of a group.
+    assert hidden("board", "read") == ["closed", "old"]
+
+
+def test_wrong_tokens_are_slowed_and_logged_without_the_secret(tmp_path: Path) -> None:
+    rules = AccessRules.of(config(), RECORDED)
+    tokens, guard = remote_guard(tmp_path, rules)
+    tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost", client=("192.0.2.7", 1))
+    made, right = tokens.add("ann", "read", None)
+    good = {"Authorization": f"Bearer {right}"}
+    assert tcp.get("/", headers=good).status_code == 200
+    guess = f"hops_{made.id}_{'x' * 43}"
+    with structlog.testing.capture_logs() as logs:
+        statuses = [
+            tcp.get("/", headers={"Authorization": f"Bearer {guess}"}).status_code
+            for _ in range(FREE + 5)
+        ]
+    assert statuses == [401] * (FREE + 1) + [429] * 4
+    assert len(logs) == FREE + 1
+    assert {(line["address"], line["token"]) for line in logs} == {("192.0.2.7", made.id)}
+    assert "xxx" not in str(logs)
+    refused = tcp.get("/", headers={"Authorization": f"Bearer {guess}"})
+    assert 1 <= int(refused.headers["retry-after"]) <= 2
+    # A token that was right at this address is no guess. Any other right one has to wait.
+    assert tcp.get("/", headers=good).status_code == 200
+    _, other = tokens.add("bob", "read", None)
+    assert tcp.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 429
+    elsewhere = TestClient(_from(UNKNOWN, guard), base_url="http://localhost", client=("::1", 1))
+    assert elsewhere.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 200
+
+
+def test_one_user_has_so_many_requests_in_hand(tmp_path: Path) -> None:
+    tokens, guard = remote_guard(tmp_path, AccessRules.of(config(), RECORDED), per_user=2)
+    _, anns = tokens.add("ann", "read", None)
+    _, again = tokens.add("ann", "read", None)
+    _, bobs = tokens.add("bob", "read", None)
+    held, release = threading.Semaphore(0), threading.Event()
+
+    async def hold(request: Request) -> JSONResponse:
+        held.release()
+        await run_in_threadpool(release.wait, 60)
+        return JSONResponse({})
+
+    guard._app = Starlette(routes=[Route("/hold", hold), Route("/", whoami)])
+
+    def ask(token: str, path: str) -> Any:
+        tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost")
+        return tcp.get(path, headers={"Authorization": f"Bearer {token}"})
+
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(ask, token, "/hold") for token in (anns, again)]
+        for _ in waiting:
+            assert held.acquire(timeout=60)
+        refused = ask(anns, "/")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert ask(bobs, "/").status_code == 200
+        release.set()
+        assert [one.result().status_code for one in waiting] == [200, 200]
+    assert ask(anns, "/").status_code == 200
 
 
 def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
@@ -193,19 +281,6 @@ def test_the_record_is_bounded(tmp_path: Path) -> None:
     assert all(file.stat().st_size < 1500 for file in files)
     kept = [json.loads(line)["asked"]["name"] for file in files for line in file.open()]
     assert "99" in kept and "0" not in kept
-
-
-def test_a_token_is_made_once_and_refused_where_others_may_read_it(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    made = token_in(file)
-    assert len(made) >= 32 and token_in(file) == made
-    file.chmod(0o640)
-    with pytest.raises(SocketRefused, match="others may read it"):
-        token_in(file)
-    (tmp_path / "short").write_text("x")
-    (tmp_path / "short").chmod(0o600)
-    with pytest.raises(SocketRefused, match="fewer than 32"):
-        token_in(tmp_path / "short")
 
 
 def test_an_address_that_is_taken_is_refused() -> None:

@@ -33,13 +33,15 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import AUDIT_NAME, Access, AccessRules, AuditLog, Guard
+from hopsyncd.api.access import AUDIT_NAME, Access, AccessRules, AuditLog
+from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.arguments import lean_schema, mistake_line, rename_arguments
 from hopsyncd.api.mcp.shapes import NOTICE, document_text, json_text, shorten
 from hopsyncd.api.mcp.tools import Tools, WritingTools
-from hopsyncd.api.tokens import Tokens, token_in
+from hopsyncd.api.tokens import OneToken
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config
+from hopsyncd.config.secret_file import make_secret
 from hopsyncd.errors import REPORTABLE
 
 TEMPLATE = "hopsyncd://{source}/{+document}"
@@ -330,6 +332,6 @@ def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     file = config.daemon.data_dir / TOKEN_NAME
-    token_in(file)
+    make_secret(file)
     audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-    return Guard(app, Access(lambda: AccessRules({})), audit, Tokens({"admin": file}))
+    return Guard(app, Access(lambda: AccessRules({})), audit, OneToken(file, "admin"))

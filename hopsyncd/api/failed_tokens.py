@@ -1,0 +1,83 @@
+"""Slows down addresses that send wrong tokens. The tables are bounded; nothing is stored."""
+
+import hashlib
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FREE = 5
+"""How many wrong tokens an address may send before it has to wait."""
+
+_MAX_WAIT_S = 60.0
+_FORGOTTEN_S = 600.0  # without a further failure
+_MAX_ADDRESSES = 4096
+_MAX_GOOD = 4096
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int = 0
+    until_s: float = 0.0
+    last_s: float = 0.0
+
+
+class FailedTokens:
+    """Counts wrong tokens by address. From the sixth on, the waits grow from 1 s to a minute.
+
+    During a wait nothing that an address sends is compared, except tokens that were right there
+    before: so a misconfigured program does not lock out its neighbours.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._failed: OrderedDict[str, _Failures] = OrderedDict()
+        self._good: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+
+    def wait_s(self, address: str, sent: bytes) -> float:
+        """How long this address must wait before it may send this token; 0 if it need not."""
+        failures = self._failed.get(_network_of(address))
+        left_s = failures.until_s - self._now_s() if failures else 0.0
+        return 0.0 if left_s <= 0 or _good_key(address, sent) in self._good else left_s
+
+    def note_failure(self, address: str) -> tuple[int, float]:
+        """Count a wrong token; returns how many there were, and the seconds to wait now."""
+        now_s, network = self._now_s(), _network_of(address)
+        failures = self._failed.pop(network, None) or _Failures()
+        if now_s - failures.last_s > _FORGOTTEN_S:
+            failures.count = 0
+        failures.count += 1
+        failures.last_s = now_s
+        more = failures.count - FREE
+        wait_s = min(2.0 ** (more - 1), _MAX_WAIT_S) if 0 < more < 10 else _MAX_WAIT_S * (more > 0)
+        failures.until_s = now_s + wait_s
+        self._failed[network] = failures
+        if len(self._failed) > _MAX_ADDRESSES:
+            self._failed.popitem(last=False)
+        return failures.count, wait_s
+
+    def note_success(self, address: str, sent: bytes) -> None:
+        """Remember that this token was right. It does not forgive the address its failures."""
+        key = _good_key(address, sent)
+        self._good[key] = None
+        self._good.move_to_end(key)
+        if len(self._good) > _MAX_GOOD:
+            self._good.popitem(last=False)
+
+
+def _good_key(address: str, sent: bytes) -> tuple[str, bytes]:
+    return _network_of(address), hashlib.sha256(sent).digest()
+
+
+def _network_of(address: str) -> str:
+    """The address, or the network that an IPv6 host may take addresses from at will."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if mapped := found.ipv4_mapped:
+        return str(mapped)
+    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))

@@ -1,0 +1,203 @@
+"""The guard in front of the application: says who asks, or refuses the request.
+
+A web page can make its reader's browser send requests, and over loopback TCP those come from this
+machine. So the guard refuses whatever a browser marks or addresses to another host name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import structlog
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hopsyncd.api.access import Access, AuditLog, Caller
+from hopsyncd.api.failed_tokens import FailedTokens
+from hopsyncd.api.failures import failure_body
+from hopsyncd.api.tokens import TokenCheck, WrongToken
+from hopsyncd.client.trust import Credentials
+from hopsyncd.config.values import LimitsConfig
+
+log = structlog.get_logger(__name__)
+
+LOCAL_NAMES = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
+# Not sec-fetch-mode, which a browser sends only beside these, and Node's fetch alone: editors.
+_BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Guard:
+    """Passes a request on to `app` with its caller in the state, or refuses it.
+
+    is_own_name: whether a host name means this daemon. per_user: how many requests of one token
+    user may be in hand at a time.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        audit: AuditLog,
+        tokens: TokenCheck,
+        is_own_name: Callable[[str], bool] = LOCAL_NAMES.__contains__,
+        per_user: int = LimitsConfig().per_user,
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._audit = audit
+        self._tokens = tokens
+        self._is_own_name = is_own_name
+        self._per_user = per_user
+        self._failed = FailedTokens()
+        self._in_hand: Counter[object] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        caller = self._caller(scope)
+        if isinstance(caller, JSONResponse):
+            await caller(scope, receive, send)
+            return
+        account = caller.credentials.account
+        if caller.credentials.holder and self._in_hand[account] >= self._per_user:
+            await self._too_many(caller)(scope, receive, send)
+            return
+        self._in_hand[account] += 1
+        try:
+            await self._pass_on(caller, scope, receive, send)
+        finally:
+            self._in_hand[account] -= 1
+            if not self._in_hand[account]:
+                del self._in_hand[account]
+
+    async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["state"]
+        state["caller"] = caller
+
+        def record() -> None:
+            """Record the action once, before the end of the response is sent."""
+            if "action" in state and "outcome" in state:
+                request = state.get("asked", {})
+                self._audit.record(caller, state.pop("action"), request, state["outcome"])
+
+        async def send_recorded(message: Message) -> None:
+            record()
+            if message["type"] == "http.response.start" and message["status"] == 503:
+                message["headers"] = [*message["headers"], (b"retry-after", b"1")]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_recorded)
+        finally:
+            record()
+
+    def _caller(self, scope: Scope) -> Caller | JSONResponse:
+        """The caller of a request, or its refusal."""
+        credentials: Credentials = scope["state"]["credentials"]
+        headers: Headers = list(scope["headers"])
+        if credentials.uid is None:
+            address = (scope.get("client") or ("", 0))[0]
+            found = self._remote_caller(replace(credentials, address=address), headers)
+            if isinstance(found, Caller) and (identify := scope["state"].get("identify")):
+                identify(found.credentials)
+        else:
+            found = self._access.caller(credentials) or _stranger(credentials)
+        if isinstance(found, JSONResponse):
+            return found
+        return self._browser_refusal(headers) or found
+
+    def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
+        """The caller whose token a request over TCP carries, or the refusal."""
+        sent = _bearer_token(headers)
+        if sent is None:
+            return _unauthorized("it carries no token")
+        address = credentials.address
+        if wait_s := self._failed.wait_s(address, sent):
+            return _slow_down(wait_s)
+        try:
+            token = self._tokens.find(sent)
+        except WrongToken as error:
+            failures, wait_s = self._failed.note_failure(address)
+            log.warning(
+                "a token was refused",
+                address=address,
+                why=error.why,
+                token=error.id,
+                failures=failures,
+                refused_for_s=wait_s,
+            )
+            return _unauthorized(error.why)
+        self._failed.note_success(address, sent)
+        known = replace(
+            credentials, holder=token.user, group_names=frozenset(token.groups), token=token.id
+        )
+        return self._access.remote_caller(token.role, known, token.sources)
+
+    def _browser_refusal(self, headers: Headers) -> JSONResponse | None:
+        marked = sorted({name.decode() for name, _ in headers if name in _BROWSER_HEADERS})
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if marked:
+            why = f"it has a header {marked[0]}, so a browser sent it"
+            hint = "Use a program that is not a browser; `hopsyncd web --server` opens the page"
+        elif len(hosts) != 1 or not self._is_own_name(_without_port(hosts[0])):
+            why = f"its Host is {hosts[0]!r}" if hosts else "it has no Host"
+            hint = "Use the Host localhost, or a name that access.hosts or the certificate has"
+        else:
+            return None
+        return _refusal(403, "forbidden", why, hint)
+
+    def _too_many(self, caller: Caller) -> JSONResponse:
+        why = f"{caller.name} has {self._per_user} requests in hand already"
+        hint = "Ask again in a second; limits.per_user sets how many one user may have"
+        return _refusal(503, "busy", why, hint, {"retry-after": "1"})
+
+
+def _bearer_token(headers: Headers) -> bytes | None:
+    sent = [value for name, value in headers if name == b"authorization"]
+    kind, _, token = sent[0].partition(b" ") if len(sent) == 1 else (b"", b"", b"")
+    return token if kind.lower() == b"bearer" else None
+
+
+def _unauthorized(why: str) -> JSONResponse:
+    hint = (
+        "Whoever runs the daemon makes tokens with `hopsyncd token create`. Programs send"
+        " `Authorization: Bearer TOKEN`; for the page, run `hopsyncd web --server` on your machine"
+    )
+    return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
+
+
+def _slow_down(wait_s: float) -> JSONResponse:
+    seconds = str(math.ceil(wait_s))
+    why = "too many wrong tokens came from your address"
+    hint = f"Wait {seconds} s, and check your token"
+    return _refusal(429, "too_many_failures", why, hint, {"retry-after": seconds})
+
+
+def _stranger(credentials: Credentials) -> JSONResponse:
+    log.warning(
+        "a stranger was refused",
+        user=credentials.user,
+        uid=credentials.uid,
+        pid=credentials.pid,
+    )
+    why = f"the user {credentials.user} may not ask this daemon"
+    hint = "Its owner can grant it in [access]; docs/security.md says how"
+    return _refusal(403, "forbidden", why, hint)
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()
+
+
+def _refusal(
+    status: int, code: str, why: str, hint: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    body = failure_body(code, f"The request was refused: {why}", hint)
+    return JSONResponse(body, status, headers)

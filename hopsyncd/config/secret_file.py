@@ -1,0 +1,63 @@
+"""Files with one secret, such as a token, that only their owner can read."""
+
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from hopsyncd.errors import SocketRefused
+
+SECRET_BYTES = 32
+_MIN_CHARACTERS = 32
+
+
+def make_secret(file: Path) -> str:
+    """The secret in our file, which is made if it does not exist.
+
+    Raises SocketRefused for a secret that others could know.
+    """
+    try:
+        write_secret(file, secrets.token_urlsafe(SECRET_BYTES))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _refusal(file, error) from error
+    return read_secret(file)
+
+
+def write_secret(file: Path, secret: str) -> None:
+    """Create the file, for its owner alone to read. Raises OSError, also if it exists."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as made:
+        made.write(secret + "\n")
+
+
+def read_secret(file: Path) -> str:
+    """The secret in a file. Raises SocketRefused for a secret that others could know."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
+        with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            secret = opened.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refusal(file, error) from error
+    what = f"Cannot use the token in {file}"
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+    if len(secret) < _MIN_CHARACTERS:
+        raise SocketRefused(
+            what,
+            f"it has fewer than {_MIN_CHARACTERS} characters",
+            "Remove the file, and put a token there again",
+        )
+    return secret
+
+
+def _refusal(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
+    why = getattr(error, "strerror", None) or "it is not text"
+    return SocketRefused(
+        f"Cannot use the token in {file}", why.lower(), f"Make {file} a file of yours, or remove it"
+    )
