@@ -107,7 +107,7 @@ class Guard:
             if isinstance(found, Caller) and (identify := scope["state"].get("identify")):
                 identify(found.credentials)
         else:
-            found = self._access.caller(credentials) or _stranger(credentials)
+            found = self._access.caller(credentials) or _refuse_stranger(credentials)
         if isinstance(found, JSONResponse):
             return found
         return self._browser_refusal(headers) or found
@@ -116,10 +116,10 @@ class Guard:
         """The caller whose token a request over TCP carries, or the refusal."""
         sent = _bearer_token(headers)
         if sent is None:
-            return _unauthorized("it carries no token")
+            return _refuse_token("it carries no token")
         address = credentials.address
         if wait_s := self._failed.wait_s(address, sent):
-            return _slow_down(wait_s)
+            return _refuse_guesses(wait_s)
         try:
             token = self._tokens.find(sent)
         except WrongToken as error:
@@ -132,7 +132,7 @@ class Guard:
                 failures=failures,
                 refused_for_s=wait_s,
             )
-            return _unauthorized(error.why)
+            return _refuse_token(error.why)
         self._failed.note_success(address, sent)
         known = replace(
             credentials, holder=token.user, group_names=frozenset(token.groups), token=token.id
@@ -164,7 +164,7 @@ def _bearer_token(headers: Headers) -> bytes | None:
     return token if kind.lower() == b"bearer" else None
 
 
-def _unauthorized(why: str) -> JSONResponse:
+def _refuse_token(why: str) -> JSONResponse:
     hint = (
         "Whoever runs the daemon makes tokens with `hopsyncd token create`. Programs send"
         " `Authorization: Bearer TOKEN`; for the page, run `hopsyncd web --server` on your machine"
@@ -172,14 +172,14 @@ def _unauthorized(why: str) -> JSONResponse:
     return _refusal(401, "unauthorized", why, hint, {"www-authenticate": "Bearer"})
 
 
-def _slow_down(wait_s: float) -> JSONResponse:
+def _refuse_guesses(wait_s: float) -> JSONResponse:
     seconds = str(math.ceil(wait_s))
     why = "too many wrong tokens came from your address"
     hint = f"Wait {seconds} s, and check your token"
     return _refusal(429, "too_many_failures", why, hint, {"retry-after": seconds})
 
 
-def _stranger(credentials: Credentials) -> JSONResponse:
+def _refuse_stranger(credentials: Credentials) -> JSONResponse:
     log.warning(
         "a stranger was refused",
         user=credentials.user,

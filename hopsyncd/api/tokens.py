@@ -56,7 +56,7 @@ _NOTED_EVERY_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token: all but its secret. Times are Unix seconds.
+    """A token without its secret. Times are Unix seconds.
 
     sources: what it is limited to; None: no limit. groups: names that `visible_to` may list.
     """
@@ -259,7 +259,7 @@ class Tokens:
 
 
 class OneToken:
-    """The token in a file of its own, such as that of `hopsyncd mcp --http`."""
+    """The token in a file of its own, as `hopsyncd mcp --http` has it."""
 
     def __init__(self, file: Path, role: Role) -> None:
         self._file = file

@@ -63,7 +63,7 @@ def _name(_: click.Context, __: click.Parameter, given: Any) -> Any:
     type=click.Choice(get_args(Role)),
     default="read",
     show_default=True,
-    help="What the token allows.",
+    help="The rights of the token.",
 )
 @click.option(
     "--source",
@@ -157,7 +157,7 @@ def list_(context: click.Context, as_json: bool) -> None:
     """
     config = load_config(context.obj)
     used = TokenUses.of(config).read()
-    shown = [_shown(token, used.get(token.id)) for token in TokenFile.of(config).read()]
+    shown = [_describe(token, used.get(token.id)) for token in TokenFile.of(config).read()]
     if as_json:
         print_json({"tokens": shown})
         return
@@ -196,7 +196,7 @@ def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> No
         click.echo(f"Revoked {token.id} of {token.user}.")
 
 
-def _shown(token: Token, used_s: int | None) -> dict[str, Any]:
+def _describe(token: Token, used_s: int | None) -> dict[str, Any]:
     """A token as JSON, without its hash."""
     return {
         "id": token.id,
