@@ -24,6 +24,7 @@ from hopsyncd.api.access import (
 )
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
+from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
 from hopsyncd.api.guard import Guard
@@ -70,6 +71,7 @@ from hopsyncd.config.privacy import (
 )
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
+from hopsyncd.ingest.backups import Backups, complete_restore
 from hopsyncd.ingest.connect import close_sources, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
@@ -117,17 +119,17 @@ class Daemon:
         connection: Connection,
         models: Models,
         read_config: Callable[[], Config],
+        config_file: Path,
     ) -> None:
         self._read_config = read_config
+        self._backups = Backups(lambda: self._serving.state.config, config_file)
         self._connection = connection
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
         self._saved_next = SavedIndex(config.daemon.data_dir / NEXT_INDEX_NAME)
         self._follower = Follower(config.store.url, self._saved) if config.store.url else None
         self.load, metrics = Load(), Metrics()
         self._worker = SyncWorker(
-            self._follower,
-            metrics.note_sync,
-            require_encoder=self._require_encoder,
+            self._follower, metrics.note_sync, require_encoder=self._require_encoder
         )
         self._watchers = SourceWatchers(self._worker.add_change)
         self._removed: set[str] = set()  # removed, though the configuration still has them
@@ -169,9 +171,10 @@ class Daemon:
         return Services(
             ReadService(parts),
             CollectionService(parts),
-            StatusService(parts, self._watchers, self._unavailable, self.load),
+            StatusService(parts, self._watchers, self._unavailable, self.load, self._backups),
             WatchService(parts),
             AdminService(parts, reported, self._removed, self.reload, self._reencode),
+            BackupService(parts, self._backups),
             DescriptionService(),
         )
 
@@ -209,6 +212,7 @@ class Daemon:
     def stop(self) -> None:
         """Abandon the current batch, keep what it prepared, and end every thread."""
         self._watched.stop()
+        self._backups.stop()
         self._workers.close()
         self._watchers.stop()
         self._serving.state.models.close()
@@ -295,9 +299,9 @@ class Daemon:
         self._serving.change(reloaded=reloaded)
 
     def _chores(self, config: Config) -> Sequence[Chore]:
-        if not (when := gc_times(config)):
-            return ()
-        return (Chore(GC, when, self._collect),)
+        when = gc_times(config)
+        collecting = (Chore(GC, when, self._collect),) if when else ()
+        return (*collecting, *self._backups.chores(config))
 
     def _collect(self, path: SourceSync) -> None:
         state = self._serving.state
@@ -463,26 +467,22 @@ def run(
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
+        complete_restore(config)
         connection = open_serving(config.database)
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
-        read_again = partial(load_checked, config_path(config_file))
-        daemon = Daemon(config, connection, load(config, generation_in_use(connection)), read_again)
+        file = config_path(config_file)
+        models = load(config, generation_in_use(connection))
+        daemon = Daemon(config, connection, models, partial(load_checked, file), file)
         services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()
         daemon.wait_for_stored()
-        answer = partial(
-            reload_at_hang_ups,
-            hang_ups,
-            daemon.reload,
-            supervisor,
-            summary,
-            at_terminal=at_terminal,
-        )
-        threading.Thread(target=answer, name="reload", daemon=True).start()
+        answer = partial(reload_at_hang_ups, hang_ups, daemon.reload, supervisor, summary)
+        asked = {"at_terminal": at_terminal}
+        threading.Thread(target=answer, kwargs=asked, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:
             log.warning(

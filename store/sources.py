@@ -349,6 +349,24 @@ def excluded_paths(
     return {row[0] for row in rows_under(connection, select, source, under)}
 
 
+def excluded_items(connection: Connection) -> set[tuple[str, str]]:
+    """All purged items, as (source name, path)."""
+    return {
+        (name, path)
+        for name, path in connection.execute(
+            "SELECT s.name, e.path FROM excluded AS e JOIN source AS s ON s.id = e.source"
+        )
+    }
+
+
+def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None:
+    """Make scans pass over an item, as after a purge."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
+        )
+
+
 def include_again(connection: Connection, source: int, path: str) -> bool:
     """Let the next scan index a purged item like any other; False if it was not excluded."""
     with transaction(connection):

@@ -248,9 +248,16 @@ class CheckAnswer(TypedDict):
 
 
 class BackupAnswer(TypedDict):
+    """The copy. `name`: null unless it was made, and verified, in the configured folder.
+
+    `removed`: the names of older backups that were deleted.
+    """
+
     file: str
     bytes: int
     version: int
+    name: str | None
+    removed: list[str]
 
 
 class RebuildAnswer(TypedDict):

@@ -185,6 +185,25 @@ class StoreStatus(TypedDict):
     behind: int
 
 
+class BackupStatus(TypedDict):
+    """The scheduled backups. `newest`, with its `created` and `version`: the newest that is kept.
+
+    `error`: why the last attempt failed. `succeeded`: when one last succeeded. `next`: when the
+    next one begins.
+    """
+
+    folder: str
+    kept: int
+    newest: str | None
+    created: str | None
+    version: int | None
+    bytes: int | None
+    running: bool
+    succeeded: str | None
+    next: str | None
+    error: str | None
+
+
 class ConfigurationStatus(TypedDict):
     """Why the changed configuration is not used, and which settings need a restart."""
 
@@ -218,6 +237,7 @@ class StatusAnswer(TypedDict):
     llm: LlmStatus | None
     configuration: ConfigurationStatus
     store: StoreStatus
+    backup: BackupStatus | None
     database: str
     database_bytes: int | None
     socket: str

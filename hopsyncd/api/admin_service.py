@@ -1,22 +1,13 @@
-"""The endpoints that change something. All writing happens on the writer's thread.
+"""The endpoints that change something. All writing happens on the writer's thread."""
 
-Admins who are not the owner may write backups only below one folder of the owner's, because the
-daemon writes with the rights of its own user. A file of an admin's choice, with lines from the
-documents in it, would let the admin act as that user.
-"""
-
-import os
-import stat
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
 from hopsyncd.answers.changed import (
-    BackupAnswer,
     CheckAnswer,
     GcAnswer,
     PauseAnswer,
@@ -34,7 +25,6 @@ from hopsyncd.answers.changed import (
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import (
-    BackupRequest,
     CheckRequest,
     GcRequest,
     PauseRequest,
@@ -53,7 +43,7 @@ from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.status_service import MAX_PROBLEMS, now_ms
 from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import Config
-from hopsyncd.errors import BadRequest, Forbidden, NotFound
+from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, finish_purges, remove_source_documents
 from hopsyncd.ingest.source_scheduler import GC
@@ -70,13 +60,13 @@ from hopsyncd.ingest.upkeep import (
     remove_tag,
     restore_sources,
     resume_source,
-    write_backup,
 )
 from hopsyncd.retrieve.engine import Engine
 from store.contract import Connection
 from store.gc import Retention
 from store.history import source_changes
 from store.purge import pending_purges
+from store.restoring import drop_replaced
 from store.sources import item_problems
 from store.transactions import snapshot
 from store.versions import head
@@ -283,15 +273,6 @@ class AdminService:
 
         return check_database(self._parts.reader.connection(), request.deep, tell)
 
-    @endpoint("POST", "/v1/backup", "admin")
-    def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
-        """Copy the database to an absolute path that does not exist; for admins, below a folder."""
-        self._parts.freshness.require_database()
-        file = Path(request.file)
-        if not caller.may("owner"):
-            file = backup_below(self._parts.state.config.access.backup_dir, file)
-        return write_backup(self._parts.reader.connection(), file)
-
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
         """Recompute everything that is derived from passages and questions."""
@@ -342,7 +323,8 @@ class AdminService:
             self._parts.worker.add_change(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
-        """Nothing that answers keeps what a purge took out of every version."""
+        """Nothing that answers keeps what a purge took out of every version, nor a file here."""
+        drop_replaced(self._parts.state.config.daemon.data_dir)
         reload_index(path, self._parts.state.engine)
         self._parts.workers.renew(self._parts.state.version)
 
@@ -404,58 +386,3 @@ def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Se
 
     first.add_done_callback(pass_on)
     return result
-
-
-_WHAT = "The backup was refused"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def backup_below(folder: Path | None, file: Path) -> Path:
-    """The path to write, without symbolic links. Raises Forbidden if it is not below the folder.
-
-    No other user may be able to write to the folders on the way, nor to replace the folder itself:
-    they could lead the backup elsewhere.
-    """
-    if folder is None:
-        raise Forbidden(
-            _WHAT,
-            "only the owner of this daemon may choose where backups go",
-            "The owner can set access.backup_dir to a folder for backups by admins",
-        )
-    root, parent = Path(os.path.realpath(folder)), Path(os.path.realpath(file.parent))
-    if not parent.is_relative_to(root):
-        raise Forbidden(
-            _WHAT, f"{file} is not below {folder}", f"Choose a file below {folder} (backup_dir)"
-        )
-    where = Path("/")
-    try:
-        opened = os.open(where, _FOLDER)
-        try:
-            for part in parent.parts[1:]:
-                _check_own(opened, where, is_above=where in root.parents)
-                where /= part
-                below = os.open(part, _FOLDER, dir_fd=opened)
-                os.close(opened)
-                opened = below
-            _check_own(opened, where, is_above=False)
-        finally:
-            os.close(opened)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise Forbidden(_WHAT, f"{where} cannot be used: {why}", "Make that folder") from error
-    return where / file.name
-
-
-def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
-    """Raise Forbidden if others may write here.
-
-    In the folders above (`is_above`) they may, if the sticky bit keeps them from replacing files.
-    """
-    found = os.fstat(folder)
-    is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)
-    if found.st_uid not in (os.geteuid(), 0) or is_shared:
-        raise Forbidden(
-            _WHAT,
-            f"others may write to {path}",
-            f"Its owner can run `chmod go-w {path}`; it must belong to the daemon's user",
-        )

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.admin_service import AdminService
+from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.endpoints import NDJSON, Endpoint, endpoint, endpoints_of, openapi_document
 from hopsyncd.api.failures import INTERNAL, bad_request, failure_body, failure_of
@@ -62,6 +63,7 @@ class Services:
     status: StatusService
     watches: WatchService
     administration: AdminService
+    backups: BackupService
     description: DescriptionService
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,25 @@ class _Current(Collector):
             yield CounterMetricFamily(f"hopsyncd_{key}", what, value=value)
         yield from self._clients()
         yield from self._llm()
+        yield from self._backups()
+
+    def _backups(self) -> Iterator[Metric]:
+        """Nothing if no backups are scheduled."""
+        backup = self._status["backup"]
+        if backup is None:
+            return
+        yield GaugeMetricFamily(
+            "hopsyncd_backup_failing", "1 while the last backup failed", value=bool(backup["error"])
+        )
+        yield GaugeMetricFamily("hopsyncd_backups", "Backups that are kept", value=backup["kept"])
+        yield GaugeMetricFamily(
+            "hopsyncd_backup_created_seconds",
+            "When the newest backup was made, in Unix time; 0 if there is none",
+            value=_unix_s(backup["created"]),
+        )
+        yield GaugeMetricFamily(
+            "hopsyncd_backup_bytes", "The newest backup", value=backup["bytes"] or 0
+        )
 
     def _clients(self) -> Iterator[Metric]:
         load = self._load
@@ -194,6 +214,10 @@ class _Current(Collector):
                 f"hopsyncd_llm_{name}", f"{name.capitalize()} of the LLM", labels=["purpose"]
             )
             yield _add_labels(family, counts)
+
+
+def _unix_s(moment: str | None) -> float:
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 
 def _add_labels(family: Family, values: Mapping[str, float]) -> Family:

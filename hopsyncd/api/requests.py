@@ -206,9 +206,9 @@ class CheckRequest(_Body):
 
 
 class BackupRequest(_Body):
-    """`file`: an absolute path that does not exist yet."""
+    """`file`: an absolute path that does not exist yet. Without it: in the configured folder."""
 
-    file: str = Field(min_length=2, max_length=4096, pattern=ABSOLUTE)
+    file: str | None = Field(default=None, min_length=2, max_length=4096, pattern=ABSOLUTE)
 
 
 class GcRequest(_Body):

@@ -9,6 +9,7 @@ from typing import Literal
 import structlog
 
 from hopsyncd.answers.daemon_state import (
+    BackupStatus,
     ConfigurationStatus,
     HealthAnswer,
     JobsAnswer,
@@ -22,6 +23,7 @@ from hopsyncd.answers.daemon_state import (
     StoreStatus,
     SwitchStatus,
     SyncProgress,
+    UnavailableReader,
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
@@ -31,8 +33,9 @@ from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.ingest.backups import Backups
 from hopsyncd.ingest.generation_switch import SwitchProgress
-from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
+from hopsyncd.ingest.source_scheduler import BACKUP, full_scan_job, scan_job
 from hopsyncd.ingest.sync_worker import UPGRADE
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
@@ -71,11 +74,13 @@ class StatusService:
         watchers: SourceWatchers,
         unavailable: Mapping[str, ReaderUnavailable],
         load: Load,
+        backups: Backups,
     ) -> None:
         self._parts = parts
         self._watchers = watchers
         self._unavailable = unavailable
         self._load = load
+        self._backups = backups
         self._started_ms = now_ms()
         self._requests = Requests()
         self._skipped_at: dict[frozenset[str], tuple[int, list[SkippedParts]]] = {}
@@ -136,10 +141,7 @@ class StatusService:
                 for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
             ],
             "skipped": self._count_skipped(connection, hidden),
-            "unavailable_readers": [
-                {"media_type": kind, "why": one.why, "hint": one.hint}
-                for kind, one in sorted(dict(self._unavailable).items())
-            ],
+            "unavailable_readers": self._unavailable_readers(),
             "watch_problems": self._parts.watched.problems() if whole else [],
             "purging": len(pending_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
@@ -149,6 +151,7 @@ class StatusService:
             "llm": endpoint.status() if endpoint and whole else None,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
+            "backup": self._backup_status(connection, next_ms, acl) if whole else None,
             "database": displayed_url(config.database),
             "database_bytes": stored_bytes(config.database, connection) if whole else None,
             "socket": str(config.daemon.socket),
@@ -159,10 +162,37 @@ class StatusService:
     def _counters(self, connection: Connection) -> dict[str, int]:
         return {**counters(connection), "queries": self._parts.metrics.questions}
 
+    def _unavailable_readers(self) -> list[UnavailableReader]:
+        return [
+            {"media_type": kind, "why": one.why, "hint": one.hint}
+            for kind, one in sorted(dict(self._unavailable).items())
+        ]
+
     def _store_status(self) -> StoreStatus:
         if self._parts.follower and self._parts.follower.is_following:
             return {"role": "reader", "behind": self._parts.follower.behind}
         return {"role": "writer", "behind": 0}
+
+    def _backup_status(
+        self, connection: Connection, next_ms: Mapping[str, int], acl: Acl
+    ) -> BackupStatus | None:
+        folder = self._parts.state.config.backup.dir
+        if folder is None:
+            return None
+        row, newest = all_jobs(connection).get(BACKUP), self._backups.newest
+        error = row.error if row else None
+        return {
+            "folder": str(folder),
+            "kept": self._backups.kept,
+            "newest": newest.name if newest else None,
+            "created": time_text(newest.manifest.created_ms if newest else None),
+            "version": newest.manifest.version if newest else None,
+            "bytes": newest.manifest.bytes if newest else None,
+            "running": self._backups.is_running,
+            "succeeded": time_text(row.succeeded_ms if row else None),
+            "next": time_text(next_ms.get(BACKUP)),
+            "error": error if acl.visible is None or not error else "the last backup failed",
+        }
 
     def _count_skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
         """The parts of documents that readers skipped. The counts are cached."""

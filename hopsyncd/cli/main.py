@@ -16,6 +16,7 @@ import click
 from hopsyncd import __version__
 from hopsyncd.cli.access_token import token
 from hopsyncd.cli.add import add, pause, remove, resume, sources
+from hopsyncd.cli.backup import backup
 from hopsyncd.cli.completion import completion
 from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.failures import run_command
@@ -23,7 +24,7 @@ from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
 from hopsyncd.cli.llm import llm
 from hopsyncd.cli.log import diff, log, release, restore, tag
-from hopsyncd.cli.maintain import backup, check, copy, gc, purge, rebuild, recover
+from hopsyncd.cli.maintain import check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.show import open_, show

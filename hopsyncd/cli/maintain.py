@@ -1,4 +1,4 @@
-"""`hopsyncd check`, `rebuild`, `backup`, `copy`, `recover`, `gc` and `purge`."""
+"""`hopsyncd check`, `rebuild`, `copy`, `recover`, `gc` and `purge`."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -157,22 +157,6 @@ def _print_estimate(
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@json_option
-@click.pass_context
-def backup(context: click.Context, file: Path, as_json: bool) -> None:
-    """Copy the whole database to FILE while the daemon keeps working.
-
-    Example: hopsyncd backup ~/backups/notes.db
-    """
-    done = send_long(context, calls.backup(str(file.absolute())), "copying")
-    if not print_if_json(done, as_json):
-        click.echo(
-            f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version {done['version']}."
-        )
-
-
-@click.command()
 @click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a URL.")
 @click.pass_context
 def copy(context: click.Context, to: str) -> None:
@@ -312,6 +296,9 @@ def purge(
         )
     else:
         _print_purge(done)
+        folder = load_config(context.obj).backup.dir
+        if folder and folder.exists():
+            click.echo(f"Backups in {folder} may still contain it.")
 
 
 def _print_purge(done: Mapping[str, Any]) -> None:

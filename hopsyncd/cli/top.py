@@ -62,6 +62,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
         models = now["models"]
         _print_network_use(now["llm"], models)
+    _print_backups(now["backup"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
@@ -91,6 +92,20 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all of a source")
     _print_models(now["models"])
     warn(now["degraded"])
+
+
+def _print_backups(backup: Mapping[str, Any] | None) -> None:
+    """Print when the newest backup was made, and why the last attempt failed."""
+    if backup is None:
+        return
+    folder = printable(backup["folder"])
+    newest = f"version {backup['version']}, {relative_time(backup['created'])}"
+    click.echo(
+        f"{plural(backup['kept'], 'backup')} in {folder}{f': {newest}' if backup['kept'] else ''};"
+        f" the next {relative_time(backup['next']) if backup['next'] else 'on request'}"
+    )
+    if backup["error"]:
+        click.secho(f"  the last backup failed: {printable(backup['error'])}", fg="yellow")
 
 
 def _print_models(models: Mapping[str, Any]) -> None:

@@ -347,11 +347,6 @@ def check(deep: bool = False) -> Call[changed.CheckAnswer]:
     return call("POST", "/v1/check", {"deep": deep}, "CheckAnswer")
 
 
-def backup(file: str) -> Call[changed.BackupAnswer]:
-    """Copy the database to an absolute path that does not exist; for admins, below a folder."""
-    return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
-
-
 def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changed.RebuildAnswer]:
     """Recompute everything that is derived from passages and questions."""
     return call("POST", "/v1/rebuild", {"encoder": encoder, "dry_run": dry_run}, "RebuildAnswer")
@@ -374,6 +369,11 @@ def purge(
 def reload() -> Call[changed.ReloadAnswer]:
     """Apply the changed configuration."""
     return call("POST", "/v1/reload", {}, "ReloadAnswer")
+
+
+def backup(file: str | None = None) -> Call[changed.BackupAnswer]:
+    """Copy the database: to the configured folder, or to an absolute path that is free."""
+    return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
 def openapi() -> Call[dict[str, Any]]:
@@ -425,9 +425,9 @@ class Methods:
     tag = send_method(tag)
     untag = send_method(untag)
     check = send_method(check)
-    backup = send_method(backup)
     rebuild = send_method(rebuild)
     gc = send_method(gc)
     purge = send_method(purge)
     reload = send_method(reload)
+    backup = send_method(backup)
     openapi = send_method(openapi)

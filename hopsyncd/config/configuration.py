@@ -28,6 +28,7 @@ from hopsyncd.config.values import (
     FULL_SCAN_AT,
     GC_AT,
     AccessConfig,
+    BackupConfig,
     ConfigPath,
     CronText,
     EncoderAddress,
@@ -247,6 +248,7 @@ class Config(Section):
     watch: WatchConfig = Field(default_factory=WatchConfig)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
+    backup: BackupConfig = Field(default_factory=BackupConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
     access: AccessConfig = Field(default_factory=AccessConfig)
     mcp: McpConfig = Field(default_factory=McpConfig)

@@ -359,6 +359,40 @@ class AccessConfig(Section):
     )
 
 
+_DAILY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
+
+def daily_cron(times: str) -> str:
+    """Times as a cron expression; a time of day means each day.
+
+    >>> daily_cron("03:05"), daily_cron("0 3 * * sun")
+    ('5 3 * * *', '0 3 * * sun')
+    """
+    found = _DAILY.fullmatch(times)
+    return f"{int(found[2])} {int(found[1])} * * *" if found else times
+
+
+def _are_times(times: str) -> None:
+    if not _DAILY.fullmatch(times):
+        _is_cron(times)
+
+
+class BackupConfig(Section):
+    """Where scheduled backups are made, when, and how many are kept. Without `dir`, none is."""
+
+    dir: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+    at: Annotated[str, _unless_empty(_are_times)] = Field(
+        default="02:00", description='Write a time like "02:00", or a cron expression.'
+    )
+    keep: int = Field(default=7, ge=1, le=1000)
+
+    @property
+    def cron(self) -> str:
+        return daily_cron(self.at)
+
+
 _MOST_WORKERS = 4  # the limit for "auto": each takes memory.
 
 

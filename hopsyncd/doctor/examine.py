@@ -19,6 +19,7 @@ from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.doctor import Diagnosis, machine, well
+from hopsyncd.doctor.backups import backups
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
 from hopsyncd.ingest.connect import connector_of
@@ -243,6 +244,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _run_guarded("data folder", partial(machine.data_folder, config))
     yield from _run_guarded("disk", partial(machine.disk, config))
     yield from _run_guarded("database", partial(machine.database, config))
+    yield from _run_guarded("backups", partial(backups, config))
     yield from _run_guarded("models", partial(machine.models, config))
     yield from _run_guarded("daemon", partial(check_daemon, config))
     yield from _run_guarded("sources", partial(sources, config))

@@ -20,9 +20,10 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import Turn
 from store.contract import Connection
 from store.operational import all_jobs, note_run
+from store.restoring import BACKUP_JOB
 from store.sources import listing_state, seen_items
 
-GC = "gc"  # the name of the job
+GC, BACKUP = "gc", BACKUP_JOB  # the names of jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Other scheduled work, done while the writer's thread is idle."""
+    """Other scheduled work, begun while the writer's thread is idle.
+
+    If `run` returns a future, the work goes on elsewhere, and the run ends with the future.
+    """
 
     name: str
     when: When
@@ -57,13 +61,21 @@ class Chore:
 class Timetable:
     """The jobs by name, with the store's memory of their last runs.
 
-    Runs before this start have only a wall time, as the steady clock counts from the start.
+    Runs before this start have only a wall time, as the steady clock counts from the start. Jobs in
+    `running` are not due.
     """
 
-    def __init__(self, connection: Connection, jobs: Mapping[str, When], clocks: Clocks) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        jobs: Mapping[str, When],
+        clocks: Clocks,
+        running: Collection[str] = (),
+    ) -> None:
         self._connection = connection
         self._jobs = jobs
         self._clocks = clocks
+        self._running = running
         start_s = clocks.steady_s()
         self._runs = {
             name: Run(Moment(row.ran_ms, start_s), row.error is not None)
@@ -80,14 +92,16 @@ class Timetable:
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
-        """Whether it is time; never for a job that has no times."""
+        """Whether it is time; never for a job that runs or has no times."""
         now = self._clocks.now()
-        return job in self._jobs and self._next_ms(job, now) <= now.wall_ms
+        waits = job in self._jobs and job not in self._running
+        return waits and self._next_ms(job, now) <= now.wall_ms
 
     def soonest_s(self) -> float:
         """The seconds until the next job is due."""
         now = self._clocks.now()
-        soonest_ms = min((self._next_ms(job, now) for job in self._jobs), default=float("inf"))
+        waiting = [job for job in self._jobs if job not in self._running]
+        soonest_ms = min((self._next_ms(job, now) for job in waiting), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
     def next_runs(self) -> list[Planned]:
@@ -119,6 +133,12 @@ def full_scan_times(source: SourceConfig, config: Config) -> When | None:
 def gc_times(config: Config) -> When | None:
     """When gc runs by itself; None if it does not. Raises ConfigError."""
     return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
+
+
+def backup_times(config: Config) -> When | None:
+    """When backups are made by themselves; None if they are not. Raises ConfigError."""
+    wanted = config.backup.dir and not config.store.url
+    return _at(config.backup.cron, config) if wanted and config.backup.at else None
 
 
 def _at(expression: str, config: Config) -> When:

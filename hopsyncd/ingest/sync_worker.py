@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, SyncFailed
+from hopsyncd.ingest.chores import ChoreRunner
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.generation_switch import SwitchProgress
 from hopsyncd.ingest.read import Progress
@@ -99,6 +100,7 @@ class SyncWorker:
         self.error: str | None = None
         self.waits_for_encoder = False  # `error` says why
         self._thread: threading.Thread | None = None
+        self._chores = ChoreRunner(self.submit, self._note_run)
 
     def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
         """Open the store, then scan every source.
@@ -308,7 +310,7 @@ class SyncWorker:
             jobs[scan_job(task.source.name)] = task.when
             if task.full_when:
                 jobs[full_scan_job(task.source.name)] = task.full_when
-        return Timetable(sync.connection, jobs, self._clocks)
+        return Timetable(sync.connection, jobs, self._clocks, self._chores.running)
 
     def _turns(self) -> None:
         while True:
@@ -386,7 +388,7 @@ class SyncWorker:
         self._go_on_switching()
         for chore in self._at_work.chores:
             if not self._has_work() and self._at_work.timetable.is_due(chore.name):
-                self._do(chore)
+                self._chores.run(chore, self._at_work.sync)
         with self._wake:
             if self._wake.wait_for(self._has_work, 0.0 if self._follower else _QUIET_S):
                 return
@@ -406,18 +408,8 @@ class SyncWorker:
             sync.on_switch(version)
             sync.switch = None
 
-    def _do(self, chore: Chore) -> None:
-        try:
-            chore.run(self._at_work.sync)
-        except Stopping:
-            raise
-        except Exception as error:
-            self._at_work.timetable.note(chore.name, str(error) or type(error).__name__)
-            if not isinstance(error, REPORTABLE):
-                raise
-            log.error("job failed", job=chore.name, why=str(error))
-        else:
-            self._at_work.timetable.note(chore.name, None)
+    def _note_run(self, job: str, error: str | None) -> None:
+        self._at_work.timetable.note(job, error)
 
     def _next_job(self) -> _Job | None:
         with self._wake:

@@ -179,6 +179,8 @@ def write_backup(connection: Connection, file: Path) -> BackupAnswer:
         "file": str(file),
         "bytes": file.stat().st_size,
         "version": newest.id if newest else 0,
+        "name": None,
+        "removed": [],
     }
 
 

@@ -54,7 +54,7 @@ STRANGERS = {
     "hopsyncd.doctor": ("hopsyncd.retrieve",),
 }
 # Modules of the store that may import an engine: they open databases, or look at their files.
-ENGINE_USERS = ("check", "copying", "ledger", "open_database", "search", "space")
+ENGINE_USERS = ("check", "copying", "ledger", "open_database", "restoring", "search", "space")
 LOOSE = {
     *("__init__", "__main__", "child_process", "daemon", "display", "errors", "log_limits"),
     *("logs", "printable"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.admin_service import backup_below
+from hopsyncd.api.backup_service import backup_below
 from hopsyncd.errors import Forbidden
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -428,3 +429,27 @@ def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
     worker.stop(WAIT_S)
     stack.close()
     assert seen[1] == content_hash(b"Rome is in Gaul."), "it waits for what came before it"
+
+
+def test_a_chore_that_goes_on_elsewhere_begins_once_and_delays_no_sync(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    begun: list[Future[None]] = []
+
+    def begin(_: SourceSync) -> Future[None]:
+        begun.append(Future())
+        return begun[-1]
+
+    worker = scheduled(Chore("copy", every(1000), begin))
+    hand.pass_s(5000)
+    settle(worker)
+    assert len(begun) == 1 and "copy" not in ran_s(stack, hand)
+    worker.request([], False).result(WAIT_S)
+    begun[0].set_exception(BadRequest("Cannot copy", "the disk is full", "Free some space"))
+    settle(worker)
+    assert ran_s(stack, hand)["copy"] == (0.0, False)
+    hand.pass_s(1001)
+    settle(worker)
+    begun[1].set_result(None)
+    settle(worker)
+    assert ran_s(stack, hand)["copy"] == (0.0, True)

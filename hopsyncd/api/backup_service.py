@@ -1,0 +1,118 @@
+"""The endpoint that makes backups.
+
+Admins who are not the owner may write backups only where the owner has configured it, because the
+daemon writes with the rights of its own user. A file of an admin's choice, with lines from the
+documents in it, would let the admin act as that user.
+"""
+
+import os
+import stat
+from concurrent.futures import Future
+from pathlib import Path
+
+from hopsyncd.answers.changed import BackupAnswer
+from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.requests import BackupRequest
+from hopsyncd.api.serving import DaemonParts
+from hopsyncd.errors import Forbidden
+from hopsyncd.ingest.backups import Backups, MadeBackup
+from hopsyncd.ingest.source_scheduler import BACKUP
+from hopsyncd.ingest.upkeep import write_backup
+
+
+class BackupService:
+    """The endpoint of backups; `backups` makes those in the configured folder."""
+
+    def __init__(self, parts: DaemonParts, backups: Backups) -> None:
+        self._parts = parts
+        self._backups = backups
+
+    @endpoint("POST", "/v1/backup", "admin")
+    def backup(self, request: BackupRequest, caller: Caller) -> Future[BackupAnswer]:
+        """Copy the database: to the configured folder, or to an absolute path that is free."""
+        self._parts.freshness.require_database()
+        result: Future[BackupAnswer] = Future()
+        result.set_running_or_notify_cancel()
+        if request.file is None:
+            self._backups.start().add_done_callback(lambda done: self._finish(result, done))
+            return result
+        file = Path(request.file)
+        if not caller.may("owner"):
+            file = backup_below(self._parts.state.config.access.backup_dir, file)
+        result.set_result(write_backup(self._parts.reader.connection(), file))
+        return result
+
+    def _finish(self, result: Future[BackupAnswer], done: Future[MadeBackup]) -> None:
+        """Answer, once the success counts as a run of the scheduled job."""
+        if error := done.exception():
+            result.set_exception(error)
+            return
+        made = done.result()
+        noted = self._parts.worker.submit(lambda _: None, BACKUP)
+        noted.add_done_callback(lambda _: result.set_result(_backup_answer(made)))
+
+
+def _backup_answer(made: MadeBackup) -> BackupAnswer:
+    return {
+        "file": made.file,
+        "bytes": made.bytes,
+        "version": made.version,
+        "name": made.name,
+        "removed": list(made.removed),
+    }
+
+
+_WHAT = "The backup was refused"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def backup_below(folder: Path | None, file: Path) -> Path:
+    """The path to write, without symbolic links. Raises Forbidden if it is not below the folder.
+
+    No other user may be able to write to the folders on the way, nor to replace the folder itself:
+    they could lead the backup elsewhere.
+    """
+    if folder is None:
+        raise Forbidden(
+            _WHAT,
+            "only the owner of this daemon may choose where backups go",
+            "The owner can set access.backup_dir to a folder for backups by admins",
+        )
+    root, parent = Path(os.path.realpath(folder)), Path(os.path.realpath(file.parent))
+    if not parent.is_relative_to(root):
+        raise Forbidden(
+            _WHAT, f"{file} is not below {folder}", f"Choose a file below {folder} (backup_dir)"
+        )
+    where = Path("/")
+    try:
+        opened = os.open(where, _FOLDER)
+        try:
+            for part in parent.parts[1:]:
+                _check_own(opened, where, is_above=where in root.parents)
+                where /= part
+                below = os.open(part, _FOLDER, dir_fd=opened)
+                os.close(opened)
+                opened = below
+            _check_own(opened, where, is_above=False)
+        finally:
+            os.close(opened)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise Forbidden(_WHAT, f"{where} cannot be used: {why}", "Make that folder") from error
+    return where / file.name
+
+
+def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
+    """Raise Forbidden if others may write here.
+
+    In the folders above (`is_above`) they may, if the sticky bit keeps them from replacing files.
+    """
+    found = os.fstat(folder)
+    is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)
+    if found.st_uid not in (os.geteuid(), 0) or is_shared:
+        raise Forbidden(
+            _WHAT,
+            f"others may write to {path}",
+            f"Its owner can run `chmod go-w {path}`; it must belong to the daemon's user",
+        )

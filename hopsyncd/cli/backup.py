@@ -1,0 +1,316 @@
+"""`hopsyncd backup now`, `list` and `restore`."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.cli.output import confirm, json_option, print_if_json, send_long
+from hopsyncd.client import Client, calls
+from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.display import plural, relative_time
+from hopsyncd.errors import BadRequest, DaemonUnavailable
+from hopsyncd.printable import printable
+
+if TYPE_CHECKING:
+    from store.backups import Backup
+    from store.restoring import Loss, Restored
+
+_STOP_S = 60.0
+_SHOWN = 3  # tags and watched questions that a restore takes
+
+
+class _BackupGroup(click.Group):
+    """Takes `hopsyncd backup FILE`, from before there were subcommands, as `now --to FILE`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        words = [word for word in args if not word.startswith("-")]
+        if words and words[0] not in self.commands:
+            at = args.index(words[0])
+            args = ["now", "--to", args[at], *args[:at], *args[at + 1 :]]
+        return super().parse_args(context, args)
+
+
+@click.group(cls=_BackupGroup)
+def backup() -> None:
+    """Make, list and restore backups.
+
+    The daemon makes them by itself if `dir` is set in [backup].
+
+    Example: hopsyncd backup now
+    """
+
+
+@backup.command()
+@click.option(
+    "--to",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Copy to this new file instead, without the deep check.",
+)
+@json_option
+@click.pass_context
+def now(context: click.Context, file: Path | None, as_json: bool) -> None:
+    """Make a backup while the daemon keeps working.
+
+    The copy is checked in depth. Then all but the newest backups are deleted, as `keep` in [backup]
+    says.
+
+    Example: hopsyncd backup now
+    """
+    done = send_long(context, calls.backup(str(file.absolute()) if file else None), "copying")
+    if print_if_json(done, as_json):
+        return
+    checked = ", and found no errors in it" if done["name"] else ""
+    click.echo(
+        f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version"
+        f" {done['version']}{checked}."
+    )
+    for name in done["removed"]:
+        click.echo(f"Deleted the older backup {name}.")
+
+
+@backup.command("list")
+@click.option("--from", "folder", type=click.Path(path_type=Path), help="Another folder.")
+@json_option
+@click.pass_context
+def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
+    """List the backups, the newest first. Needs no daemon.
+
+    Example: hopsyncd backup list
+    """
+    from hopsyncd.api.version_log import moment_text
+    from store.backups import list_backups
+    from store.restoring import list_replaced
+
+    config = load_config(context.obj)
+    place = folder or _folder_of(config)
+    found: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "created": moment_text(one.manifest.created_ms),
+            "version": one.manifest.version,
+            "documents": one.manifest.documents,
+            "passages": one.manifest.passages,
+            "bytes": one.manifest.bytes,
+            "program": one.manifest.program,
+            "file": str(one.database),
+        }
+        for one in list_backups(place)
+    ]
+    replaced = [str(file) for file in _find_replaced(config, list_replaced)]
+    if print_if_json({"folder": str(place), "backups": found, "replaced": replaced}, as_json):
+        return
+    if not found:
+        click.echo(f"There is no backup in {place}. `hopsyncd backup now` makes one.")
+    for one in found:
+        click.echo(
+            f"{one['name']}: version {one['version']}, {plural(one['documents'], 'document')},"
+            f" {one['bytes'] / 1e6:.1f} MB, {relative_time(one['created'])}"
+        )
+    for file in replaced:
+        click.echo(f"A restore has replaced this database: {file}")
+
+
+def _find_replaced(config: Config, find: Callable[[Path], Sequence[Path]]) -> Sequence[Path]:
+    return find(config.database) if isinstance(config.database, Path) else ()
+
+
+def _folder_of(config: Config) -> Path:
+    if config.backup.dir is None:
+        raise BadRequest(
+            "Cannot list the backups",
+            "no folder for backups is configured",
+            "Set `dir` in [backup], or name the folder with --from",
+        )
+    return config.backup.dir
+
+
+@backup.command()
+@click.argument("name")
+@click.option("--from", "folder", type=click.Path(path_type=Path), help="Another folder.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@json_option
+@click.pass_context
+def restore(
+    context: click.Context, name: str, folder: Path | None, yes: bool, as_json: bool
+) -> None:
+    """Put a backup in the place of the database.
+
+    NAME is a name from `hopsyncd backup list`, `latest`, or the path of a database file. The
+    command says what will be lost, and asks. The daemon answers until the copy is ready. Then it is
+    stopped. The replaced database stays in the data folder until the next backup succeeds.
+
+    Example: hopsyncd backup restore latest
+    """
+    from hopsyncd.ingest.backup_process import verify_copy
+    from store.backups import Backup
+    from store.restoring import describe_loss, pending_restore, stage
+
+    config = load_config(context.obj)
+    database = _database_file(config)
+    chosen = _choose(config, name, folder)
+    copy = chosen.database if isinstance(chosen, Backup) else chosen
+    if database.parent.exists() and pending_restore(database):
+        _swap(config, database)  # a restore that was interrupted
+    loss = describe_loss(database, copy)
+    if not as_json:
+        _describe(chosen, loss, database)
+    if database.exists() and not yes:
+        confirm("Replace the database?", "The database was not replaced")
+    stage(database, printable(copy.parent.name), chosen, verify_copy, time.time_ns() // 1_000_000)
+    done, service = _swap(config, database)
+    started = _start(service)
+    if done is None:
+        click.echo("A daemon that was started meanwhile has completed the restore.")
+        return
+    answer = {**asdict(done), "replaced": str(done.replaced or ""), "started": started}
+    if not print_if_json(answer, as_json):
+        _report(done, started)
+
+
+def _database_file(config: Config) -> Path:
+    if isinstance(config.database, Path):
+        return config.database
+    raise BadRequest(
+        "Cannot restore a backup",
+        "the database is on a PostgreSQL server",
+        "Use `pg_restore`, as docs/operate.md describes",
+    )
+
+
+def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
+    from store.backups import find_backup
+
+    if "/" in name:
+        file = Path(name).expanduser().absolute()
+        if file.is_file():
+            return file
+        found = find_backup(file.parent, file.name)
+    else:
+        found = find_backup(folder or _folder_of(config), name)
+    if found is None:
+        place = "there" if "/" in name else f"in {folder or config.backup.dir}"
+        raise BadRequest(
+            f"Cannot restore {name}",
+            f"no finished backup of that name is {place}",
+            "`hopsyncd backup list` shows the names",
+        )
+    return found
+
+
+def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
+    """Say what the backup has, and the loss with the database."""
+    from hopsyncd.api.version_log import moment_text
+    from store.backups import Backup
+
+    if isinstance(chosen, Backup):
+        made = chosen.manifest
+        click.echo(
+            f"The backup {chosen.name} has version {made.version} with"
+            f" {plural(made.documents, 'document')}, made"
+            f" {relative_time(moment_text(made.created_ms))}."
+        )
+    if loss.unreadable:
+        click.echo(f"{database} cannot be read, so what it has is unknown: {loss.unreadable}.")
+    elif loss.version:
+        click.echo(f"{database} ends at version {loss.version}. This will be lost:")
+        for line in _loss_lines(loss):
+            click.echo(f"  {line}")
+        click.echo(
+            "Your files and notes are not touched: what changed since then is indexed again."
+        )
+
+
+def _loss_lines(loss: "Loss") -> list[str]:
+    from hopsyncd.api.version_log import moment_text
+
+    lines = []
+    newest = relative_time(moment_text(loss.created_ms))
+    if loss.is_other:
+        lines.append(
+            f"all of its {plural(loss.versions, 'version')}: the backup is of another database"
+        )
+    elif loss.versions:
+        lines.append(f"{plural(loss.versions, 'version')}, the newest {newest}")
+    for what, names in (("tag", loss.tags), ("watched question", loss.watches)):
+        if names:
+            shown = ", ".join(printable(one) for one in names[:_SHOWN])
+            more = ", …" if len(names) > _SHOWN else ""
+            lines.append(f"{plural(len(names), what)}: {shown}{more}")
+    return lines or ["nothing that the backup does not have"]
+
+
+def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[str]]":
+    """Complete the restore, after the daemon is stopped if one runs.
+
+    The second value is the command that starts its service, if it is one.
+    """
+    from store.exceptions import WriterBusy
+    from store.open_database import hold_writer_lock
+    from store.restoring import finish_restore
+
+    service: Sequence[str] = ()
+    end_s: float | None = None
+    while True:
+        try:
+            with hold_writer_lock(database):
+                return finish_restore(database, time.time_ns() // 1_000_000), service
+        except WriterBusy:
+            if end_s is None:
+                service = _stop_daemon(config)
+                end_s = time.monotonic() + _STOP_S
+            elif time.monotonic() > end_s:
+                raise
+            time.sleep(0.1)
+
+
+def _stop_daemon(config: Config) -> Sequence[str]:
+    """Ask the daemon to stop; returns the command that starts its service, if it is one."""
+    try:
+        pid = Client(config.daemon.socket).status()["pid"]  # of this machine
+    except DaemonUnavailable:
+        return ()  # it is starting or stopping
+    unit = _service_of(pid)
+    os.kill(pid, signal.SIGTERM)
+    return unit
+
+
+def _service_of(pid: int) -> Sequence[str]:
+    try:
+        group = Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return ()
+    if "hopsyncd.service" not in group:
+        return ()
+    scope = ["--user"] if "user.slice" in group else []
+    return ["systemctl", *scope, "start", "hopsyncd.service"]
+
+
+def _start(command: Sequence[str]) -> bool:
+    import subprocess
+
+    if not command:
+        return False
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _report(done: "Restored", started: bool) -> None:
+    click.echo(f"Restored. The newest version is {done.version}.")
+    if done.replaced:
+        click.echo(f"The replaced database is in {done.replaced} until the next backup succeeds.")
+    if done.purged:
+        click.echo(
+            f"{plural(done.purged, 'document')} purged since then will be purged from it again."
+        )
+    if done.unread:
+        click.echo(
+            f"The replaced database cannot be read ({printable(done.unread)}): purge again what was"
+            " purged since the backup."
+        )
+    click.echo("The daemon was started again." if started else "Start it with `hopsyncd serve`.")

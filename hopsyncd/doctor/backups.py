@@ -1,0 +1,101 @@
+"""Checks of the backups: the folder, the newest one, the last run, and what restores left."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.privacy import writers_besides_owner
+from hopsyncd.config.schedule import Moment, Run, next_ms
+from hopsyncd.display import plural
+from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.ingest.source_scheduler import BACKUP, backup_times
+from store.backups import list_backups
+from store.exceptions import StoreError
+from store.open_database import exists, open_reader
+from store.operational import all_jobs
+from store.restoring import list_replaced, pending_restore
+
+_LATE_MS = 36 * 3_600_000  # after the time at which the next backup was due
+_NAME = "backups"
+
+
+def backups(config: Config) -> Iterator[Diagnosis]:
+    """Check that backups are made, that the newest is not too old, and that none fails."""
+    if isinstance(config.database, Path):
+        yield from _restores(config.database)
+    folder = config.backup.dir
+    if config.store.url:
+        yield well(_NAME, "the database is on a server: use `pg_dump` (docs/operate.md)")
+        if folder:
+            remedy = "Remove `dir` from [backup], and use `pg_dump`"
+            yield Diagnosis(_NAME, "warn", "[backup] makes no copy of a server", remedy)
+        return
+    if folder is None:
+        yield well(_NAME, "none are scheduled. `dir` in [backup] turns them on")
+        return
+    yield from _folder(folder, config)
+    yield from _last_run(config)
+
+
+def _restores(database: Path) -> Iterator[Diagnosis]:
+    if name := pending_restore(database):
+        why = f"the restore of {name} is not complete"
+        yield Diagnosis(_NAME, "warn", why, "`hopsyncd serve` completes it")
+    for file in list_replaced(database):
+        size = file.stat().st_size / 1e6
+        remedy = f"It goes with the next backup, or delete {file.parent}"
+        why = f"a restore has replaced a database of {size:.1f} MB, which is still there"
+        yield Diagnosis(_NAME, "warn", why, remedy)
+
+
+def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
+    if not folder.exists():
+        yield Diagnosis(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Diagnosis(_NAME, "fail", f"you may not write to {folder}", "Correct its rights")
+        return
+    if writers := writers_besides_owner(folder):
+        remedy = f"`chmod go-w {folder}`"
+        yield Diagnosis(_NAME, "fail", f"{writers} may write to {folder}", remedy)
+    found = list_backups(folder)
+    if not found:
+        why = f"there is none in {folder}"
+        yield Diagnosis(_NAME, "warn", why, "`hopsyncd backup now` makes one")
+        return
+    newest = found[0]
+    if _is_late(newest.manifest.created_ms, config):
+        why = f"the newest, {newest.name}, is older than the schedule allows"
+        yield Diagnosis(_NAME, "warn", why, "Check that the daemon runs; see `hopsyncd schedule`")
+    else:
+        count = plural(len(found), "backup")
+        yield well(_NAME, f"{count} in {folder}, the newest {newest.name}")
+    data = config.daemon.data_dir
+    if data.exists() and data.stat().st_dev == folder.stat().st_dev:
+        yield well(_NAME, f"{folder} is on the disk of the data: a lost disk takes both")
+
+
+def _is_late(made_ms: int, config: Config) -> bool:
+    """Whether the backup after the newest one was due long ago."""
+    when = backup_times(config)
+    if when is None:
+        return False
+    now_ms = time.time_ns() // 1_000_000
+    run, now = Run(Moment(made_ms, 0.0)), Moment(now_ms, (now_ms - made_ms) / 1000)
+    return next_ms(BACKUP, when, run, now) + _LATE_MS < now_ms
+
+
+def _last_run(config: Config) -> Iterator[Diagnosis]:
+    if not exists(config.database):
+        return
+    try:
+        with closing(open_reader(config.database)) as connection:
+            row = all_jobs(connection).get(BACKUP)
+    except StoreError:
+        return  # the check of the database says so
+    if row and row.error:
+        remedy = "Mend that, then run `hopsyncd backup now`; the older backups are kept"
+        yield Diagnosis(_NAME, "fail", f"the last backup failed: {row.error}", remedy)

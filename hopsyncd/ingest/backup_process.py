@@ -1,0 +1,87 @@
+"""The process that makes a backup: `python -m hopsyncd.ingest.backup_process`.
+
+It copies the database and checks the copy in depth, at the lowest priority, so that neither
+questions nor edits wait for it. It reads one JSON object, the `BackupOrder`, from standard input
+and writes one to standard output: the finished backup, or the parts of an error.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hopsyncd import __version__
+from hopsyncd.ingest.upkeep import check_database
+from store.backups import list_backups, make_backup, rotate
+from store.exceptions import BackupFailed, StoreError
+from store.open_database import open_reader
+
+_LOWEST_PRIORITY = 19
+
+
+@dataclass(frozen=True, slots=True)
+class BackupOrder:
+    """A database to back up, and the folder for it. `keep` is the number of backups that stay."""
+
+    database: str
+    folder: str
+    keep: int
+    config_file: str
+
+
+def verify_copy(copy: Path) -> None:
+    """Check a copy of a database in depth. Raises BackupFailed."""
+    with closing(open_reader(copy)) as connection:
+        found = check_database(connection, True, lambda *_: None)["findings"]
+    if found:
+        first = found[0]
+        raise BackupFailed(
+            "The copy has errors, so no backup was made and the older ones are kept",
+            f"{first['invariant']}: {first['where']}: {first['detail']}",
+            "`hopsyncd check --deep` lists all errors and what to do",
+        )
+
+
+def make(order: BackupOrder) -> dict[str, Any]:
+    """Make the backup, then delete the oldest ones. Raises StoreError."""
+    folder, file = Path(order.folder), Path(order.config_file)
+    with closing(open_reader(Path(order.database))) as connection:
+        now_ms = time.time_ns() // 1_000_000
+        made = make_backup(connection, folder, verify_copy, now_ms, __version__, file)
+    try:
+        removed = rotate(folder, order.keep)
+    except OSError as error:
+        raise BackupFailed(
+            f"The backup {made.name} was made, but an old one cannot be deleted",
+            f"{error.filename}: {(error.strerror or str(error)).lower()}",
+            f"Check the rights of {folder}",
+        ) from error
+    return {
+        "name": made.name,
+        "file": str(made.database),
+        "removed": removed,
+        "kept": len(list_backups(folder)),
+        **asdict(made.manifest),
+    }
+
+
+def answer(order: Mapping[str, Any]) -> dict[str, Any]:
+    """What `make` returns, or the three parts of its error."""
+    try:
+        return make(BackupOrder(**order))
+    except StoreError as error:
+        return {"error": [error.what, error.why, error.hint]}
+
+
+def main() -> None:
+    os.nice(_LOWEST_PRIORITY)
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Scheduled backups: when they are made, and the newest one.
+
+The work is done by a process of its own (`ingest/backup_process.py`), so the writing thread only
+starts it.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from hopsyncd.child_process import Process, start_child
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import BadRequest
+from hopsyncd.ingest.backup_process import BackupOrder
+from hopsyncd.ingest.source_scheduler import BACKUP, Chore, backup_times, promise
+from hopsyncd.ingest.source_sync import SourceSync
+from store.backups import Backup, list_backups
+from store.exceptions import BackupFailed
+from store.restoring import drop_replaced, finish_restore
+
+log = structlog.get_logger(__name__)
+
+_COMMAND = (sys.executable, "-m", "hopsyncd.ingest.backup_process")
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True, slots=True)
+class MadeBackup:
+    """A finished backup: its name, the file of the database, and the names of deleted ones."""
+
+    name: str
+    file: str
+    bytes: int
+    version: int
+    removed: tuple[str, ...]
+
+
+class Backups:
+    """Makes backups for the schedule and on request, one at a time.
+
+    `newest` is the newest finished backup, as of the start or the last run.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        config_file: Path,
+        command: Sequence[str] = _COMMAND,
+    ) -> None:
+        self._config = config
+        self._config_file = config_file
+        self._command = command
+        self._lock = threading.Lock()
+        self._running: Future[MadeBackup] | None = None
+        self._process: Process | None = None
+        self._stopped = False
+        self.newest: Backup | None = None
+        self.kept = 0
+
+    def chores(self, config: Config) -> tuple[Chore, ...]:
+        """The scheduled job, if the configuration has one."""
+        self._look(config)
+        when = backup_times(config)
+        return (Chore(BACKUP, when, self._begin),) if when else ()
+
+    def _begin(self, _: SourceSync) -> "Future[MadeBackup]":
+        return self.start()
+
+    def start(self) -> "Future[MadeBackup]":
+        """Begin a backup, or join the one that is being made. Raises BadRequest."""
+        config = self._config()
+        folder = required_folder(config)
+        order = BackupOrder(
+            str(config.database), str(folder), config.backup.keep, str(self._config_file)
+        )
+        with self._lock:
+            if self._running is None:
+                self._running = promise()
+                threading.Thread(
+                    target=self._run, args=(order, self._running), name="backup", daemon=True
+                ).start()
+            return self._running
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def stop(self) -> None:
+        """End the process; what it has written so far is deleted by the next backup."""
+        with self._lock:
+            self._stopped = True
+            if self._process and self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _run(self, order: BackupOrder, done: "Future[MadeBackup]") -> None:
+        made: MadeBackup | None = None
+        error: Exception | None = None
+        try:
+            made = self._make(order)
+            # A verified backup proves the database that is in use.
+            drop_replaced(Path(order.database).parent)
+        except Exception as failure:  # noqa: BLE001 - raised where the result is awaited
+            error = failure
+        self._look(self._config())
+        with self._lock:
+            self._running = None
+        if made and not error:
+            log.info("backup", name=made.name, version=made.version, bytes=made.bytes)
+            done.set_result(made)
+        else:
+            done.set_exception(error or BackupFailed("No backup was made", "it ended early", ""))
+
+    def _make(self, order: BackupOrder) -> MadeBackup:
+        reply = self._ask(order)
+        if parts := reply.get("error"):
+            raise BackupFailed(*parts)
+        return MadeBackup(
+            reply["name"], reply["file"], reply["bytes"], reply["version"], tuple(reply["removed"])
+        )
+
+    def _ask(self, order: BackupOrder) -> dict[str, Any]:
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        with self._lock:
+            if self._stopped:
+                raise _ended_error("the daemon stops")
+            self._process = process = start_child(
+                self._command, {**environment, "OPENBLAS_NUM_THREADS": "1"}
+            )
+        try:
+            printed, _ = process.communicate(json.dumps(asdict(order)).encode())
+            reply: dict[str, Any] = json.loads(printed)
+        except (OSError, ValueError) as error:
+            why = "the daemon stops" if self._stopped else _describe_end(process.wait())
+            raise _ended_error(why) from error
+        finally:
+            with self._lock:
+                self._process = None
+        return reply
+
+    def _look(self, config: Config) -> None:
+        found: list[Backup] = []
+        if config.backup.dir:
+            try:
+                found = list_backups(config.backup.dir)
+            except OSError as error:
+                log.warning("the backups cannot be listed", why=str(error))
+        self.newest, self.kept = (found[0] if found else None), len(found)
+
+
+def required_folder(config: Config) -> Path:
+    """The folder for backups. Raises BadRequest if there is none, or nothing to copy."""
+    if config.store.url:
+        raise BadRequest(
+            "Cannot make a backup",
+            "the database is on a PostgreSQL server",
+            "Use `pg_dump`, as docs/operate.md describes",
+        )
+    if config.backup.dir is None:
+        raise BadRequest(
+            "Cannot make a backup",
+            "no folder for backups is configured",
+            "Set `dir` in [backup], or name a file: `hopsyncd backup now --to FILE`",
+        )
+    return config.backup.dir
+
+
+def complete_restore(config: Config) -> None:
+    """Complete a restore that was prepared while no daemon ran, or that a kill interrupted.
+
+    Needs the writer lock.
+    """
+    if not isinstance(config.database, Path):
+        return
+    done = finish_restore(config.database, time.time_ns() // 1_000_000)
+    if done:
+        log.info("a backup was restored", version=done.version, replaced=str(done.replaced))
+
+
+def _ended_error(why: str) -> BackupFailed:
+    return BackupFailed(
+        "No backup was made, and the older ones are kept",
+        why,
+        "The daemon tries again; `hopsyncd backup now` does it at once",
+    )
+
+
+def _describe_end(status: int) -> str:
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    return f"the process that makes it ended with {how}"

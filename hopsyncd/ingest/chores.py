@@ -1,0 +1,59 @@
+"""Runs scheduled chores: on the writer's thread, or elsewhere if the chore returns a future."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.ingest.source_scheduler import Chore
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.source_thread import Stopping
+
+log = structlog.get_logger(__name__)
+
+Note = Callable[[str, str | None], None]
+Submit = Callable[[Callable[[SourceSync], None]], "Future[None]"]
+
+
+class ChoreRunner:
+    """Runs chores. `running` has the names of those that go on elsewhere.
+
+    `note` records the end of a run on the writer's thread, where `submit` does a job.
+    """
+
+    def __init__(self, submit: Submit, note: Note) -> None:
+        self._submit = submit
+        self._note = note
+        self.running: set[str] = set()
+
+    def run(self, chore: Chore, sync: SourceSync) -> None:
+        """Run it, or begin it, and record how it ends. Raises errors that no user can mend."""
+        try:
+            begun = chore.run(sync)
+        except Stopping:
+            raise
+        except Exception as error:
+            self._end(chore.name, error)
+            if not isinstance(error, REPORTABLE):
+                raise
+            return
+        if isinstance(begun, Future):
+            self.running.add(chore.name)
+            begun.add_done_callback(lambda done: self._end_elsewhere(chore.name, done))
+        else:
+            self._end(chore.name, None)
+
+    def _end_elsewhere(self, name: str, done: "Future[Any]") -> None:
+        """The chore counts as running until its end is recorded, so it does not begin again."""
+        noted = self._submit(lambda _: self._end(name, done.exception()))
+        noted.add_done_callback(lambda _: self.running.discard(name))
+
+    def _end(self, name: str, error: BaseException | None) -> None:
+        if error is None:
+            self._note(name, None)
+            return
+        why = str(error) or type(error).__name__
+        self._note(name, why)
+        log.error("job failed", job=name, why=why)

@@ -1,0 +1,263 @@
+"""Backups in a folder: what each has, which ones are deleted, and what a restore would lose.
+
+Each backup is a folder named after its time in UTC, with the database, a copy of the configuration
+and a manifest. The folder gets its name once all of it is on disk and verified. Until then it is a
+hidden folder, which the next backup deletes. A folder without a valid manifest is left alone.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+from store.contract import Connection
+from store.exceptions import BackupFailed
+from store.open_database import SCHEMA_VERSION, open_reader
+from store.space import backup
+from store.versions import head
+
+DATABASE, MANIFEST, CONFIG = "hopsyncd.db", "backup.json", "config.toml"
+_FORMAT = 1
+_PART = ".part"
+_LOCK = ".lock"
+_SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the file system
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of a backup, in numbers. `program` is the version of hopsyncd that made it.
+
+    `version` is the newest version in it, 0 if there is none. `digest` is the SHA-256 of the
+    database.
+    """
+
+    created_ms: int
+    version: int
+    documents: int
+    passages: int
+    schema: int
+    program: str
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A finished backup."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def database(self) -> Path:
+        return self.folder / DATABASE
+
+
+def list_backups(folder: Path) -> list[Backup]:
+    """The finished backups in a folder, the newest first. Raises OSError if it cannot be read."""
+    if not folder.exists():
+        return []
+    found = [
+        Backup(below, manifest)
+        for below in folder.iterdir()
+        if not below.name.startswith(".") and (manifest := _read_manifest(below))
+    ]
+    return sorted(found, key=lambda one: (one.manifest.created_ms, one.name), reverse=True)
+
+
+def find_backup(folder: Path, name: str) -> Backup | None:
+    """The finished backup of that name; `latest` is the newest."""
+    found = list_backups(folder)
+    return next((one for one in found if name in (one.name, "latest")), None)
+
+
+def _read_manifest(folder: Path) -> Manifest | None:
+    try:
+        fields: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        if fields.pop("format") != _FORMAT or not (folder / DATABASE).is_file():
+            return None
+        manifest = Manifest(**fields)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    counts = (manifest.created_ms, manifest.version, manifest.documents, manifest.passages)
+    if not all(isinstance(count, int) for count in (*counts, manifest.schema, manifest.bytes)):
+        return None
+    return manifest
+
+
+def make_backup(
+    connection: Connection,
+    folder: Path,
+    verify: Callable[[Path], None],
+    now_ms: int,
+    program: str,
+    config_file: Path | None = None,
+) -> Backup:
+    """Copy the database into the folder, and verify the copy.
+
+    `verify` raises BackupFailed if the copy has errors; then nothing is left of it. Raises
+    BackupFailed, also while another process makes a backup there.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _hold_folder(folder):
+            return _make(connection, folder, verify, now_ms, program, config_file)
+    except OSError as error:
+        raise _backup_error(folder, (error.strerror or str(error)).lower()) from error
+
+
+def _make(
+    connection: Connection,
+    folder: Path,
+    verify: Callable[[Path], None],
+    now_ms: int,
+    program: str,
+    config_file: Path | None,
+) -> Backup:
+    for unfinished in folder.glob(f".*{_PART}"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    _require_space(connection, folder)
+    name = _free_name(folder, now_ms)
+    part = folder / f".{name}{_PART}"
+    part.mkdir(mode=0o700)
+    try:
+        copy = part / DATABASE
+        backup(connection, copy)
+        manifest = _describe(copy, now_ms, program, verify)
+        if config_file and config_file.is_file():
+            write_private(part / CONFIG, config_file.read_bytes())
+        text = json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=2)
+        write_private(part / MANIFEST, f"{text}\n".encode())
+        sync_folder(part)
+        part.rename(folder / name)
+        sync_folder(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return Backup(folder / name, manifest)
+
+
+def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
+    """Verify the copy, and describe it. Its digest is of the bytes that were verified."""
+    digest = digest_of(copy)
+    verify(copy)
+    if digest_of(copy) != digest:
+        raise _backup_error(copy.parent.parent, "the copy changed while it was verified")
+    with closing(open_reader(copy)) as connection:
+        newest = head(connection)
+    return Manifest(
+        created_ms=now_ms,
+        version=newest.id if newest else 0,
+        documents=newest.documents if newest else 0,
+        passages=newest.passages if newest else 0,
+        schema=SCHEMA_VERSION,
+        program=program,
+        bytes=copy.stat().st_size,
+        digest=digest,
+    )
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
+
+
+def rotate(folder: Path, keep: int) -> list[str]:
+    """Delete all but the newest `keep` backups; returns the deleted names. Call after a success.
+
+    At least one is kept. Raises OSError.
+    """
+    removed = []
+    for old in list_backups(folder)[max(keep, 1) :]:
+        hidden = folder / f".{old.name}{_PART}"  # a kill leaves no half of a backup in the list
+        old.folder.rename(hidden)
+        shutil.rmtree(hidden)
+        removed.append(old.name)
+    return removed
+
+
+def _require_space(connection: Connection, folder: Path) -> None:
+    needed, free = connection.size_bytes() + _SPARE_BYTES, shutil.disk_usage(folder).free
+    if free < needed:
+        raise _backup_error(
+            folder,
+            f"the disk is full: {needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are"
+            " free",
+        )
+
+
+def _free_name(folder: Path, now_ms: int) -> str:
+    name = time_name(now_ms)
+    number, free = 1, name
+    while (folder / free).exists():
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+@contextmanager
+def _hold_folder(folder: Path) -> Iterator[None]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(folder / _LOCK, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise BackupFailed(
+            f"Cannot make a backup in {folder}",
+            "another process is making one",
+            "Wait until it is finished",
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a new file that only its owner can read, synced to disk. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def time_name(now_ms: int) -> str:
+    """A time as the name of a folder: 2026-11-26T03-00-00Z."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+def sync_file(path: Path) -> None:
+    """Sync a file to disk. Raises OSError."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems cannot
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _backup_error(folder: Path, why: str) -> BackupFailed:
+    return BackupFailed(
+        f"Cannot make a backup in {folder}",
+        why,
+        "Check that the folder is there, that you may write to it, and that it has enough space",
+    )

@@ -1,0 +1,283 @@
+"""Puts a backup in the place of the database, and says beforehand what that loses.
+
+A restore has two parts. `stage` copies the backup into the folder `restore` beside the database,
+while a daemon may be serving, and writes the order last. `finish_restore`, which needs the writer
+lock, moves the database to a folder below `replaced`, renames the copy to the database's name, and
+makes it continue: version numbers that were acknowledged are not used again, and purges and access
+rules of the replaced database hold on. Each step can be repeated, so after a kill the next
+`finish_restore` completes the rest. A daemon calls it at its start.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from store.backups import (
+    DATABASE,
+    Backup,
+    digest_of,
+    sync_file,
+    sync_folder,
+    time_name,
+    write_private,
+)
+from store.contract import Connection
+from store.engines.sqlite.acknowledged import note_path, read_acknowledged
+from store.exceptions import BackupFailed, StoreError
+from store.open_database import SCHEMA_VERSION, open_reader, open_writer
+from store.operational import all_watches, note_run
+from store.purge import request_purge
+from store.sources import (
+    access_rules,
+    exclude,
+    excluded_items,
+    knows_item,
+    put_access_rules,
+    source_names,
+)
+from store.space import backup
+from store.transactions import reserve_lost, transaction, version_digest
+from store.versions import head
+
+BACKUP_JOB = "backup"  # the name of the scheduled job
+_STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The parts of the database that a restore takes away.
+
+    version: its newest one, 0 if there is none. versions: how many the backup does not have. tags,
+    watches: those that the backup does not have. is_other: the backup is no earlier state of it, so
+    all of it goes. unreadable: why it cannot be read; then the rest is unknown.
+    """
+
+    version: int = 0
+    created_ms: int = 0
+    versions: int = 0
+    tags: tuple[str, ...] = ()
+    watches: tuple[str, ...] = ()
+    is_other: bool = False
+    unreadable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A finished restore. `version`: the newest in force; `replaced`: the folder of the former
+    database; `purged`: documents whose purge is repeated; `unread`: why its purges are unknown."""
+
+    version: int
+    replaced: Path | None
+    purged: int
+    unread: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The restore that is prepared: the name of the backup, and of the folder below `replaced`."""
+
+    name: str
+    aside: str
+
+
+def describe_loss(database: Path, copy: Path) -> Loss:
+    """Compare the database with the copy that would replace it."""
+    if not database.exists():
+        return Loss()
+    try:
+        with closing(open_reader(database)) as now, closing(open_reader(copy)) as then:
+            return _compare(now, then)
+    except StoreError as error:
+        return Loss(unreadable=error.why)
+
+
+def _compare(now: Connection, then: Connection) -> Loss:
+    newest, old = head(now), head(then)
+    if newest is None:
+        return Loss()
+    number = old.id if old else 0
+    is_other = version_digest(now, number) != version_digest(then, number)
+    watched = {(watch.id, watch.question) for watch in all_watches(then)}
+    tags = _tags(then)
+    made = now.execute("SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number])
+    return Loss(
+        version=newest.id,
+        created_ms=newest.created_ms,
+        versions=int(made.fetchone()[0]),
+        tags=tuple(sorted(_tags(now) - tags)),
+        watches=tuple(
+            watch.question
+            for watch in all_watches(now)
+            if (watch.id, watch.question) not in watched
+        ),
+        is_other=is_other,
+    )
+
+
+def _tags(connection: Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM tag")}
+
+
+def stage(
+    database: Path, name: str, chosen: Backup | Path, verify: Callable[[Path], None], now_ms: int
+) -> None:
+    """Copy a backup, or the file of a database, to where `finish_restore` expects it.
+
+    A backup was verified when it was made, so its digest is compared; another file is checked with
+    `verify`. Raises BackupFailed. The database in use is not touched.
+    """
+    if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
+        raise _restore_error(
+            name,
+            f"hopsyncd {chosen.manifest.program} made it, with schema {chosen.manifest.schema},"
+            f" and this one knows schemas up to {SCHEMA_VERSION}",
+            "Install that version of hopsyncd, or a newer one",
+        )
+    folder = database.parent / _STAGE
+    (folder / _ORDER).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    copy = folder / DATABASE
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        if isinstance(chosen, Backup):
+            _copy_verified(name, chosen, copy)
+        else:
+            with closing(open_reader(chosen)) as connection:
+                backup(connection, copy)
+            verify(copy)
+        order = _Order(name, time_name(now_ms))
+        part = folder / f".{_ORDER}.part"
+        write_private(part, json.dumps(asdict(order)).encode())
+        part.rename(folder / _ORDER)
+        sync_folder(folder)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = f"{error.filename or folder}: {(error.strerror or str(error)).lower()}"
+        raise _restore_error(
+            name, why, "Check the disk; the database in use is unchanged"
+        ) from error
+    except StoreError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
+    shutil.copyfile(chosen.database, copy)
+    copy.chmod(0o600)
+    sync_file(copy)
+    if digest_of(copy) != chosen.manifest.digest:
+        raise _restore_error(
+            name,
+            f"{chosen.database} is not as it was when it was verified",
+            "Look for a failing disk, and choose another backup; the database in use is unchanged",
+        )
+
+
+def _restore_error(name: str, why: str, hint: str) -> BackupFailed:
+    return BackupFailed(f"Cannot restore {name}", why, hint)
+
+
+def pending_restore(database: Path) -> str | None:
+    """The name of the backup whose restore is prepared or was interrupted; None without one."""
+    order = _read_order(database.parent / _STAGE)
+    return order.name if order else None
+
+
+def _read_order(folder: Path) -> _Order | None:
+    try:
+        return _Order(**json.loads((folder / _ORDER).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def finish_restore(
+    database: Path, now_ms: int, step: Callable[[str], None] = lambda _: None
+) -> Restored | None:
+    """Complete the prepared restore; None if there is none. Needs the writer lock.
+
+    `step` is called before each change of the files, for tests. Raises StoreError.
+    """
+    folder = database.parent / _STAGE
+    order = _read_order(folder)
+    if order is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    aside = database.parent / _REPLACED / order.aside
+    if (folder / DATABASE).exists():
+        _move_aside(database, aside, step)
+        step("rename")
+        (folder / DATABASE).rename(database)
+        sync_folder(database.parent)
+    step("continue")
+    restored = _continue(database, aside / DATABASE, now_ms)
+    step("forget")
+    (folder / _ORDER).unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    return restored
+
+
+def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> None:
+    """Move the database with its log and its note, which stay usable together."""
+    note = note_path(database)
+    files = [database.with_name(database.name + ending) for ending in ("-shm", "-wal", "")]
+    for file in (*files, note):
+        if file.exists():
+            step(f"move {file.name}")
+            aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+            name = DATABASE + file.name.removeprefix(database.name)
+            file.rename(note_path(aside / DATABASE) if file == note else aside / name)
+    if aside.exists():
+        sync_folder(aside)
+        sync_folder(aside.parent)
+
+
+def _continue(database: Path, former: Path, now_ms: int) -> Restored:
+    known = read_acknowledged(former)
+    purged, unread = 0, None
+    with closing(open_writer(database)) as connection:
+        if known:
+            with transaction(connection):
+                reserve_lost(connection, known.version)
+        if former.exists():
+            try:
+                with closing(open_reader(former)) as replaced:
+                    purged = _carry_over(replaced, connection, now_ms)
+            except StoreError as error:
+                unread = error.why
+        # Its next backup is made at the next scheduled time, not before the first scan.
+        note_run(connection, BACKUP_JOB, now_ms, None)
+        newest = head(connection)
+    there = former.parent if former.exists() else None
+    return Restored(newest.id if newest else 0, there, purged, unread)
+
+
+def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
+    """Repeat the purges, and put the access rules in force again; returns the purges."""
+    rows = {name: row for row, name in source_names(restored).items()}
+    rules = {name: rule for name, rule in access_rules(former).items() if rule is not None}
+    put_access_rules(restored, {name: rule for name, rule in rules.items() if name in rows})
+    purged = 0
+    for name, path in excluded_items(former) - excluded_items(restored):
+        if name not in rows:
+            continue
+        if knows_item(restored, rows[name], path):
+            request_purge(restored, rows[name], path, now_ms)
+            purged += 1
+        else:
+            exclude(restored, rows[name], path, now_ms)
+    return purged
+
+
+def list_replaced(database: Path) -> list[Path]:
+    """The databases that restores have replaced, the newest first."""
+    found = (database.parent / _REPLACED).glob(f"*/{DATABASE}")
+    return sorted(found, reverse=True)
+
+
+def drop_replaced(folder: Path) -> None:
+    """Delete the databases that restores have replaced, in the data folder `folder`."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder / _REPLACED)

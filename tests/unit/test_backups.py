@@ -1,0 +1,245 @@
+"""Backups in a folder: verified, rotated, listed, and put back with nothing half done."""
+
+import shutil
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.config.configuration import check_config
+from hopsyncd.errors import ConfigError
+from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
+from store.access_rules import NOBODY, OPEN
+from store.backups import CONFIG, Backup, find_backup, list_backups, make_backup, rotate
+from store.check import check
+from store.engines.sqlite.database import open_reader, open_writer
+from store.exceptions import BackupFailed
+from store.history import set_tag
+from store.operational import add_watch
+from store.purge import pending_purges, purge, request_purge
+from store.restoring import (
+    Loss,
+    describe_loss,
+    drop_replaced,
+    finish_restore,
+    list_replaced,
+    pending_restore,
+    stage,
+)
+from store.sources import access_rules, excluded_paths, put_access_rules, release_pins
+from store.versions import head
+from tests.fakes.dump import graph_at
+from tests.fakes.lived import lived, page
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+NOW_MS = 1_795_662_000_000  # 2026-11-26T03:00:00Z
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    (tmp_path / "data").mkdir()
+    return lived(tmp_path / "data/hopsyncd.db")
+
+
+def made(stack: Stack, folder: Path, now_ms: int = NOW_MS) -> Backup:
+    return make_backup(stack.connection, folder, verify_copy, now_ms, "0.3.0")
+
+
+def edit(stack: Stack, path: str, text: bytes) -> None:
+    assert isinstance(stack.connector, MemoryConnector)
+    stack.connector.put(path, text)
+    stack.sync()
+
+
+def test_a_backup_is_named_by_its_time_and_described_by_its_manifest(
+    stack: Stack, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[daemon]\n")
+    done = make_backup(stack.connection, tmp_path / "b", verify_copy, NOW_MS, "0.3.0", file)
+    assert done.name == "2026-11-26T03-00-00Z"
+    assert (done.folder / CONFIG).read_text() == "[daemon]\n"
+    assert sorted(one.stat().st_mode & 0o077 for one in done.folder.iterdir()) == [0, 0, 0]
+    assert list_backups(tmp_path / "b") == [done]
+    assert (done.manifest.version, done.manifest.documents) == (6, stack.head.documents)
+    with closing(open_reader(done.database)) as copy:
+        assert graph_at(copy, 6) == graph_at(stack.connection, 6)
+
+
+def test_only_the_newest_are_kept_and_never_fewer_than_one(stack: Stack, tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    names = [made(stack, folder, NOW_MS + day * 86_400_000).name for day in range(4)]
+    (folder / "mine").mkdir()
+    assert rotate(folder, 2) == [names[1], names[0]]
+    assert [one.name for one in list_backups(folder)] == [names[3], names[2]]
+    assert rotate(folder, 0) == [names[2]]
+    assert find_backup(folder, "latest") == find_backup(folder, names[3]) is not None
+    assert (folder / "mine").exists()
+
+
+def test_two_backups_in_one_second_have_two_names(stack: Stack, tmp_path: Path) -> None:
+    assert made(stack, tmp_path / "b").name != made(stack, tmp_path / "b").name
+
+
+def test_a_copy_with_errors_is_refused_and_the_older_backups_stay(
+    stack: Stack, tmp_path: Path
+) -> None:
+    folder, database = tmp_path / "b", tmp_path / "data/hopsyncd.db"
+    good = made(stack, folder)
+    stack.connection.execute("UPDATE match SET similarity = 0.125 WHERE died > 1000")
+    order = {"database": str(database), "folder": str(folder), "keep": 1, "config_file": ""}
+    what, why, _ = answer(order)["error"]
+    assert "the older ones are kept" in what and "edge threshold" in why
+    assert list_backups(folder) == [good]
+    assert [one.name for one in folder.iterdir() if one.name != ".lock"] == [good.name]
+
+
+def test_a_disk_without_room_is_noticed_before_anything_is_written(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BackupFailed, match=r"the disk is full: \d+ MB are needed"):
+        made(stack, tmp_path / "b")
+    assert [one.name for one in (tmp_path / "b").iterdir()] == [".lock"]
+
+
+def test_an_unfinished_backup_is_not_listed_and_goes_with_the_next(
+    stack: Stack, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    done = made(stack, folder)
+    half = folder / f".{done.name}.part"
+    done.folder.rename(half)
+    assert list_backups(folder) == []
+    again = made(stack, folder, NOW_MS + 1000)
+    assert not half.exists() and list_backups(folder) == [again]
+
+
+def test_one_backup_at_a_time(stack: Stack, tmp_path: Path) -> None:
+    def meanwhile(_: Path) -> None:
+        made(stack, tmp_path / "b")
+
+    with pytest.raises(BackupFailed, match="another process is making one"):
+        make_backup(stack.connection, tmp_path / "b", meanwhile, NOW_MS, "0.3.0")
+
+
+def test_a_restore_says_what_it_takes(stack: Stack, tmp_path: Path) -> None:
+    database, done = tmp_path / "data/hopsyncd.db", made(stack, tmp_path / "b")
+    assert describe_loss(database, done.database) == Loss(6, stack.head.created_ms)
+    edit(stack, "new.md", page("Turin", "Rome"))
+    edit(stack, "new.md", page("Turin", "Oslo"))
+    set_tag(stack.connection, "draft", 7, NOW_MS)
+    add_watch(stack.connection, "Who left Oslo?", None, NOW_MS, 8, "{}")
+    loss = describe_loss(database, done.database)
+    assert (loss.version, loss.versions) == (8, 2)
+    assert (loss.tags, loss.watches, loss.is_other) == (("draft",), ("Who left Oslo?",), False)
+    assert describe_loss(tmp_path / "none.db", done.database) == Loss()
+
+
+def test_a_backup_of_another_database_takes_all(stack: Stack, tmp_path: Path) -> None:
+    other = Stack(tmp_path / "other.db", MemoryConnector({"a.md": page("Bonn", "Rome")}))
+    other.sync()
+    done = made(other, tmp_path / "b")
+    loss = describe_loss(tmp_path / "data/hopsyncd.db", done.database)
+    assert loss.is_other and loss.versions == 6
+
+
+def test_a_restored_database_goes_on_and_reuses_no_version(stack: Stack, tmp_path: Path) -> None:
+    database, done = tmp_path / "data/hopsyncd.db", made(stack, tmp_path / "b")
+    before = graph_at(stack.connection, 6)
+    edit(stack, "new.md", page("Turin", "Rome"))
+    stack.close()
+    stage(database, done.name, done, verify_copy, NOW_MS)
+    assert pending_restore(database) == done.name
+    restored = finish_restore(database, NOW_MS)
+    assert restored and restored.version == 6 and pending_restore(database) is None
+    assert restored.replaced and list_replaced(database) == [restored.replaced / "hopsyncd.db"]
+    assert isinstance(stack.connector, MemoryConnector)
+    again = Stack(database, stack.connector, budget_factor=0.1)
+    release_pins(again.connection, again.source.id)
+    assert graph_at(again.connection, 6) == before
+    again.sync()
+    assert again.head.id == 8, "7 was acknowledged before the restore"
+    fresh = Stack(tmp_path / "fresh.db", MemoryConnector(stack.connector.files), budget_factor=0.1)
+    fresh.sync()
+    assert graph_at(again.connection, 8) == graph_at(fresh.connection, fresh.head.id)
+    assert check(again.connection, deep=True) == []
+    drop_replaced(database.parent)
+    assert list_replaced(database) == []
+
+
+def test_what_was_purged_or_closed_since_the_backup_stays_so(stack: Stack, tmp_path: Path) -> None:
+    database = tmp_path / "data/hopsyncd.db"
+    put_access_rules(stack.connection, {"notes": OPEN})
+    done = made(stack, tmp_path / "b")
+    put_access_rules(stack.connection, {"notes": NOBODY})
+    assert isinstance(stack.connector, MemoryConnector)
+    stack.connector.remove("sofia.md")
+    stack.sync()
+    purge(stack.connection, request_purge(stack.connection, stack.source.id, "sofia.md", NOW_MS))
+    stack.close()
+    stage(database, done.name, done, verify_copy, NOW_MS)
+    restored = finish_restore(database, NOW_MS)
+    assert restored and restored.purged == 1
+    with closing(open_writer(database)) as connection:
+        assert access_rules(connection) == {"notes": NOBODY}
+        assert [one.path for one in pending_purges(connection)] == ["sofia.md"]
+        assert excluded_paths(connection, stack.source.id) == {"sofia.md"}
+
+
+def test_a_changed_backup_is_refused_and_the_database_is_left_alone(
+    stack: Stack, tmp_path: Path
+) -> None:
+    database, done = tmp_path / "data/hopsyncd.db", made(stack, tmp_path / "b")
+    with done.database.open("r+b") as file:
+        file.seek(done.manifest.bytes // 2)
+        file.write(b"\0\1\2\3")
+    with pytest.raises(BackupFailed, match="not as it was when it was verified"):
+        stage(database, done.name, done, verify_copy, NOW_MS)
+    assert pending_restore(database) is None and not (tmp_path / "data/restore").exists()
+    assert stack.head.id == 6
+
+
+def test_a_file_is_restored_after_a_deep_check(stack: Stack, tmp_path: Path) -> None:
+    database = tmp_path / "data/hopsyncd.db"
+    file = made(stack, tmp_path / "b").database
+    with closing(open_writer(file)) as connection:
+        connection.execute("UPDATE match SET similarity = 0.125 WHERE died > 1000")
+    with pytest.raises(BackupFailed, match="The copy has errors"):
+        stage(database, "a file", file, verify_copy, NOW_MS)
+    good = made(stack, tmp_path / "b", NOW_MS + 1000).database
+    stack.close()
+    stage(database, "a file", good, verify_copy, NOW_MS)
+    assert finish_restore(database, NOW_MS)
+
+
+def test_on_a_new_machine_there_is_nothing_to_replace(stack: Stack, tmp_path: Path) -> None:
+    done = made(stack, tmp_path / "b")
+    database = tmp_path / "elsewhere/data/hopsyncd.db"
+    stage(database, done.name, done, verify_copy, NOW_MS)
+    restored = finish_restore(database, NOW_MS)
+    assert restored and (restored.version, restored.replaced) == (6, None)
+    with closing(open_writer(database)) as connection:
+        newest = head(connection)
+        assert newest and newest.id == 6
+
+
+def test_the_process_answers_with_the_backup(stack: Stack, tmp_path: Path) -> None:
+    database, folder = tmp_path / "data/hopsyncd.db", tmp_path / "b"
+    order = asdict(BackupOrder(str(database), str(folder), 1, str(tmp_path / "no.toml")))
+    first, second = answer(order), answer(order)
+    assert second["removed"] == [first["name"]] and second["kept"] == 1
+
+
+@pytest.mark.parametrize(("at", "cron"), [("3:05", "5 3 * * *"), ("0 3 * * sun", "0 3 * * sun")])
+def test_backups_are_made_at_a_time_of_day_or_by_a_cron_expression(at: str, cron: str) -> None:
+    assert check_config(Path("/c.toml"), f'[backup]\nat = "{at}"\n').backup.cron == cron
+
+
+@pytest.mark.parametrize("at", ["25:00", "3", "daily"])
+def test_other_times_are_refused(at: str) -> None:
+    with pytest.raises(ConfigError, match=r"backup\.at|c\.toml:2"):
+        check_config(Path("/c.toml"), f'[backup]\nat = "{at}"\n')
