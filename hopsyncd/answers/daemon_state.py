@@ -212,6 +212,11 @@ class ConfigurationStatus(TypedDict):
 
 
 class StatusAnswer(TypedDict):
+    """`llm_answers`: whether an LLM answers questions.
+
+    `notes`: whether the caller may write notes.
+    """
+
     version: int
     created: str | None
     documents: int
@@ -235,6 +240,8 @@ class StatusAnswer(TypedDict):
     waiting: dict[str, int]
     models: StatusModels
     llm: LlmStatus | None
+    llm_answers: bool
+    notes: bool
     configuration: ConfigurationStatus
     store: StoreStatus
     backup: BackupStatus | None

@@ -180,13 +180,18 @@ class CitedSentence(TypedDict):
 
 
 class AskCost(QueryCost):
-    """The LLM's usage for an answer."""
+    """The LLM's usage for an answer. `price` is in `currency`, where prices are configured."""
 
     cached: int
+    price: NotRequired[float]
+    currency: NotRequired[str]
 
 
 class AskAnswer(TypedDict):
-    """`passages` are the search results, best first; empty unless the request asks for them."""
+    """`passages` are the search results, best first; empty unless the request asks for them.
+
+    `subjects` are names of the `thread` that were added to the search.
+    """
 
     version: int
     understood: UnderstoodQuestion | None
@@ -201,6 +206,7 @@ class AskAnswer(TypedDict):
     passages: list[FoundPassage]
     logic: LogicGraph | None
     llm: AskCost
+    subjects: list[str]
 
 
 class PassageQuestions(TypedDict):
@@ -242,6 +248,12 @@ class FileTextAnswer(TypedDict):
     source: str
     document: str
     text: str
+
+
+class NoteAnswer(TypedDict):
+    """The path of the file that was written."""
+
+    file: str
 
 
 class DocumentAnswer(TypedDict):

@@ -13,16 +13,24 @@ from hopsyncd.answers.found import (
     Facets,
     FacetsAnswer,
     FileTextAnswer,
+    NoteAnswer,
 )
 from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
 from hopsyncd.api.file_text import no_file, read_file_text
-from hopsyncd.api.requests import FacetsRequest, FileTextRequest, HistoryRequest, NoParameters
+from hopsyncd.api.notes import written_note
+from hopsyncd.api.requests import (
+    FacetsRequest,
+    FileTextRequest,
+    HistoryRequest,
+    NoParameters,
+    NoteRequest,
+)
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.config.values import Search
-from hopsyncd.errors import NotFound
+from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.bridges import Bridge, find_bridges
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot
@@ -43,7 +51,7 @@ _NO_FACETS: Facets = {
 
 
 class CollectionService:
-    """The endpoints about the whole collection and its history."""
+    """The endpoints about the whole collection, its history, and notes for it."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
@@ -119,6 +127,16 @@ class CollectionService:
             "document": request.document,
             "text": text,
         }
+
+    @endpoint("POST", "/v1/notes", "admin")
+    def note(self, request: NoteRequest, caller: Caller) -> NoteAnswer:
+        """Write a note into the inbox folder, as a new file."""
+        inbox = self._parts.state.config.mcp.inbox
+        if inbox is None:
+            raise BadRequest(
+                "The note was not written", "no folder for notes is configured", "Set mcp.inbox"
+            )
+        return {"file": str(written_note(inbox, request.title, request.text, request.tags))}
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from hopsyncd.answers.changed import DiffAnswer, LogAnswer
 from hopsyncd.answers.found import (
     AskAnswer,
+    AskCost,
     DocumentAnswer,
     DocumentsAnswer,
     Failed,
@@ -48,6 +49,7 @@ from hopsyncd.api.serving import (
 )
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.api.worker_pools import Listener
+from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
 from hopsyncd.index.matching import count_matches, edge_budget
@@ -58,6 +60,7 @@ from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import DEFAULT_K, MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.visible_sources import Acl
@@ -83,6 +86,15 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
         return [*models.encoder.encode(wanted.texts)]
     except REPORTABLE:
         return None
+
+
+def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
+    """The cost of an answer with its price, if prices are configured."""
+    if not (config.input_price or config.output_price):
+        return cost
+    spent = usage.prompt_tokens * config.input_price
+    spent += usage.completion_tokens * config.output_price
+    return {**cost, "price": round(spent / 1_000_000, 6), "currency": config.currency}
 
 
 class ReadService:
@@ -225,12 +237,14 @@ class ReadService:
                 tell=lambda stage, questions: listener.tell(
                     "progress", stage=stage, questions=[*questions]
                 ),
+                thread=[Turn(one.question, one.answer) for one in request.thread],
             )
             draft.finish(reply)
-            return reply_json(found, reply, [], meant, request.passages)
+            answer = reply_json(found, reply, [], meant, request.passages)
+            return {**answer, "llm": add_price(answer["llm"], usage, state.config.llm)}
 
         behind = self._parts.freshness.is_behind
-        if by_llm or listener.wants_events:
+        if by_llm or listener.wants_events or request.thread:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)

@@ -22,6 +22,7 @@ from hopsyncd.config.values import (
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
+MAX_TURNS = 20  # of a conversation, before the question
 # Some character that is not a space, a control character or of zero width.
 NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 ABSOLUTE = r"^/[^\x00]+$"
@@ -127,11 +128,19 @@ class QueriesRequest(_Body):
         return any(query.wants_llm for query in self.queries)
 
 
+class ThreadTurn(_Body):
+    """An earlier question, and the answer that was given."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
+    answer: str = Field(default="", max_length=MAX_QUESTION_CHARACTERS)
+
+
 class AskRequest(_Body):
     """`k`: from how many passages, by default 8, or up to 20 for an LLM; `llm`: whether the LLM
     writes the answer, by the `method`; if left out, the LLM writes it where one is configured.
 
-    `passages`: give all that were found, as a query does.
+    `passages`: give all that were found, as a query does. `thread`: earlier questions of the same
+    conversation, the oldest first, which the question may refer to.
     """
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
@@ -143,6 +152,7 @@ class AskRequest(_Body):
     match: Match = "auto"
     filters: FilterTexts = ()
     passages: bool = False
+    thread: Annotated[tuple[ThreadTurn, ...], Field(max_length=MAX_TURNS, strict=False)] = ()
 
     @property
     def wants_llm(self) -> bool:
@@ -155,6 +165,14 @@ class FacetsRequest(_Body):
     at: At = "head"
     filters: FilterTexts = ()
     documents: Annotated[tuple[DocumentKey, ...], Field(max_length=100, strict=False)] = ()
+
+
+class NoteRequest(_Body):
+    """A note in Markdown, for the folder `mcp.inbox`. The title becomes its first line."""
+
+    title: str = Field(min_length=1, max_length=300, pattern=NOT_BLANK)
+    text: str = Field(min_length=1, max_length=100_000, pattern=NOT_BLANK)
+    tags: Annotated[tuple[Argument, ...], Field(max_length=20, strict=False)] = ()
 
 
 class SyncRequest(_Body):

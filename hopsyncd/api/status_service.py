@@ -12,6 +12,7 @@ from hopsyncd.answers.daemon_state import (
     BackupStatus,
     ConfigurationStatus,
     HealthAnswer,
+    ItemProblem,
     JobsAnswer,
     ScheduleAnswer,
     SkippedParts,
@@ -88,7 +89,8 @@ class StatusService:
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
         """The state of the daemon and its sources."""
-        return self._status_for(caller.acl)
+        writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("admin")
+        return {**self._status_for(caller.acl), "notes": writes_notes}
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
         try:
@@ -136,10 +138,7 @@ class StatusService:
                 for row in all_sources(connection)
                 if acl.shows(row.name) and (row.documents or row.name in names)
             ],
-            "problems": [
-                {"source": source, "document": path, "why": why, "hint": hint}
-                for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
-            ],
+            "problems": _problems(connection, hidden),
             "skipped": self._count_skipped(connection, hidden),
             "unavailable_readers": self._unavailable_readers(),
             "watch_problems": self._parts.watched.problems() if whole else [],
@@ -149,6 +148,8 @@ class StatusService:
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
             "models": _models_status(state.models, worker.switching if whole else None),
             "llm": endpoint.status() if endpoint and whole else None,
+            "llm_answers": state.models.llm is not None,
+            "notes": False,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
             "backup": self._backup_status(connection, next_ms, acl) if whole else None,
@@ -348,6 +349,13 @@ class StatusService:
         if state.reloaded.refused:
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
+
+
+def _problems(connection: Connection, hidden: Collection[str]) -> list[ItemProblem]:
+    return [
+        {"source": source, "document": path, "why": why, "hint": hint}
+        for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
+    ]
 
 
 def _configuration_status(reloaded: Reloaded, whole: bool) -> ConfigurationStatus:

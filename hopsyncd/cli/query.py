@@ -342,6 +342,8 @@ def ask(
         _print_citation(citation)
     _print_chain(reply)
     click.secho(f"version {reply['version']}", fg="cyan")
+    if reply["by"] == "llm" and (cost := _cost_text(reply["llm"])):
+        click.echo(cost, err=True)
 
 
 def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mapping[str, Any]:
@@ -358,6 +360,20 @@ def _ask(client: Client, call: "Call[AskAnswer]", *, show_draft: bool) -> Mappin
     from hopsyncd.cli.progress import show_draft as follow
 
     return follow(event, events)
+
+
+def _cost_text(cost: Mapping[str, Any]) -> str:
+    """The cost of an answer; empty if no LLM was asked.
+
+    >>> _cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
+    '1 LLM call, 1,870 tokens, 0.0004 USD'
+    """
+    if not cost["calls"]:
+        return ""
+    text = f"{plural(cost['calls'], 'LLM call')}, {plural(cost['tokens'], 'token')}"
+    if price := cost.get("price"):
+        text += f", {price:.6f}".rstrip("0") + f" {printable(cost['currency'])}"
+    return text
 
 
 def _draw_logic(logic: Mapping[str, Any] | None) -> None:

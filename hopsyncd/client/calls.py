@@ -35,6 +35,12 @@ if TYPE_CHECKING:
         match: Match
         filters: Sequence[str]
 
+    class ThreadTurn(TypedDict, total=False):
+        """An item of a request."""
+
+        question: Required[str]
+        answer: str
+
 
 def query(
     question: str,
@@ -91,6 +97,7 @@ def ask(
     match: Match = "auto",
     filters: Sequence[str] = (),
     passages: bool = False,
+    thread: Sequence[ThreadTurn] = (),
 ) -> Call[found.AskAnswer]:
     """Answer a question, with citations."""
     return call(
@@ -106,6 +113,7 @@ def ask(
             "match": match,
             "filters": list(filters),
             "passages": passages,
+            "thread": list(thread),
         },
         "AskAnswer",
     )
@@ -197,6 +205,13 @@ def examples() -> Call[found.ExamplesAnswer]:
 def file(source: str, document: str) -> Call[found.FileTextAnswer]:
     """The text of a document's file, if the file is unchanged since it was indexed."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
+
+
+def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[found.NoteAnswer]:
+    """Write a note into the inbox folder, as a new file."""
+    return call(
+        "POST", "/v1/notes", {"title": title, "text": text, "tags": list(tags)}, "NoteAnswer"
+    )
 
 
 def history(source: str, document: str, limit: int = 10) -> Call[changed.HistoryAnswer]:
@@ -401,6 +416,7 @@ class Methods:
     facets = send_method(facets)
     examples = send_method(examples)
     file = send_method(file)
+    note = send_method(note)
     history = send_method(history)
     status = send_method(status)
     sources = send_method(sources)

@@ -213,6 +213,9 @@ class RetentionConfig(Section):
 _ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LLM."
 
 
+_MOST_PRICE = 1e6
+
+
 class LlmConfig(Section):
     """While `base_url` is empty, no data leaves the machine. A limit of 0 means no limit."""
 
@@ -232,6 +235,9 @@ class LlmConfig(Section):
     max_tokens_per_sync: int = Field(default=0, ge=0)
     max_calls_per_day: int = Field(default=20_000, ge=0)
     max_tokens_per_day: int = Field(default=2_000_000, ge=0)
+    input_price: float = Field(default=0.0, ge=0, le=_MOST_PRICE, allow_inf_nan=False)
+    output_price: float = Field(default=0.0, ge=0, le=_MOST_PRICE, allow_inf_nan=False)
+    currency: str = Field(default="USD", max_length=12)
 
 
 class Config(Section):

@@ -37,13 +37,14 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 @contextmanager
-def serving(endpoint: Endpoint, timeout_s: float) -> Iterator[Place]:
+def serving(endpoint: Endpoint, timeout_s: float, prices: str = "") -> Iterator[Place]:
     with new_place(SMALL) as made:
         made.write("door.md", "# Bronze Door\n\nBronze Door is a film by Kaltenbrunn.\n")
         made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
         made.configure(
             f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "small"\nquestions = "off"\n'
-            f"timeout_s = {timeout_s}\n[watch]\nenabled = false\n" + source("notes", made.notes)
+            f"timeout_s = {timeout_s}\n{prices}[watch]\nenabled = false\n"
+            + source("notes", made.notes)
         )
         made.start()
         made.sync()
@@ -255,6 +256,48 @@ def in_parts(request: dict[str, Any], then: Response) -> Response:
     if "open" in data:
         return then
     return say_json(GOOD)
+
+
+def test_a_follow_up_keeps_the_thread_and_a_price_is_told(
+    endpoint: Endpoint, question: str
+) -> None:
+    endpoint.play = lambda _: stream(json.dumps(GOOD))
+    prices = 'input_price = 2.0\noutput_price = 10.0\ncurrency = "EUR"\n'
+    with serving(endpoint, 2 * PATIENCE_S, prices) as place:
+        thread: list[Any] = [{"question": "Who directed Bronze Door?", "answer": "Kaltenbrunn"}]
+        events = Client(place.socket).ask_events("And where was she born?", thread=thread)
+        answer = checked(events)[-1]["answer"]
+        assert answer["subjects"] == ["Bronze Door", "Kaltenbrunn"]
+        sent = json.loads(user_text(endpoint.requests[-1]))
+        assert (sent["question"], sent["thread"]) == ("And where was she born?", thread)
+        price = (100 * 2.0 + 20 * 10.0) / 1e6
+        assert answer["llm"] == {
+            "calls": 1,
+            "cached": 0,
+            "tokens": 120,
+            "price": price,
+            "currency": "EUR",
+        }
+        endpoint.play = lambda _: say_json(GOOD)
+        ran = place.run("ask", question)
+        assert "1 LLM call, 120 tokens, 0.0004 EUR" in ran.stderr
+        alone = Client(place.socket).ask("And where was she born?", llm=False, thread=thread)
+        assert alone["subjects"] == ["Bronze Door", "Kaltenbrunn"]
+        assert "Ostrava" in str(alone["answer"])
+
+
+def test_a_stopped_answer_is_in_the_ledger(place: Place, endpoint: Endpoint, question: str) -> None:
+    def spent() -> tuple[int, int]:
+        rows = [one for one in place.status()["llm"]["today"] if one["purpose"] == "answers"]
+        return sum(one["calls"] for one in rows), place.status()["llm"]["tokens_today"]
+
+    endpoint.play = lambda _: Response(parts=dripping())
+    calls, tokens = spent()
+    left = endpoint.left
+    with closing(Client(place.socket).ask_events(question, llm=True)) as events:
+        assert any(one["event"] == "text" for one in events)
+    place.until(lambda: endpoint.left > left, PATIENCE_S)
+    place.until(lambda: spent()[0] == calls + 1 and spent()[1] > tokens, PATIENCE_S)
 
 
 def test_a_search_by_logic_tells_what_it_looks_for(

@@ -61,7 +61,12 @@ def place() -> Iterator[Place]:
         for path, text in FILMS.items():
             made.write(path, text)
         (made.base / "spare").mkdir()
-        made.configure(source("notes", made.notes) + source("spare", made.base / "spare"))
+        (made.base / "inbox").mkdir()
+        made.configure(
+            f'[mcp]\ninbox = "{made.base / "inbox"}"\n'
+            + source("notes", made.notes)
+            + source("spare", made.base / "spare")
+        )
         made.start()
         made.sync()
         yield made
@@ -137,6 +142,7 @@ def reading(place: Place) -> Requests:
 
 def changing(place: Place) -> Requests:
     return {
+        "note": [("POST", "/v1/notes", {"title": "A note", "text": "Its text."})],
         "reload": [("POST", "/v1/reload", {})],
         "tag": [("POST", "/v1/tags", {"name": "first", "version": "1"})],
         "untag": [("DELETE", "/v1/tags/first", None)],

@@ -10,9 +10,11 @@ from hopsyncd.answers.found import AskAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
-from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.models.llm.tokens import count_tokens
+from hopsyncd.retrieve.answering.asker import TOKENS_PER_QUESTION, Asker
 from hopsyncd.retrieve.answering.extractive import carrying
 from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import id_text
 from hopsyncd.retrieve.sentences import Sentence
@@ -345,3 +347,41 @@ def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path)
     assert {one["id"] for one in citations} <= stored
     assert told["found"]
     assert told["llm"] == {"calls": 0, "cached": 0, "tokens": 0}
+
+
+def test_a_follow_up_is_searched_with_what_the_thread_is_about(tmp_path: Path) -> None:
+    llm = FakeLlm(saying({"found": True, "answer": "Ostrava", "citations": [1]}))
+    others = {
+        f"{name.lower()}.md": f"# {name}\n\n{name} was born in the town of Olm.\n".encode()
+        for name in (f"Person{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    }
+    asked = Asked(tmp_path, NOTES | others, llm)
+    thread = [Turn("Who directed Bronze Door?", "Kaltenbrunn")]
+    found, reply = asked.asker.ask(
+        "In which town was he born?", 3, Search(), by_llm=True, thread=thread
+    )
+    told = reply_json(found, reply, ())
+    assert {"Bronze Door", "Kaltenbrunn"} <= set(told["subjects"])
+    data = json.loads(llm.calls[-1].user)
+    assert data["question"] == "In which town was he born?"
+    assert data["thread"] == [{"question": thread[0].question, "answer": "Kaltenbrunn"}]
+    assert "mira.md" in [one["path"] for one in excerpts_in(data)][:2]
+    bare, _ = asked.asker.ask("In which town was he born?", 3, Search())
+    assert bare is not None
+    paths = [bare.places[one.passage][0].document for one in bare.ranked]
+    assert "mira.md" not in paths, "the test would pass without the thread"
+    asked.stack.close()
+
+
+def test_a_long_thread_leaves_most_of_the_budget_to_the_passages(tmp_path: Path) -> None:
+    llm = FakeLlm(saying({"found": True, "answer": "Ostrava", "citations": [1]}))
+    asked = Asked(tmp_path, NOTES, llm)
+    thread = [Turn(f"What is known of Door{n}? " + "x " * 900, "word " * 900) for n in range(20)]
+    found, reply = asked.asker.ask(QUESTION, 8, Search(), by_llm=True, thread=thread)
+    assert found is not None and reply.by == "llm" and reply.subjects == ()
+    data = json.loads(llm.calls[-1].user)
+    assert 1 <= len(data["thread"]) < 20
+    assert data["thread"][-1]["question"].startswith("What is known of Door19?")
+    assert count_tokens(json.dumps(data["thread"])) <= TOKENS_PER_QUESTION * 0.3
+    assert {one["path"] for one in excerpts_in(data)} >= {"mira.md", "door.md"}
+    asked.stack.close()

@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, Field
 
 from hopsyncd.api.mcp.arguments import read_filters
 from hopsyncd.api.mcp.changed_documents import changed_documents, documents_about
-from hopsyncd.api.mcp.notes import written_note
 from hopsyncd.api.mcp.shapes import (
     NOTICE,
     Sources,
@@ -29,6 +28,7 @@ from hopsyncd.api.mcp.shapes import (
     token_count,
     version_brief,
 )
+from hopsyncd.api.notes import written_note
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.values import Match, Strategy
 from hopsyncd.display import ARROWS, title_of

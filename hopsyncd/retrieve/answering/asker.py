@@ -20,9 +20,16 @@ from hopsyncd.retrieve.answering.llm_answer import (
     AskedQuestion,
     answer_by_llm,
     room_for_passages,
+    shown_thread,
 )
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judge
+from hopsyncd.retrieve.answering.thread import (
+    Conversation,
+    Turn,
+    add_subjects,
+    find_subjects,
+)
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import Tell, untold
@@ -111,6 +118,7 @@ class Asker:
         on_found: Callable[[Answer], None] | None = None,
         sink: TokenSink | None = None,
         tell: Tell = untold,
+        thread: Sequence[Turn] = (),
     ) -> tuple[Answer | None, AskReply]:
         """The first k passages found, and the answer from them. By default, k is 8.
 
@@ -118,7 +126,8 @@ class Asker:
         passages that its answer cites are added to the first k. Both ignore passages that only
         `hidden` sources contain or that the filter excludes. While there is no version, the
         passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
-        object that contains the answer. Raises NoSuchVersion, and BadRequest if an LLM is wanted
+        object that contains the answer. The search for a question that refers to the `thread` adds
+        the subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is wanted
         and none is configured.
         """
         if by_llm and self._llm is None:
@@ -135,12 +144,15 @@ class Asker:
             )
         depth = k or (_LLM_DEPTH if by_llm else DEFAULT_K)
         k = k or DEFAULT_K
-        found = self._engine.query(question, depth, search, at, usage, hidden, tell, wanted)
+        subjects = find_subjects(question, thread)
+        searched = add_subjects(question, subjects)
+        found = self._engine.query(searched, depth, search, at, usage, hidden, tell, wanted)
         if found is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(found, k, by_llm=by_llm, usage=usage, sink=sink)
+        talk = Conversation(question, thread, subjects) if thread else None
+        reply = self.reply(found, k, by_llm=by_llm, usage=usage, sink=sink, talk=talk)
         shown = [
             one
             for rank, one in enumerate(found.ranked)
@@ -157,6 +169,7 @@ class Asker:
         usage: Usage | None = None,
         sink: TokenSink | None = None,
         needs_encoder: bool = False,
+        talk: Conversation | None = None,
     ) -> AskReply:
         """The answer from passages that a search has found; without an LLM, from the first k.
 
@@ -171,8 +184,9 @@ class Asker:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
         usage = usage or Usage(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
+        subjects = talk.subjects if talk else ()
         if by_llm and self._llm is not None and found.ranked:
-            question, material = self.prepare(found, sentences, weights)
+            question, material = self.prepare(found, sentences, weights, talk)
             try:
                 answer = answer_by_llm(question, material, self._llm, usage, sink)
             except LlmError as error:
@@ -187,20 +201,30 @@ class Asker:
                     chain(answer.citations, found.ranked, names),
                     answer.notes,
                     usage,
+                    subjects,
                 )
         bare = replace(bare, ranked=found.ranked[:k])
         first = [one for one in sentences if one.rank < len(bare.ranked)]
         reply = self._extractive(bare, first, weights, names)
-        return replace(reply, degraded=degraded, spent=usage)
+        return replace(reply, degraded=degraded, spent=usage, subjects=subjects)
 
     def prepare(
-        self, found: Answer, sentences: Sequence[Sentence], weights: Mapping[str, float]
+        self,
+        found: Answer,
+        sentences: Sequence[Sentence],
+        weights: Mapping[str, float],
+        talk: Conversation | None = None,
     ) -> tuple[AskedQuestion, Material]:
         """The question and the excerpts that an LLM is shown."""
         resolution = found.resolution
         if resolution and not resolution.has_answer:
             resolution = None
         question = AskedQuestion(found.question, found.typed, resolution)
+        if talk:
+            asked = talk.question if talk.subjects else found.question
+            typed = "" if talk.subjects else found.typed
+            shown = shown_thread(talk.thread, self._tokens_per_question)
+            question = AskedQuestion(asked, typed, resolution, shown)
         room = room_for_passages(question, self._tokens_per_question)
         cited = resolution.cited if resolution else ()
         return question, make_material(

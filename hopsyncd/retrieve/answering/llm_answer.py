@@ -6,7 +6,7 @@ so.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, TokenSink, ask
 from hopsyncd.models.llm.tokens import count_tokens
 from hopsyncd.retrieve.answering.reply import AskReply, Evidence, parts_of
+from hopsyncd.retrieve.answering.thread import Turn, TurnData, fit_thread
 from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.material import Material
 from store.records import PassageId
@@ -29,6 +30,7 @@ _NOTES_CHARACTERS = 3000
 _REPLY_TOKENS = 400
 # Kept back from the budget: a usual reply, and the form around the messages of a request.
 _RESERVED_TOKENS = 150
+_THREAD_SHARE = 0.25  # of the budget, at most, for the earlier questions and answers
 _ANY_NUMBER = 10
 MAX_ANSWER = 2000  # characters
 _SYSTEM = (
@@ -49,6 +51,12 @@ _TYPED = ' "typed" is the question before its typos were corrected; if they diff
 _NOTES = (
     ' The question was split into subproblems: "answers" has those that were found, and "notes"'
     " sums up the passages read for them. Both are material too."
+)
+
+_THREAD = (
+    ' "thread" has the earlier questions and answers of this conversation, the oldest first. Use'
+    " it only to understand what the question refers to: it is no source, and the answer must rest"
+    " on the documents."
 )
 
 
@@ -89,11 +97,12 @@ class LlmAnswer:
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
     """The question as it was searched for, as it was typed, and how a search by logic resolved
-    it."""
+    it. thread: the turns before it that the prompt shows."""
 
     question: str
     typed: str = ""
     resolution: Resolution | None = None
+    thread: Sequence[TurnData] = ()
 
 
 def answer_by_llm(
@@ -117,6 +126,11 @@ def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
     return LlmCall("answers", PROMPT, system, user, _REPLY_TOKENS)
 
 
+def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
+    """The newest turns that fit into their share of a question's budget."""
+    return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
+
+
 def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
     """The tokens that a budget leaves for the passages."""
     parts = asked.resolution.subproblems if asked.resolution else ()
@@ -132,6 +146,9 @@ def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str,
     if asked.typed and asked.typed != asked.question:
         system += _TYPED
         data["typed"] = asked.typed[:_QUESTION_CHARACTERS]
+    if asked.thread:
+        system += _THREAD
+        data["thread"] = list(asked.thread)
     if asked.resolution:
         system += _NOTES
         data["notes"] = asked.resolution.notes[:_NOTES_CHARACTERS]

@@ -36,7 +36,7 @@ class AskReply:
     short: a few words of the kind asked for, if there are any; a guess unless an LLM wrote them.
     passages: the cited passages, in the order of their numbers from 1. chain: the hops between the
     cited passages. degraded: why the answer is not the requested one. spent: the LLM calls and
-    tokens used.
+    tokens used. subjects: names of earlier questions that the search added.
     """
 
     text: str
@@ -47,6 +47,7 @@ class AskReply:
     chain: tuple[Hop, ...] = ()
     degraded: tuple[str, ...] = ()
     spent: Usage = field(default_factory=Usage)
+    subjects: tuple[str, ...] = ()
 
     @property
     def found(self) -> bool:
@@ -103,6 +104,7 @@ def reply_json(
             "cached": reply.spent.cached,
             "tokens": reply.spent.tokens,
         },
+        "subjects": [*reply.subjects],
     }
 
 

@@ -1,4 +1,4 @@
-"""Notes that agents write: Markdown files in one folder, which nothing here reads or changes."""
+"""Notes of agents and of the page: new Markdown files in one folder. No other file is touched."""
 
 import os
 import re

@@ -1,0 +1,142 @@
+"""A conversation: what its earlier questions add to the search and to the prompt of the next one.
+
+The daemon keeps no conversation. Each request brings the earlier questions with their answers.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from hopsyncd.models.keywords import STOP_WORDS, mentions, neutral_spans
+from hopsyncd.models.llm.tokens import count_tokens
+from hopsyncd.text.question_language import recognise_language
+
+_MOST_SUBJECTS = 6
+_MOST_TURNS = 3  # searched for subjects, newest first
+_MOST_NAMES_OF_ANSWER = 3
+_LONGEST_NAME = 60
+_ANSWER_CHARACTERS = 400  # of an earlier answer, in a prompt
+_QUESTION_CHARACTERS = 400
+_WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*")
+# Words that refer to something said before, and beginnings of questions that go on with another.
+_REFERRING = frozenset(
+    (
+        "he she it they him her them his hers its their theirs this that these those there then"
+        " same former latter else another other"
+        " er sie es ihn ihm ihr ihnen sein seine seinen seiner seinem ihre ihren ihrer ihrem dies"
+        " diese dieser dieses diesen diesem dort dann dessen deren dafür davon damit dazu"
+        " il elle ils elles lui leur leurs son sa ses ce cette ces celui celle ceux celles y en"
+        " él ella ellos ellas su sus este esta estos estas ese esa esos esas eso esto allí"
+        " lui lei loro suo sua suoi sue questo questa questi queste quello quella lì"
+        " hij zij ze hem haar hun zijn deze dit daar"
+        " ele ela eles elas seu sua seus suas isso isto ali"
+    ).split()
+)
+_CONTINUING = frozenset("and or but und oder aber et ou mais y pero e o ma en of maar mas".split())
+_CONTINUING_PAIRS = ("what about", "how about", "was ist mit", "qu'en est-il", "qué hay de")
+_WITH_PRONOUNS = frozenset({"en", "de", "fr", "es", "it", "nl", "pt", None})
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An earlier question and the answer that was given; the answer may be empty."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A question as it was asked, the turns before it, and the subjects that its search added."""
+
+    question: str
+    thread: Sequence[Turn]
+    subjects: tuple[str, ...]
+
+
+class TurnData(TypedDict):
+    question: str
+    answer: str
+
+
+def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
+    """The names that earlier turns are about, if the question needs them to be understood.
+
+    >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
+    >>> find_subjects("Where was she born?", turns)
+    ('Bronze Door', 'Mira Kaltenbrunn')
+    >>> find_subjects("When was the Harbour Bridge opened?", turns)
+    ()
+    """
+    if not thread or not _needs_subjects(question):
+        return ()
+    found: dict[str, str] = {}
+    for turn in reversed(thread[-_MOST_TURNS:]):
+        asked = _names(turn.question) or ([] if _refers(turn.question) else _words(turn.question))
+        for name in [*asked, *_names(turn.answer)[:_MOST_NAMES_OF_ANSWER]]:
+            found.setdefault(name.casefold(), name)
+    lower = question.casefold()
+    return tuple(name for key, name in found.items() if key not in lower)[:_MOST_SUBJECTS]
+
+
+def add_subjects(question: str, subjects: Iterable[str]) -> str:
+    """The question as it is searched for.
+
+    >>> add_subjects("Where was she born?", ["Bronze Door", "Mira Kaltenbrunn"])
+    'Where was she born (Bronze Door, Mira Kaltenbrunn)?'
+    """
+    names = ", ".join(subjects)
+    if not names:
+        return question
+    bare = question.rstrip()
+    mark = bare[-1:] if bare[-1:] in "?!." else ""
+    return f"{bare.removesuffix(mark).rstrip()} ({names}){mark}"
+
+
+def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
+    """The newest turns that fit into a budget of tokens, the oldest first, as JSON values."""
+    kept: list[TurnData] = []
+    for turn in reversed(thread):
+        data = TurnData(
+            question=turn.question[:_QUESTION_CHARACTERS], answer=turn.answer[:_ANSWER_CHARACTERS]
+        )
+        budget_tokens -= count_tokens(f"{data['question']}\n{data['answer']}") + 8
+        if budget_tokens < 0:
+            break
+        kept.insert(0, data)
+    return kept
+
+
+def _needs_subjects(question: str) -> bool:
+    if recognise_language(question) not in _WITH_PRONOUNS:
+        return True
+    return _refers(question) or not _names(question)
+
+
+def _refers(question: str) -> bool:
+    """Whether a question has a word that refers back, or goes on with an earlier question."""
+    words = [word.casefold() for word in _WORD.findall(question)]
+    if not words:
+        return False
+    starts = question.strip().casefold().startswith(_CONTINUING_PAIRS)
+    return starts or words[0] in _CONTINUING or not _REFERRING.isdisjoint(words)
+
+
+def _names(text: str) -> list[str]:
+    """The names in a text, in order."""
+    found = (_bare(text[one.start : one.end]) for one in mentions(text, neutral_spans(text)))
+    return [name for name in dict.fromkeys(found) if 0 < len(name) <= _LONGEST_NAME]
+
+
+def _bare(name: str) -> str:
+    """A name without function words before it, as in "In Ostrava"."""
+    words = name.split()
+    while words and words[0].casefold() in STOP_WORDS:
+        del words[0]
+    return " ".join(words)
+
+
+def _words(question: str) -> list[str]:
+    """The content words of a question."""
+    return [word for word in _WORD.findall(question) if word.casefold() not in STOP_WORDS]
