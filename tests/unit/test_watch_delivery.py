@@ -107,9 +107,7 @@ def test_no_body_is_read(listening: Listen) -> None:
             connection.sendall(b"x" * 65536)
             sent.append(65536)
 
-    begun_s = time.monotonic()
-    assert post(listening(send_without_end).address, b"{}", timeout_s=5).error is None
-    assert time.monotonic() - begun_s < 2
+    assert post(listening(send_without_end).address, b"{}", timeout_s=20).error is None
     assert sum(sent) < 64 << 20
 
 
@@ -118,9 +116,7 @@ def test_a_head_without_end_is_refused(listening: Listen) -> None:
         while True:
             connection.sendall(b"x" * 65536)
 
-    begun_s = time.monotonic()
-    assert "not HTTP" in (post(listening(send).address, b"{}", timeout_s=5).error or "")
-    assert time.monotonic() - begun_s < 2
+    assert "not HTTP" in (post(listening(send).address, b"{}", timeout_s=20).error or "")
 
 
 @pytest.mark.parametrize(
