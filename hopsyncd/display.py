@@ -5,20 +5,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-ARROWS = {
-    "from": "->",
-    "to": "<-",
-    "both": "--",
-    "link": "=>",
-    "backlink": "<=",
-    "follow_up": "~>",
+HOP_VERBS = {
+    "from": "raises a question that is answered in",
+    "to": "answers a question from",
+    "both": "shares a name with",
+    "link": "links to",
+    "backlink": "is linked from",
+    "follow_up": "led to",
 }
-"""By `asked_by`: the end of an edge that raises its question or has the link.
+"""What one end of a hop is to the other, by `asked_by`."""
 
-"both" stands for two passages that mention the same name, and "follow_up" for a passage that a
-second search found.
-"""
+_REVERSED = {"from": "to", "to": "from", "link": "backlink", "backlink": "link"}
 
+_LINK_TEXT = re.compile(r"See (.+)\.", re.DOTALL)
 _NAME_QUESTION = re.compile(r"\w+ is said of (.+)\?")  # as models/questions.py asks about a name
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _MOST_DAYS = 7  # older times are shown as a date
@@ -31,6 +30,14 @@ def title_of(passage: Mapping[str, Any]) -> str:
     'Ada > Youth'
     """
     return " > ".join(passage["heading"]) or document_name(passage)
+
+
+def document_title(passage: Mapping[str, Any]) -> str:
+    """The title of a passage's document: its first heading, or else its name. A mail is named by
+    its subject and sender."""
+    name = document_name(passage)
+    is_mail = name != passage["document"]
+    return str(passage["heading"][0]) if passage["heading"] and not is_mail else name
 
 
 def document_name(passage: Mapping[str, Any], heading: Sequence[str] | None = None) -> str:
@@ -70,14 +77,26 @@ def mail_subject(passage: Mapping[str, Any]) -> str:
     return str(passage["heading"][0]) if is_mail and passage["heading"] else ""
 
 
-def hop_reason(question: str) -> str:
-    """Why a hop joins two passages, for people: the name that both mention, or its question.
+def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
+    """What the first end of a hop is to the second one, or the reverse.
 
-    >>> hop_reason("What is said of the Tiber?"), hop_reason("Who signed it?")
-    ('(the Tiber)', 'Who signed it?')
+    >>> hop_verb("link"), hop_verb("link", is_reversed=True)
+    ('links to', 'is linked from')
     """
-    found = _NAME_QUESTION.fullmatch(question)
-    return f"({found[1]})" if found else question
+    return HOP_VERBS[_REVERSED.get(asked_by, asked_by) if is_reversed else asked_by]
+
+
+def hop_reason(question: str) -> str:
+    """Why a hop joins two passages: a name in both, the link's text, or its question.
+
+    >>> [hop_reason(one) for one in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
+    ['the Tiber', '"Rome"', 'Who signed it?']
+    """
+    if found := _NAME_QUESTION.fullmatch(question):
+        return found[1]
+    if found := _LINK_TEXT.fullmatch(question):
+        return f'"{found[1]}"'
+    return question.removeprefix("Then ")
 
 
 def plural(number: int, noun: str) -> str:

@@ -22,14 +22,13 @@ from hopsyncd.cli.output import (
 from hopsyncd.cli.show import find_document
 from hopsyncd.cli.terminal import echo_drawn, id_text
 from hopsyncd.client import Client
-from hopsyncd.display import ARROWS, hop_reason, title_of
+from hopsyncd.display import hop_reason, hop_verb, title_of
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-_REVERSED = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
 # Includes prefixes that are too short; the daemon reports those.
 _ID = re.compile("[0-7][0-9a-f]{0,15}")
@@ -78,9 +77,8 @@ def graph(
 
     PASSAGE is an id, as `query` and `ask` print it, or its first characters. DOCUMENT is a path.
 
-    In the tree, `A -> B` means that A raises a question and B answers it, `A => B` that A links to
-    B, and `A -- B` that both mention the same name. Each passage is drawn once, at its shortest
-    distance from the start. --verbose shows the questions of names, and how similar both ends are.
+    Each passage is drawn once, below a nearer one, with what that one is to it. --verbose shows the
+    questions of names, and how similar both ends are.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
@@ -147,22 +145,21 @@ def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
         )
         edge, above = next(joints, (None, ""))
         if edge:
-            arrow = ARROWS[edge["asked_by"]]
-            arrow = arrow if edge["from"] == above else _REVERSED[arrow]
-            drawn[one["id"]] = drawn[above].add(_label(one, arrow, verbose, edge))
+            verb = hop_verb(edge["asked_by"], is_reversed=edge["from"] != above)
+            drawn[one["id"]] = drawn[above].add(_label(one, verb, verbose, edge))
     return drawn[start["id"]]
 
 
 def _label(
-    one: dict[str, Any], arrow: str, verbose: bool, edge: dict[str, Any] | None = None
+    one: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
 ) -> "Text":
     """A passage in the tree. At a terminal, its place stands on a line of its own."""
     from rich.text import Text
 
-    label = Text.assemble((f"{arrow} " if arrow else "", "cyan"), (heading_text(one), "bold"))
+    label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(one), "bold"))
     if edge:
         question = edge["question"] if verbose else hop_reason(edge["question"])
-        label.append(f"   {printable(question)}", "italic")
+        label.append(f": {printable(question)}", "italic")
     if verbose and edge and edge["similarity"] is not None:
         label.append(f" ({edge['similarity']:.2f})")
     place = [place_text({**one, "lines": None})] if one["location"] else []

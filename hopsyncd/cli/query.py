@@ -51,7 +51,7 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
-from hopsyncd.display import ARROWS, hop_reason, plural
+from hopsyncd.display import document_title, hop_reason, hop_verb, plural
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def _strength(passage: Mapping[str, Any]) -> str:
     'fair'
     """
     if passage["hops"]:
-        return f"{passage['strength']}, found through {heading_text(passage['hops'][-1]['from'])}"
+        start = printable(document_title(passage["hops"][-1]["from"]))
+        return f"{passage['strength']}, found through {start}"
     return str(passage["strength"])
 
 
@@ -231,9 +232,9 @@ def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
     for hop in hops:
         below = below.add(
             Text.assemble(
-                (f"{ARROWS[hop['asked_by']]} ", "cyan"),
+                (f"{hop_verb(hop['asked_by'])} ", "cyan"),
                 heading_text(hop["to"]),
-                (f"   {printable(hop['question'])}", "italic"),
+                (f": {printable(hop_reason(hop['question']))}", "italic"),
                 f" ({hop['share']:.0%} of its score)",
             )
         )
@@ -432,8 +433,9 @@ def _print_chain(reply: Mapping[str, Any]) -> None:
     numbers = {one["id"]: f" [{one['number']}]" for one in reply["citations"]}
     for hop in reply["chain"]:
         start, end = (
-            heading_text(hop[key]) + numbers.get(hop[key]["id"], "") for key in ("from", "to")
+            printable(document_title(hop[key])) + numbers.get(hop[key]["id"], "")
+            for key in ("from", "to")
         )
-        arrow = ARROWS[hop["asked_by"]]
-        line = f"{start} {arrow} {end}   {printable(hop_reason(hop['question']))}"
+        reason = printable(hop_reason(hop["question"]))
+        line = f"{start} {hop_verb(hop['asked_by'])} {end}: {reason}"
         echo_line(line, indent="    ", hanging="        ", fg="cyan")

@@ -20,7 +20,7 @@ from hopsyncd.cli.output import (
 )
 from hopsyncd.cli.terminal import COMMON_WORDS, echo_line
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.display import ARROWS, mail_name, title_of
+from hopsyncd.display import hop_reason, hop_verb, mail_name, title_of
 from hopsyncd.printable import printable
 
 _DOCUMENTS = 1000  # of a diff in which changed sentences are looked up
@@ -209,8 +209,11 @@ def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
         return f"matched directly by {printable(', '.join(words))}"
     if not hops:
         return "matched directly by meaning; it contains no word of the question"
-    steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
-    return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
+    steps = ", which ".join(
+        f"{hop_verb(hop['asked_by'])} {heading_text(hop['to'])}" for hop in hops
+    )
+    reason = printable(hop_reason(hops[-1]["question"]))
+    return f"{heading_text(hops[0]['from'])} {steps}: {reason}"
 
 
 def _comparison(

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hopsyncd.display import document_name, title_of
+from hopsyncd.display import document_name, document_title, title_of
 from hopsyncd.formats.units import sentences
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.words import index_terms, terms_of_each
@@ -211,14 +211,6 @@ def group_by_document(
         below = passage["heading"][1:] if passage["document"] else []
         group.hits.append(Hit(passage, rank, snippet(passage["text"], terms), _BELOW.join(below)))
     return list(groups.values())
-
-
-def document_title(passage: Passage) -> str:
-    """The title of a passage's document: its first heading, or else its name. A mail is named by
-    its subject and sender."""
-    name = document_name(passage)
-    is_mail = name != passage["document"]
-    return str(passage["heading"][0]) if passage["heading"] and not is_mail else name
 
 
 @dataclass(frozen=True, slots=True)

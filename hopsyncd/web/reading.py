@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hopsyncd.web.evidence import document_title
+from hopsyncd.display import document_title
 
 Passage = Mapping[str, Any]
 

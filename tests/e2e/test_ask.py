@@ -10,7 +10,7 @@ import pytest
 
 from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
-from hopsyncd.display import ARROWS
+from hopsyncd.display import hop_verb
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, error, say_json, user_text
 from tests.fakes.llm import excerpts_in
@@ -64,7 +64,8 @@ def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> N
     assert f"[{mira['number']}] notes: mira.md:3   id {mira['id']}" in ran.stdout
     assert f"version {told['version']}" in ran.stdout
     assert told["chain"], "two passages are joined"
-    assert all(f" {ARROWS[hop['asked_by']]} " in ran.stdout for hop in told["chain"])
+    words = " ".join(ran.stdout.split())
+    assert all(f" {hop_verb(hop['asked_by'])} " in words for hop in told["chain"])
     assert "Bronze Door" in ran.stdout
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from hopsyncd.display import HOP_VERBS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.terminal import at_terminal
 
+VERBS = "|".join(HOP_VERBS.values())
 _ID, _LABEL = r'"([0-9a-f]{16})"', r'\[label="(?:[^"\\]|\\.)*"'
 _NODE = re.compile(rf"^  {_ID} {_LABEL}\];$", re.MULTILINE)
 _EDGE = re.compile(rf"^  {_ID} -> {_ID} {_LABEL}(, dir=none, style=dashed)?\];$", re.MULTILINE)
@@ -41,21 +43,21 @@ def test_the_neighbourhood_of_a_passage_is_a_tree_that_draws_each_passage_once(
     assert ran.returncode == 0, ran.stderr
     first, *below = ran.stdout.splitlines()
     assert first.startswith("Bronze Door   notes: door.md")
-    assert re.match(r"└── (->|<-|--) Kaltenbrunn   \(\w+\)   notes: mira.md", below[0])
+    assert re.match(rf"└── ({VERBS}) Kaltenbrunn: \w+   notes: mira.md", below[0])
     verbose = place.run("graph", id_of(place, "door.md"), "--hops", "2", "--verbose").stdout
-    assert re.search(r"(->|<-|--) Kaltenbrunn   What is said of \w+\?", verbose)
-    assert re.match(r"    └── (->|<-|--) Ostrava ", below[1])
+    assert re.search(rf"({VERBS}) Kaltenbrunn: What is said of \w+\?", verbose)
+    assert re.match(rf"    └── ({VERBS}) Ostrava:", below[1])
     assert [ran.stdout.count(id_of(place, f"{name}.md")) for name in ("mira", "town")] == [1, 1]
     assert "\x1b" not in ran.stdout
     assert len(place.run("graph", id_of(place, "door.md"), "--hops", "1").stdout.splitlines()) == 3
 
 
-def test_a_link_is_an_arrow_of_its_own(place: Place) -> None:
+def test_a_link_is_called_a_link(place: Place) -> None:
     lamp, town = (id_of(place, f"{name}.md") for name in ("lamp", "town"))
     _, *below = place.run("graph", lamp, "--hops", "1").stdout.splitlines()
-    assert below[0].startswith("└── => Ostrava   See black river.")
+    assert below[0].startswith('└── links to Ostrava: "black river"')
     _, *below = place.run("graph", town, "--hops", "1").stdout.splitlines()
-    assert any("── <= lamp.md   See black river." in line for line in below)
+    assert any('── is linked from lamp.md: "black river"' in line for line in below)
     dot = place.run("graph", lamp, "--hops", "1", "--format", "dot").stdout
     assert f'"{lamp}" -> "{town}" [label="See black river.", style=dotted];' in dot
 
