@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeAlias
 
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
-from store.reads import placed_in, seen_documents, visible_documents, visible_intervals
 from store.records import PassageId, QuestionId, Version
 from store.relative_time import relative_moment
 from store.sources import names_json
 from store.transactions import transaction
-from store.versions import CHANGES, head, logged_version, version
+from store.versions import CHANGES, head, logged_version, scan_reason, version
+from store.visibility import Mask, hides, partly_hidden
 
 Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
@@ -23,18 +23,16 @@ Edge: TypeAlias = tuple[QuestionId, QuestionId]
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
 _NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
-# The number of documents that version ?1 moved to another path, without the sources ?2.
+# The number of documents that version ?1 moved to another path.
 _RENAMES = """
 WITH begun AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
-  WHERE d.born = ?1 AND d.source NOT IN (SELECT id FROM source WHERE name IN {hidden})
-    AND NOT EXISTS (
+  WHERE d.born = ?1 AND NOT EXISTS (
     SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.died = ?1)
   GROUP BY d.source, d.content
 ), ended AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
-  WHERE d.died = ?1 AND d.source NOT IN (SELECT id FROM source WHERE name IN {hidden})
-    AND NOT EXISTS (
+  WHERE d.died = ?1 AND NOT EXISTS (
     SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.born = ?1)
   GROUP BY d.source, d.content
 )
@@ -42,7 +40,6 @@ SELECT coalesce(sum(CASE WHEN begun.documents < ended.documents THEN begun.docum
                          ELSE ended.documents END), 0)
 FROM begun JOIN ended USING (source, content)
 """
-_REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +214,7 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
         [before, limit],
     ).fetchall()
     return [
-        with_renames(
+        _with_renames(
             connection,
             LogEntry(logged_version(connection, number), _tags(connection, number), *columns),
         )
@@ -225,17 +222,14 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
     ]
 
 
-def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
+def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
     """The entry with renamed documents counted as such, and no longer as added and removed.
 
     Rows that garbage collection has removed cannot show a rename any more.
     """
     if not (entry.documents_added and entry.documents_removed):
         return entry
-    renames = _RENAMES.format(hidden=connection.dialect.names("?2"))
-    (renamed,) = connection.execute(
-        renames, [entry.version.id, json.dumps(sorted(hidden))]
-    ).fetchone()
+    (renamed,) = connection.execute(_RENAMES, [entry.version.id]).fetchone()
     return replace(
         entry,
         documents_added=entry.documents_added - renamed,
@@ -249,13 +243,19 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
 
 
-def diff(connection: Connection, old: Version, new: Version) -> Diff:
+def diff(connection: Connection, old: Version, new: Version, hidden: Mask = frozenset()) -> Diff:
     """Compute what to add, remove and change to get from `old` to `new`.
 
-    Reads only the rows that are in force at one of the two and not at the other.
+    Hidden documents are left out, but not their passages and edges. It reads only the rows that are
+    in force at one of the two and not at the other.
     """
-    was_stored = _documents(connection, old.id, new.id)
-    is_stored = _documents(connection, new.id, old.id)
+    was_stored, is_stored = (
+        {key: one for key, one in found.items() if not hides(hidden, *key)}
+        for found in (
+            _documents(connection, old.id, new.id),
+            _documents(connection, new.id, old.id),
+        )
+    )
     before = {key: one.content for key, one in was_stored.items()}
     after = {key: one.content for key, one in is_stored.items()}
     lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
@@ -381,52 +381,73 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class VisibleCounts:
+    """Counts of a version without hidden documents, which only the index knows.
+
+    `passages_added` and `passages_removed` are the differences from the version before.
+    """
+
+    documents: int
+    passages: int
+    matches: int
+    passages_added: int
+    passages_removed: int
+
+
 def visible_entry(
     connection: Connection,
     entry: LogEntry,
-    hidden: Collection[str],
+    hidden: Mask,
     budget: Callable[[int], int],
-    count_matches: Callable[[int], int],
+    count: Callable[[int], VisibleCounts],
 ) -> LogEntry:
-    """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
+    """The log entry for a reader from whom something is hidden.
 
-    `budget` maps a number of passages to its edge budget. `count_matches` maps the number of a
-    version to the number of its matches without the sources, which only the index knows.
+    `budget` maps a number of passages to its edge budget, and `count` the number of a version to
+    its counts.
     """
-    arguments = [entry.version.id, names_json(hidden)]
-
-    def count(rows: str) -> int:
-        return int(connection.execute(f"SELECT count(*) FROM {rows}", arguments).fetchone()[0])
-
-    seen = connection.execute(
-        f"SELECT name FROM source WHERE name NOT IN {connection.dialect.names()}",
-        [names_json(hidden)],
+    number, counts = entry.version.id, count(entry.version.id)
+    rows = connection.execute(
+        "SELECT s.name, d.path, d.content, d.digest, d.born FROM document AS d"
+        " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
+        f" AND s.name NOT IN {connection.dialect.names('?2')}",
+        [number, names_json(hidden)],
     )
+    begun, ended = dict[tuple[str, str], _Revision](), dict[tuple[str, str], _Revision]()
+    for source, path, content, digest, born in rows:
+        if not hides(hidden, source, path):
+            revisions = begun if born == number else ended
+            revisions[source, path] = _Revision(content, digest)
+    added, removed = begun.keys() - ended.keys(), ended.keys() - begun.keys()
+    come = Counter((key[0], begun[key].content) for key in added)
+    gone = Counter((key[0], ended[key].content) for key in removed)
+    renamed = (come & gone).total()
     reason = entry.version.reason
-    documents, intervals = visible_documents(connection), visible_intervals(connection)
-    of_seen_sources = seen_documents(connection)
-    begun, ended = f"{of_seen_sources} AND d.born = ?1", f"{of_seen_sources} AND d.died = ?1"
-    before = placed_in(f"{of_seen_sources} AND d.born < ?1 AND ?1 <= d.died")
-    now = placed_in(documents)
-    passages = count(f"({intervals}) AS l")
-    visible = replace(
+    source = reason.split(": ")[0]
+    row = connection.execute("SELECT 1 FROM source WHERE name = ?", [source]).fetchone()
+    if row is None or source in hidden:
+        reason = ""
+    elif source in partly_hidden(hidden):
+        read, left = (sum(source == name for name, _ in keys) for keys in (begun, removed))
+        reason = scan_reason(source, read, left) if read or left else ""
+    return replace(
         entry,
         version=replace(
             entry.version,
-            reason=reason if reason.split(": ")[0] in {row[0] for row in seen} else "",
-            documents=count(documents),
-            passages=passages,
-            matches=count_matches(entry.version.id),
-            edge_budget=budget(passages),
+            reason=reason,
+            documents=counts.documents,
+            passages=counts.passages,
+            matches=counts.matches,
+            edge_budget=budget(counts.passages),
             counters={},
         ),
-        documents_renamed=0,
-        documents_added=count(f"{begun} AND NOT {_REPLACED} AND o.died = d.born)"),
-        documents_changed=count(
-            f"{begun} AND {_REPLACED} AND o.died = d.born AND o.digest <> d.digest)"
+        documents_renamed=renamed,
+        documents_added=len(added) - renamed,
+        documents_changed=sum(
+            begun[key].digest != ended[key].digest for key in begun.keys() & ended.keys()
         ),
-        documents_removed=count(f"{ended} AND NOT {_REPLACED} AND o.born = d.died)"),
-        passages_added=count(f"({now} EXCEPT {before}) AS p"),
-        passages_removed=count(f"({before} EXCEPT {now}) AS p"),
+        documents_removed=len(removed) - renamed,
+        passages_added=counts.passages_added,
+        passages_removed=counts.passages_removed,
     )
-    return with_renames(connection, visible, hidden)

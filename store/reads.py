@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from store.records import (
     PassageId,
     QuestionId,
 )
-from store.sources import names_json, rows_under
+from store.sources import names_json, row_limit, rows_under
+from store.visibility import Mask, hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,11 @@ def places_at(
     connection: Connection,
     version: int,
     passages: Iterable[PassageId],
-    hidden: Collection[str] = (),
+    hidden: Mask = frozenset(),
 ) -> dict[PassageId, list[Place]]:
     """Every place of each passage at a version, ordered by source, path and line.
 
-    Places in the `hidden` sources (names) are left out.
+    Places that are hidden are left out.
     """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
@@ -114,6 +116,8 @@ def places_at(
     )
     places: dict[PassageId, list[Place]] = {}
     for passage, source, document, media_type, origin, first, last, row in rows:
+        if hides(hidden, source, document):
+            continue
         place = Place(source, document, media_type, first, last, json.loads(origin), row)
         places.setdefault(PassageId(passage), []).append(place)
     return places
@@ -239,12 +243,31 @@ def documents_after(
     *,
     source: str | None = None,
     under: str | None = None,
-    hidden: Collection[str] = (),
+    hidden: Mask = frozenset(),
 ) -> list[DocumentEntry]:
     """A page of the documents at a version, by source name and path, beginning after `after`.
 
-    `source` and the folder `under` narrow the list; documents of `hidden` sources are left out.
+    `source` and the folder `under` narrow the list; hidden documents are left out.
     """
+    found = list[DocumentEntry]()
+    while len(found) < limit:
+        page = _documents_page(connection, version, after, limit, source, under, hidden)
+        found += [entry for entry in page if not hides(hidden, entry.source, entry.path)]
+        if len(page) < limit:
+            break
+        after = page[-1].source, page[-1].path
+    return found[:limit]
+
+
+def _documents_page(
+    connection: Connection,
+    version: int,
+    after: tuple[str, str],
+    limit: int,
+    source: str | None,
+    under: str | None,
+    hidden: Mask,
+) -> list[DocumentEntry]:
     rows = connection.execute(
         "SELECT s.name, d.path,"
         " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
@@ -269,19 +292,20 @@ Contents = dict[tuple[str, str], bytes]
 
 
 def documents_touched(
-    connection: Connection, number: int, hidden: Collection[str], limit: int
+    connection: Connection, number: int, hidden: Mask, limit: int
 ) -> tuple[Contents, Contents] | None:
     """The documents whose revisions a version ended, and the documents whose revisions it began.
 
     A document that was read again and is equal is in neither. None if the version has more than
     `limit` revisions, or none is stored any longer.
     """
-    rows = connection.execute(
+    found = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
         " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
         f" AND s.name NOT IN {connection.dialect.names('?2')} LIMIT ?3",
-        [number, names_json(hidden), limit + 1],
-    ).fetchall()
+        [number, names_json(hidden), row_limit(hidden, limit + 1)],
+    )
+    rows = [*islice((row for row in found if not hides(hidden, row[0], row[1])), limit + 1)]
     if not 0 < len(rows) <= limit:
         return None
     ended = {(row[0], row[1]): row for row in rows if row[3] != number}

@@ -1,7 +1,7 @@
 """Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -12,6 +12,7 @@ from store.reads import visible_intervals
 from store.records import PassageId, Vectors, Version
 from store.sources import names_json
 from store.transactions import transaction
+from store.visibility import Mask, hidden_folders
 
 # Ties in distance are broken by id, so a few more passages are fetched than asked for.
 _SPARE = 16
@@ -21,13 +22,15 @@ _CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
 
 
 def nearest(
-    connection: Connection, at: Version, query: Vectors, k: int, hidden: Collection[str] = ()
+    connection: Connection, at: Version, query: Vectors, k: int, hidden: Mask = frozenset()
 ) -> list[tuple[PassageId, float]]:
     """The k passages in force with the largest cosine to the query, best first, ties by id.
 
-    Passages that only `hidden` sources (names) hold are skipped. A vector of zeros is near nothing:
-    it finds nothing and is never found.
+    Passages that only hidden sources have are skipped; hidden folders are not supported. A vector
+    of zeros is near nothing: it finds nothing and is never found.
     """
+    if hidden_folders(hidden):
+        raise ValueError("the tables of vectors know no folders")
     if not query.any():
         return []
     seen = f" AND life IN ({visible_intervals(connection)})" if hidden else ""

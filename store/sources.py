@@ -4,12 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from store.access_rules import AccessRule, read_access_rule
+from store.access_rules import AccessRule, access_rule_text, read_access_rule
 from store.contract import Connection
 from store.records import ALIVE, Seen
 from store.transactions import transaction
+from store.visibility import Mask, hidden_folders, hidden_sources, hides, partly_hidden
+
+_NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,7 @@ def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) ->
         connection.executemany(
             "UPDATE source_state SET access = ? WHERE source ="
             " (SELECT id FROM source WHERE name = ?)",
-            [(json.dumps(rule), name) for name, rule in rules.items()],
+            [(access_rule_text(rule), name) for name, rule in rules.items()],
         )
 
 
@@ -275,19 +279,39 @@ def release_pins(connection: Connection, source: int) -> int:
 
 
 def item_problems(
-    connection: Connection, limit: int, hidden: Collection[str] = ()
+    connection: Connection, limit: int, hidden: Mask = frozenset()
 ) -> list[tuple[str, str, str, str]]:
     """At most `limit` items that cannot be used now, as (source name, path, why, hint).
 
-    Items of `hidden` sources (names) are left out.
+    Items that are hidden are left out.
     """
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
         " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
         f" AND s.name NOT IN {connection.dialect.names('?2')} ORDER BY s.name, i.path LIMIT ?1",
-        [limit, names_json(hidden)],
+        [row_limit(hidden, limit), names_json(hidden)],
     )
-    return [tuple(row) for row in rows]
+    shown = (tuple(row) for row in rows if not hides(hidden, row[0], row[1]))
+    return [*islice(shown, limit)]
+
+
+def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
+    """The number of items of a source that cannot be used now, without hidden ones."""
+    rows = connection.execute(
+        "SELECT i.path FROM seen AS i JOIN source AS s ON s.id = i.source"
+        " WHERE i.why IS NOT NULL AND s.name = ?",
+        [source],
+    )
+    return sum(not hides(hidden, source, path) for (path,) in rows)
+
+
+def count_pins(connection: Connection, source: str, hidden: Mask) -> int:
+    """The number of documents of a source kept at a restored state, without hidden ones."""
+    rows = connection.execute(
+        "SELECT p.path FROM pin AS p JOIN source AS s ON s.id = p.source WHERE s.name = ?",
+        [source],
+    )
+    return sum(not hides(hidden, source, path) for (path,) in rows)
 
 
 def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
@@ -301,15 +325,24 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
 
 
 def skipped_by_kind(
-    connection: Connection, hidden: Collection[str] = ()
+    connection: Connection, hidden: Mask = frozenset()
 ) -> list[tuple[str, int, int]]:
-    """Counts of parts left out on purpose: (kind, parts, documents), without `hidden` sources."""
+    """Counts of parts left out on purpose: (kind, parts, documents), without what is hidden."""
+    partly = partly_hidden(hidden)
+    names = json.dumps(sorted({*hidden_sources(hidden), *partly}))
     rows = connection.execute(
         "SELECT i.skipped, count(*) FROM seen AS i JOIN source AS s ON s.id = i.source"
         f" WHERE i.skipped IS NOT NULL AND s.name NOT IN {connection.dialect.names()}"
         " GROUP BY i.skipped",
-        [names_json(hidden)],
-    )
+        [names],
+    ).fetchall()
+    for name in sorted(partly):
+        own = connection.execute(
+            "SELECT i.skipped, i.path FROM seen AS i JOIN source AS s ON s.id = i.source"
+            " WHERE i.skipped IS NOT NULL AND s.name = ?",
+            [name],
+        )
+        rows += [(text, 1) for text, path in own if not hides(hidden, name, path)]
     parts, documents = Counter[str](), Counter[str]()
     for text, items in rows:
         for kind, count in counts_in(text).items():
@@ -377,6 +410,14 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
     return bool(gone.rowcount)
 
 
-def names_json(hidden: Collection[str]) -> str:
-    """The hidden names as a JSON array, for one SQL argument."""
-    return json.dumps(sorted(hidden))
+def row_limit(hidden: Mask, limit: int) -> int:
+    """The LIMIT of a statement whose rows are filtered by `hides`."""
+    return _NO_LIMIT if hidden_folders(hidden) else limit
+
+
+def names_json(hidden: Mask) -> str:
+    """The names of the sources that are hidden as a whole, as a JSON array, for one SQL argument.
+
+    A statement cannot know the hidden folders of other sources: filter its rows by `hides`.
+    """
+    return json.dumps(hidden_sources(hidden))

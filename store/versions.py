@@ -66,6 +66,13 @@ def version(connection: Connection, number: int) -> Version:
     )
 
 
+def scan_reason(source: str, read: int, removed: int) -> str:
+    """The reason of a version that a scan of a source made."""
+    counts = {"new or changed": read, "removed": removed}
+    changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{source}: {changes or 'nothing changed'}"
+
+
 def logged_version(connection: Connection, number: int) -> Version:
     """A version from the log, kept or collected."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()

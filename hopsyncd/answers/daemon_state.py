@@ -39,8 +39,23 @@ class JobsAnswer(TypedDict):
     jobs: list[Job]
 
 
+class FolderRightsStatus(TypedDict):
+    """A rule for folders of a source, and how many documents it decides about now."""
+
+    match: str
+    visible_to: list[str]
+    documents: int
+
+
+class SourceRights(TypedDict):
+    """Who may see a source, and who some of its folders, as configured."""
+
+    visible_to: list[str]
+    paths: list[FolderRightsStatus]
+
+
 class SourceStatus(TypedDict):
-    """The state of a source.
+    """The state of a source. Only admins and the owner get its `rights`.
 
     `left_out` counts files whose type is not included by suffix, `hidden folders`, and what looks
     like a secret: files as `secret: ` and their suffix, and `secret: folders`.
@@ -60,6 +75,7 @@ class SourceStatus(TypedDict):
     left_out: dict[str, int]
     watching: bool
     watch_problem: str | None
+    rights: SourceRights | None
 
 
 class ItemProblem(TypedDict):

@@ -28,8 +28,19 @@ from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import MEMBERS, group_id, user_id
-from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl, Mask
-from store.access_rules import NOBODY, OPEN, AccessRule, left_rule, narrow
+from hopsyncd.retrieve.visible_sources import EVERYTHING, NOTHING, Acl
+from store.access_rules import (
+    NOBODY,
+    OPEN,
+    AccessRule,
+    FolderClause,
+    Viewers,
+    entries_of,
+    hidden_by_rule,
+    left_rule,
+    narrow,
+)
+from store.visibility import HiddenFolders, Mask
 
 Recorded = Mapping[str, AccessRule | None]
 """The rules in the record, by source; None where no rule is known."""
@@ -60,21 +71,26 @@ class AccessRules:
         access = config.access
         return cls(rules, access.admins, access.group, bool(access.tcp), frozenset(recorded))
 
-    def acl(self, matches: Callable[[Sequence[str]], object]) -> Acl:
-        """The sources visible to a caller who `matches` an entry of every clause of their rule."""
-        visible = (name for name, rule in self.rules.items() if all(map(matches, rule)))
-        return Acl(frozenset(visible))
+    def acl(self, matches: Callable[[Viewers], object]) -> Acl:
+        """The sources and folders that a caller may see. `matches`: whether an entry is theirs."""
+        visible, hidden = set[str](), list[HiddenFolders]()
+        for name, rule in self.rules.items():
+            folders = hidden_by_rule(name, rule, matches)
+            if folders is not None:
+                visible.add(name)
+                hidden += folders
+        return Acl(frozenset(visible), frozenset(hidden))
 
     def closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
         """The sources that the configuration opens, and the record closes."""
-        opened = (source.name for source in sources if configured_rule(source) == OPEN)
-        return [name for name in opened if self.rules.get(name, OPEN) != OPEN]
+        opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
+        return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
 
     def masks(self) -> list[Mask]:
         """The sources hidden from a member whom no rule names, and from each named entry."""
         if not (self.group or self.has_tokens):
             return []
-        entries = [entry for rule in self.rules.values() for clause in rule for entry in clause]
+        entries = [entry for rule in self.rules.values() for entry in entries_of(rule)]
         acls = [self.acl({entry}.intersection) for entry in ["", *entries]]
         masks = dict.fromkeys(acl.hidden_among(self.recorded) for acl in acls)
         return [mask for mask in masks if mask]
@@ -82,9 +98,23 @@ class AccessRules:
 
 def configured_rule(source: SourceConfig) -> AccessRule:
     """The rule that the configuration gives a source."""
-    if not source.visible_to or MEMBERS in source.visible_to:
-        return OPEN
-    return (tuple(sorted(set(source.visible_to))),)
+    rest = _viewers(source.visible_to)
+    if source.paths:
+        paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)
+        return (FolderClause(rest, tuple(paths)),)
+    return OPEN if rest is None else (rest,)
+
+
+def _viewers(visible_to: Sequence[str]) -> Viewers | None:
+    """Who may see a source or a folder; None for all members."""
+    if not visible_to or MEMBERS in visible_to:
+        return None
+    return tuple(sorted(set(visible_to)))
+
+
+def _is_open(source: SourceConfig) -> bool:
+    """Whether all members may see the source, apart from folders with their own rule."""
+    return _viewers(source.visible_to) is None
 
 
 def rules_at_start(
@@ -97,7 +127,7 @@ def rules_at_start(
     """
     wanted = {source.name: source for source in sources}
     rules = {
-        name: _next(recorded[name], source, counts=not is_shared, opens=not is_shared)
+        name: _next(recorded[name], source, None, counts=not is_shared, opens=not is_shared)
         for name, source in wanted.items()
         if name in recorded
     }
@@ -116,8 +146,9 @@ def rules_at_reload(
         name: _next(
             recorded[name],
             source,
+            old.get(name),
             counts=True,
-            opens=name in old and configured_rule(old[name]) != OPEN,
+            opens=name in old and not _is_open(old[name]),
         )
         for name, source in new.items()
         if name in recorded
@@ -127,18 +158,25 @@ def rules_at_reload(
 
 
 def _next(
-    known: AccessRule | None, source: SourceConfig, *, counts: bool, opens: bool
+    known: AccessRule | None,
+    source: SourceConfig,
+    before: SourceConfig | None,
+    *,
+    counts: bool,
+    opens: bool,
 ) -> AccessRule:
     """The rule to record. `counts`: what `visible_to` says replaces the recorded rule.
 
-    `opens`: a `visible_to` that is absent opens the source, if it has not been away.
+    `opens`: a `visible_to` that is absent opens the source, if it has not been away. `before` is
+    the source as it was configured until now: changed `paths` replace its own.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to):
         return wanted
-    if opens and wanted == OPEN and NOBODY[0] not in known:
-        return OPEN
-    return narrow(known, wanted)
+    if opens and not source.visible_to and NOBODY[0] not in known:
+        return wanted
+    replaced = configured_rule(before) if before and before.paths else ()
+    return narrow(tuple(clause for clause in known if clause not in replaced), wanted)
 
 
 def _select_changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict[str, AccessRule]:

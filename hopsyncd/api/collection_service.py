@@ -34,6 +34,7 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.bridges import Bridge, find_bridges
 from hopsyncd.retrieve.query_parser import parse_question
 from store.transactions import snapshot
+from store.visibility import Mask
 
 _EXAMPLES = 3
 _TRIED_EXAMPLES = 12
@@ -56,7 +57,7 @@ class CollectionService:
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
         # By version and hidden sources. Replaced as a whole, as requests run on many threads.
-        self._examples: Mapping[tuple[int, frozenset[str]], list[ExampleQuestion]] = {}
+        self._examples: Mapping[tuple[int, Mask], list[ExampleQuestion]] = {}
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
@@ -116,7 +117,7 @@ class CollectionService:
     @endpoint("GET", "/v1/file", "read")
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
         """The text of a document's file, if the file is unchanged since it was indexed."""
-        if not caller.acl.shows(request.source):
+        if not caller.acl.shows_document(request.source, request.document):
             raise no_file(request.source, request.document, "it is not in a folder")
         state = self._parts.state
         with snapshot(connection := self._parts.reader.connection()):
@@ -141,7 +142,7 @@ class CollectionService:
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:
         """The changes of a document, sentence by sentence, the newest first."""
-        if not caller.acl.shows(request.source):
+        if not caller.acl.shows_document(request.source, request.document):
             raise _no_document(request)
         with snapshot(connection := self._parts.reader.connection()):
             changes = document_changes(connection, request.source, request.document, request.limit)

@@ -29,6 +29,7 @@ from store.contract import Connection
 from store.reads import Place, document_at, documents_after, places_at, questions_at
 from store.records import Direction, PassageId
 from store.sources import skipped_of_item
+from store.visibility import hides
 
 _FIRST = ("", "")  # before every key
 _MAX_ID = 2**63 - 1
@@ -137,7 +138,7 @@ def document_answer(
 ) -> DocumentAnswer:
     """The passages of a document, in reading order. Raises NotFound."""
     version = head.version.id if head else 0
-    hidden = head is None or request.source in head.hidden
+    hidden = head is None or hides(head.hidden, request.source, request.document)
     found = None if hidden else document_at(connection, version, request.source, request.document)
     if found is None:
         raise NotFound(
@@ -148,7 +149,7 @@ def document_answer(
     _, occurrences = found
     ids = {one.passage for one in occurrences}
     passages = known_passages(connection, ids)
-    places = places_at(connection, version, ids, head.hidden if head else ())
+    places = places_at(connection, version, ids, head.hidden if head else frozenset())
     return {
         "version": version,
         "degraded": list(degraded),

@@ -30,7 +30,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.searcher import EncodedTexts
-from hopsyncd.retrieve.visible_sources import Acl, Mask
+from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
 from store.exceptions import NoSuchVersion
@@ -38,6 +38,7 @@ from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
 from store.transactions import rewrites, snapshot
 from store.versions import head, version
+from store.visibility import Mask
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,18 @@ from hopsyncd.api.serving import (
     DaemonParts,
     ServingState,
 )
-from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
+from hopsyncd.api.version_log import (
+    count_visible,
+    diff_answer,
+    logged_version,
+    restricted_diff,
+    version_about,
+)
 from hopsyncd.api.worker_pools import Listener
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, EncoderUnavailable, NotFound
-from hopsyncd.index.matching import count_matches, edge_budget
-from hopsyncd.index.statistics import Visible
+from hopsyncd.index.matching import edge_budget
 from hopsyncd.models.encoder import encode_questions
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
@@ -65,11 +70,12 @@ from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.visible_sources import Acl
 from store.exceptions import NoSuchVersion
+from store.history import VisibleCounts, resolve, visible_entry
 from store.history import diff as history_diff
 from store.history import log as history_log
-from store.history import resolve, visible_entry
 from store.sources import source_names
 from store.transactions import snapshot
+from store.visibility import Mask
 
 _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 
@@ -314,7 +320,7 @@ class ReadService:
             if hidden:
                 index = self._parts.state.config.index
                 budget = partial(edge_budget, factor=index.edge_budget_factor)
-                count = partial(self._count_matches, frozenset(hidden))
+                count = partial(self._count_visible, hidden)
                 entries = [visible_entry(connection, one, hidden, budget, count) for one in entries]
             return {
                 "version": self._parts.state.version,
@@ -325,20 +331,20 @@ class ReadService:
                 ],
             }
 
-    def _count_matches(self, hidden: frozenset[str], version: int) -> int:
+    def _count_visible(self, hidden: Mask, version: int) -> VisibleCounts:
         head = self._parts.state.engine.head
         if head is None:
-            return 0
-        visible = Visible.compute(head.index, version, hidden)
-        return count_matches(head.index, visible.passages)
+            return VisibleCounts(0, 0, 0, 0, 0)
+        return count_visible(head.index, version, hidden)
 
     @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
         """Compare two versions."""
         with snapshot(connection := self._parts.reader.connection()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
-            found = history_diff(connection, *ends)
-            if not caller.acl.hidden_among(source_names(connection).values()):
+            hidden = caller.acl.hidden_among(source_names(connection).values())
+            found = history_diff(connection, *ends, hidden)
+            if not hidden:
                 return diff_answer(connection, *ends, found, request.limit, request.graph)
         with self._parts.state.engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass

@@ -158,7 +158,7 @@ class Freshness:
         elif (was_behind or self.is_behind) and state.engine.head is not None:
             reasons.append("changes are being indexed")
         reasons += [
-            f"source {name} is paused: {why}"
+            f"source {name} is paused" + (f": {why}" if acl.shows_whole(name) else "")
             for name, why in self._worker.paused.items()
             if acl.shows(name)
         ]

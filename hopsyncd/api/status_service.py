@@ -2,9 +2,8 @@
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from typing import Literal
 
 import structlog
 
@@ -31,9 +30,11 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.serving import DaemonParts
+from hopsyncd.api.source_status import describe_source, list_rights, restrict_source
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.backups import Backups
 from hopsyncd.ingest.generation_switch import SwitchProgress
 from hopsyncd.ingest.source_scheduler import BACKUP, full_scan_job, scan_job
@@ -47,8 +48,9 @@ from store.exceptions import StoreError
 from store.open_database import displayed_url, fresh_database, stored_bytes, unreadable_file
 from store.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.purge import pending_purges
-from store.sources import SourceRow, all_sources, counts_in, item_problems, skipped_by_kind
+from store.sources import all_sources, item_problems, skipped_by_kind
 from store.transactions import snapshot
+from store.visibility import Mask
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +86,7 @@ class StatusService:
         self._backups = backups
         self._started_ms = now_ms()
         self._requests = Requests()
-        self._skipped_at: dict[frozenset[str], tuple[int, list[SkippedParts]]] = {}
+        self._skipped_at: dict[Mask, tuple[int, list[SkippedParts]]] = {}
 
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
@@ -110,7 +112,7 @@ class StatusService:
         """
         worker, state = self._parts.worker, self._parts.state
         syncing, pending = worker.busy, worker.pending  # before the version is read
-        head, names, config = state.engine.head, self._parts.names.configured, state.config
+        head, config = state.engine.head, state.config
         hidden = acl.hidden_among(self._parts.names.list_known(connection))
         whole = not hidden
         if hidden:
@@ -119,7 +121,6 @@ class StatusService:
         version = head.version if head else None
         endpoint = state.models.endpoint
         error = self._parts.freshness.error() or trouble
-        next_ms = {next_run.job: next_run.next_ms for next_run in worker.next_runs()}
         return {
             "version": version.id if version else 0,
             "created": time_text(version.created_ms) if version else None,
@@ -133,11 +134,7 @@ class StatusService:
             "pending": pending,
             "progress": self._progress(acl),
             "error": error if acl.visible is None or not error else "the last sync failed",
-            "sources": [
-                self._source(row, row.name in names, next_ms.get(scan_job(row.name)))
-                for row in all_sources(connection)
-                if acl.shows(row.name) and (row.documents or row.name in names)
-            ],
+            "sources": self._list_sources(connection, acl, hidden, head),
             "problems": _problems(connection, hidden),
             "skipped": self._count_skipped(connection, hidden),
             "unavailable_readers": self._unavailable_readers(),
@@ -152,13 +149,36 @@ class StatusService:
             "notes": False,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
-            "backup": self._backup_status(connection, next_ms, acl) if whole else None,
+            "backup": self._backup_status(connection, acl) if whole else None,
             "database": displayed_url(config.database),
             "database_bytes": stored_bytes(config.database, connection) if whole else None,
             "socket": str(config.daemon.socket),
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
         }
+
+    def _list_next_runs(self) -> dict[str, int]:
+        """The Unix time in milliseconds at which each job runs next."""
+        return {run.job: run.next_ms for run in self._parts.worker.next_runs()}
+
+    def _list_sources(
+        self, connection: Connection, acl: Acl, hidden: Mask, head: Snapshot | None
+    ) -> list[SourceStatus]:
+        """The sources that the caller may see. `head` is the version as the caller sees it."""
+        names, configured = self._parts.names.configured, self._parts.state.config.sources
+        rights = {} if acl.visible is not None else list_rights(configured, head)
+        next_ms = self._list_next_runs()
+        return [
+            describe_source(
+                restrict_source(connection, row, head, hidden),
+                row.name in names,
+                next_ms.get(scan_job(row.name)),
+                self._watchers.status(row.name) if acl.shows_whole(row.name) else None,
+                rights.get(row.name),
+            )
+            for row in all_sources(connection)
+            if acl.shows(row.name) and (row.documents or row.name in names)
+        ]
 
     def _counters(self, connection: Connection) -> dict[str, int]:
         return {**counters(connection), "queries": self._parts.metrics.questions}
@@ -174,9 +194,7 @@ class StatusService:
             return {"role": "reader", "behind": self._parts.follower.behind}
         return {"role": "writer", "behind": 0}
 
-    def _backup_status(
-        self, connection: Connection, next_ms: Mapping[str, int], acl: Acl
-    ) -> BackupStatus | None:
+    def _backup_status(self, connection: Connection, acl: Acl) -> BackupStatus | None:
         folder = self._parts.state.config.backup.dir
         if folder is None:
             return None
@@ -191,14 +209,14 @@ class StatusService:
             "bytes": newest.manifest.bytes if newest else None,
             "running": self._backups.is_running,
             "succeeded": time_text(row.succeeded_ms if row else None),
-            "next": time_text(next_ms.get(BACKUP)),
+            "next": time_text(self._list_next_runs().get(BACKUP)),
             "error": error if acl.visible is None or not error else "the last backup failed",
         }
 
-    def _count_skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
+    def _count_skipped(self, connection: Connection, hidden: Mask) -> list[SkippedParts]:
         """The parts of documents that readers skipped. The counts are cached."""
-        key, now = frozenset(hidden), now_ms()
-        counted_ms, counts = self._skipped_at.get(key, (0, []))
+        now = now_ms()
+        counted_ms, counts = self._skipped_at.get(hidden, (0, []))
         if now - counted_ms > _KEEP_COUNTS_MS:
             counts = [
                 {"kind": kind, "parts": parts, "documents": documents}
@@ -206,32 +224,8 @@ class StatusService:
             ]
             if len(self._skipped_at) > _MOST_COUNTS:
                 self._skipped_at.clear()
-            self._skipped_at[key] = now, counts
+            self._skipped_at[hidden] = now, counts
         return counts
-
-    def _source(self, row: SourceRow, configured: bool, next_ms: int | None) -> SourceStatus:
-        watch = self._watchers.status(row.name)
-        state: Literal["new", "ok", "paused", "unconfigured"] = "ok" if row.scanned_ms else "new"
-        if not configured:
-            state = "unconfigured"
-        elif row.problem:
-            state = "paused"
-        return {
-            "name": row.name,
-            "kind": row.kind,
-            "location": row.location,
-            "state": state,
-            "documents": row.documents,
-            "problems": row.problems,
-            "pinned": row.pinned,
-            "scanned": time_text(row.scanned_ms),
-            "next": time_text(next_ms if configured else None),
-            "problem": row.problem,
-            "hint": row.hint,
-            "left_out": counts_in(row.left_out),
-            "watching": bool(watch and watch.watching),
-            "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
-        }
 
     @endpoint("GET", "/v1/sources", "read")
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
@@ -318,7 +312,7 @@ class StatusService:
 
     def _progress(self, acl: Acl) -> SyncProgress | None:
         progress = self._parts.worker.progress
-        if progress is None or not acl.shows(progress.source):
+        if progress is None or not acl.shows_whole(progress.source):
             return None
         return {
             "source": progress.source,
@@ -351,7 +345,7 @@ class StatusService:
         return f"version {version.id}: {version.passages} passages, {doing}"
 
 
-def _problems(connection: Connection, hidden: Collection[str]) -> list[ItemProblem]:
+def _problems(connection: Connection, hidden: Mask) -> list[ItemProblem]:
     return [
         {"source": source, "document": path, "why": why, "hint": hint}
         for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)

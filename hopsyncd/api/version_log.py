@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from itertools import pairwise
 
+import numpy as np
+
 from hopsyncd.answers.changed import (
     ChangedText,
     DiffAnswer,
@@ -17,13 +19,25 @@ from hopsyncd.answers.changed import (
 )
 from hopsyncd.display import mail_name
 from hopsyncd.formats.units import sentences
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import count_matches
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Visible
 from hopsyncd.retrieve.results import id_text
 from store.content import known_passages
 from store.contract import Connection
-from store.history import Diff, Edge, LogEntry, edge_ends, in_order, renames_of
+from store.history import (
+    Diff,
+    Edge,
+    LogEntry,
+    VisibleCounts,
+    edge_ends,
+    in_order,
+    renames_of,
+)
 from store.reads import document_at, documents_touched, first_headings
 from store.records import PassageId, Version
+from store.visibility import Mask, hides
 
 _FOLDERS = 12  # at most, unless the first level alone has more
 _START_CHARACTERS = 80
@@ -235,24 +249,44 @@ def start_of(text: str) -> str:
 
 
 def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
-    """The difference between two versions for a caller from whom both hide the same sources."""
+    """The difference between two versions for a caller from whom both hide the same.
+
+    `found` is the difference between their documents without what is hidden.
+    """
     was, now = _edges_of(old), _edges_of(new)
     lived, live = _passages_of(old), _passages_of(new)
 
     def visible(documents: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        return tuple(document for document in documents if document[0] not in new.hidden)
+        return tuple(document for document in documents if not hides(new.hidden, *document))
 
     return Diff(
         documents_added=visible(found.documents_added),
         documents_removed=visible(found.documents_removed),
         documents_renamed=tuple(
-            one for one in found.documents_renamed if one.source not in new.hidden
+            one
+            for one in found.documents_renamed
+            if not any(hides(new.hidden, one.source, path) for path in (one.was, one.path))
         ),
         documents_changed=visible(found.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
         edges_added=in_order(now - was),
         edges_removed=in_order(was - now),
+    )
+
+
+def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
+    """The counts of a version without what is hidden."""
+    before, after = (Visible.compute(index, at, hidden) for at in (number - 1, number))
+    # A writer may have added passages between the two, which neither version has.
+    known = len(before.passage_rows)
+    had, has = before.passage_rows >= 0, after.passage_rows[:known] >= 0
+    return VisibleCounts(
+        documents=int(np.count_nonzero(after.documents)),
+        passages=int(np.count_nonzero(after.passages)),
+        matches=count_matches(index, after.passages),
+        passages_added=int(np.count_nonzero(has & ~had)),
+        passages_removed=int(np.count_nonzero(had & ~has)),
     )
 
 
@@ -352,7 +386,7 @@ def _heading(heading: Sequence[str]) -> str:
     return " > ".join(heading) or "(no heading)"
 
 
-def version_about(connection: Connection, number: int, hidden: Collection[str]) -> str | None:
+def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
     """A summary of the documents that a version changed.
 
     None if there are too many, or if the version's rows are no longer stored.

@@ -261,6 +261,12 @@ def _print_details(source: dict[str, Any]) -> None:
         "next scan": relative_time(source["next"]) if source["next"] else None,
         "file events": source["watch_problem"] or "working",
     }
+    rights = source.get("rights") or {"visible_to": ["members"], "paths": []}
+    if rights["paths"] or rights["visible_to"] != ["members"]:
+        rows["visible to"] = ", ".join(rights["visible_to"])
+    for rule in rights["paths"]:
+        viewers = ", ".join(rule["visible_to"])
+        rows[f"  {rule['match']}"] = f"{viewers} ({plural(rule['documents'], 'document')})"
     click.echo(source["name"])
     for title, value in rows.items():
         if value is not None:

@@ -222,9 +222,22 @@ def _print_source(source: Mapping[str, Any]) -> None:
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
     _print_left_out(source["left_out"])
+    _print_rights(source.get("rights"))
     if source["watch_problem"]:
         label = "file events" if source["watching"] else "no file events"
         click.echo(f"  {label}: {source['watch_problem']}")
+
+
+def _print_rights(rights: Mapping[str, Any] | None) -> None:
+    """Print who may see the folders of a source that have their own rule."""
+    if rights is None or not rights["paths"]:
+        return
+    click.echo(f"  visible to {', '.join(rights['visible_to'])}")
+    for rule in rights["paths"]:
+        click.echo(
+            f"  {printable(rule['match'])}: visible to {', '.join(rule['visible_to'])}"
+            f" ({plural(rule['documents'], 'document')})"
+        )
 
 
 def _print_left_out(left_out: Mapping[str, int]) -> None:

@@ -33,10 +33,22 @@ from hopsyncd.config.values import (
     Seconds,
     Section,
     ViewerList,
+    is_path_pattern,
     is_usable_folder,
 )
 
 PLUGIN_GROUP = "hopsyncd.connectors"
+
+
+class FolderRights(Section):
+    """Who may see the documents that a pattern matches: an entry of a source's `paths`."""
+
+    match: Annotated[str, AfterValidator(is_path_pattern)] = Field(
+        description='Write a gitignore pattern, such as "hr/**".'
+    )
+    visible_to: Annotated[ViewerList, Field(min_length=1)] = Field(description=VIEWERS_HINT)
+
+
 _PLUGIN = "another"  # stands for all kinds that installed packages provide
 
 
@@ -56,6 +68,10 @@ class SourceBase(Section):
     )
     scan_at: CronText = Field(default="", description=CRON_HINT)
     visible_to: ViewerList = Field(default=(), description=VIEWERS_HINT)
+    paths: Annotated[tuple[FolderRights, ...], Field(strict=False)] = Field(
+        default=(),
+        description='Write a list like [{ match = "hr/**", visible_to = ["group:hr"] }].',
+    )
 
     @property
     def location(self) -> str:
@@ -298,7 +314,7 @@ class PluginSource(SourceBase):
     @property
     def settings(self) -> dict[str, Any]:
         """The source's table as written, with `${NAME}` replaced."""
-        common = {"scan_every_s", "scan_at", "visible_to"}
+        common = {"scan_every_s", "scan_at", "visible_to", "paths"}
         return self.model_dump(exclude=common, exclude_unset=True)
 
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from connectors.ignore import NAMED, Patterns
 from hopsyncd.config.schedule import at, zone_of
+from store.visibility import is_pattern
 
 Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose", "rerank"]
 Profile = Literal["default", "paper"]
@@ -204,6 +205,14 @@ def is_endpoint(value: str) -> str:
 def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     Patterns([pattern for pattern in patterns if pattern not in NAMED])
     return patterns
+
+
+def is_path_pattern(pattern: str) -> str:
+    """A gitignore pattern for paths of documents, which is no negation."""
+    if not is_pattern(pattern):
+        raise ValueError("it should be a pattern such as `hr/**`; a later entry makes exceptions")
+    Patterns([pattern])
+    return pattern
 
 
 def _unless_empty(check: Callable[[str], object]) -> AfterValidator:

@@ -7,6 +7,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ def check_viewers(config: Config) -> Iterator[Diagnosis]:
     known = {f"user:{token.user}" for token in tokens}
     known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
     for source in config.sources:
-        for entry in source.visible_to:
+        lists = [source.visible_to, *(folder.visible_to for folder in source.paths)]
+        for entry in dict.fromkeys(chain.from_iterable(lists)):
             if entry not in known and not is_on_this_machine(entry):
                 detail = f"visible_to names {entry}, which nobody here and no token has"
                 remedy = "Correct it, or make a token: `hopsyncd token create`"

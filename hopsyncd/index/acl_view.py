@@ -30,10 +30,11 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.snapshot import UNMATCHED, AclOverlay, RowsByEnd, Snapshot
 from hopsyncd.index.statistics import Statistics, find_differences
 from store.records import Version
+from store.visibility import Mask
 
 
 def build_acl_view(
-    version: Version, hidden: frozenset[str], budget_factor: float, base: Snapshot
+    version: Version, hidden: Mask, budget_factor: float, base: Snapshot
 ) -> Snapshot:
     """Build the view of a version without the content that only hidden sources have.
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Integers
+from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Int32s, Integers
 from hopsyncd.index.postings import Segment
 from hopsyncd.index.tables import (
     DocumentKeyTable,
@@ -49,9 +50,11 @@ from hopsyncd.index.tables import (
 )
 from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
+from store.visibility import HiddenFolders, find_pattern
 
 DEAD = 2**31 - 1  # `died` of a row that is in force at the head
 PENDING = DEAD - 1
+_KEPT_PATTERNS = 32  # lists of patterns; each takes two bytes for each document
 NO_DATE = -(2**62)  # of a document that does not say when it was written
 
 
@@ -124,8 +127,10 @@ class LiveIndex:
         self.row_of_question_set: dict[int, int] = {}  # passage rows
         self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
         self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
-        # By hidden sources. A reader replaces the mapping; nobody changes it.
         self.version = 0  # as of which the tables are
+        # By source and patterns: which pattern decides about each document row, -1 for none.
+        # A reader replaces the mapping; nobody changes it.
+        self._deciding_patterns: dict[tuple[str, tuple[str, ...]], NDArray[np.int16]] = {}
         self._pending_intervals = _PendingRows()
         self._pending_documents = _PendingRows()
         self._pending_link_edges = _PendingRows()
@@ -172,6 +177,39 @@ class LiveIndex:
     def find_property(self, pair: tuple[str, str]) -> int | None:
         """The number of a property; None if no document has had it."""
         return self._property_numbers.get(pair)
+
+    def find_deciding_patterns(
+        self, source: str, patterns: tuple[str, ...], sources: Int32s
+    ) -> NDArray[np.int16]:
+        """Which of the patterns decides about each document row; -1 for none, or another source.
+
+        `sources` (d,) are the numbers of the rows' sources. Each path is compared once. The rows
+        that a writer has only begun to add may be missing at the end.
+        """
+        number = self.sources.index(source) if source in self.sources else -1
+        key, count = (source, patterns), len(sources)
+        known = self._deciding_patterns.get(key, np.empty(0, dtype=np.int16))
+        paths = self.document_paths[len(known) : count]
+        if paths:
+            added = np.full(len(paths), -1, dtype=np.int16)
+            own = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
+            added[own] = [find_pattern(patterns, paths[row]) for row in own.tolist()]
+            known = np.concatenate([known, added])
+            kept = [one for one in self._deciding_patterns.items() if one[0] != key]
+            self._deciding_patterns = dict([*kept[1 - _KEPT_PATTERNS :], (key, known)])
+        return known[:count]
+
+    def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
+        """Which document rows the folders hide; see `find_deciding_patterns`.
+
+        A row that a writer has only begun to add counts as hidden; no version has it yet.
+        """
+        decided = self.find_deciding_patterns(folders.source, folders.patterns, sources)
+        number = self.sources.index(folders.source) if folders.source in self.sources else -1
+        hidden = np.ones(len(sources), dtype=np.bool_)
+        hidden[: len(decided)] = np.array(folders.decisions)[decided]
+        hidden &= sources == number
+        return hidden
 
     # Rows with intervals
 

@@ -37,6 +37,7 @@ from hopsyncd.index.statistics import (
     has_topic,
 )
 from store.records import Version
+from store.visibility import Mask
 
 UNMATCHED = -1.0  # less than any similarity
 NAME_WEIGHT = 6.0  # a document name counts like this number of sentences that mention a name
@@ -136,7 +137,7 @@ class Snapshot:
     index: LiveIndex
     version: Version
     statistics: Statistics
-    hidden: frozenset[str] = frozenset()
+    hidden: Mask = frozenset()
     overlay: AclOverlay | None = None
     filtered: Flags | None = None
     unfiltered: "Snapshot | None" = None

@@ -24,6 +24,7 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
+from store.visibility import Mask, hidden_folders
 
 MAX_NAMED_PASSAGES = 32  # a document name that more passages have is no name to mention
 _SAMPLE = 32  # mentions of a name
@@ -62,7 +63,7 @@ class Visible:
         cls,
         index: LiveIndex,
         version: int,
-        hidden: frozenset[str],
+        hidden: Mask,
         filtered: Flags | None = None,
     ) -> Self:
         """Compute it from the tables.
@@ -78,6 +79,8 @@ class Visible:
         if hidden:
             is_shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
             is_visible &= is_shown[documents.source]
+            for folders in hidden_folders(hidden):
+                is_visible &= ~index.find_hidden_documents(folders, documents.source)
         if filtered is not None:
             is_visible[: len(filtered)] &= filtered[: len(is_visible)]
             is_visible[len(filtered) :] = False
@@ -150,7 +153,7 @@ class Statistics:
         cls,
         index: LiveIndex,
         version: int,
-        hidden: frozenset[str] = frozenset(),
+        hidden: Mask = frozenset(),
         base: "Statistics | None" = None,
         filtered: Flags | None = None,
     ) -> Self:

@@ -44,6 +44,7 @@ from store.contract import Connection
 from store.reads import live_document, live_holders, live_passages, living
 from store.records import Document, Link, Occurrence, Passage, PassageId, Pin, Seen, content_hash
 from store.sources import excluded_paths, pins_of
+from store.versions import scan_reason
 
 log = structlog.get_logger(__name__)
 
@@ -252,9 +253,7 @@ class Batch:
     @property
     def description(self) -> str:
         """The reason for its version."""
-        counts = {"new or changed": len(self.read), "removed": len(self.gone)}
-        changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return self.reason or f"{self.source}: {changes or 'nothing changed'}"
+        return self.reason or scan_reason(self.source, len(self.read), len(self.gone))
 
     @property
     def paths(self) -> frozenset[str]:

@@ -31,7 +31,7 @@ from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.spelling import Spelling, find_corrections
 from hopsyncd.retrieve.stored_vectors import WITHOUT_ENCODER, StoredVectors
-from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation, known_passages
 from store.contract import Connection
@@ -43,6 +43,7 @@ from store.records import PassageId, Vectors, Version
 from store.sources import source_names
 from store.transactions import snapshot
 from store.versions import version
+from store.visibility import Mask
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
 

@@ -18,9 +18,9 @@ from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
-from hopsyncd.retrieve.visible_sources import Mask
 from store.heap import release_heap
 from store.records import Version
+from store.visibility import Mask
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""The sources that a caller may see, as `api/access.py` decides.
+"""The sources and folders that a caller may see, as `api/access.py` decides.
 
 This module is apart from `hidden_sources.py`, because the MCP server must not load NumPy.
 """
@@ -6,30 +6,44 @@ This module is apart from `hidden_sources.py`, because the MCP server must not l
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-Mask = frozenset[str]
-"""The names of hidden sources."""
+from store.visibility import HiddenFolders, Mask
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The sources that a caller may see. None: all sources.
+    """The sources that a caller may see, as a whole or in part. None: all sources.
 
     It lists what is visible, not what is hidden, so that a source which appears later is hidden.
+    `folders` are hidden in visible sources.
     """
 
     visible: frozenset[str] | None = None
+    folders: frozenset[HiddenFolders] = frozenset()
 
     def shows(self, source: str) -> bool:
-        """Whether the caller may see the source."""
+        """Whether the caller may see the source, or some of its folders."""
         return self.visible is None or source in self.visible
 
+    def shows_whole(self, source: str) -> bool:
+        """Whether the caller may see the source with all its folders."""
+        return self.shows(source) and all(folders.source != source for folders in self.folders)
+
+    def shows_document(self, source: str, path: str) -> bool:
+        """Whether the caller may see the document at this path of the source."""
+        own = (folders for folders in self.folders if folders.source == source)
+        return self.shows(source) and not any(folders.hides(path) for folders in own)
+
     def hidden_among(self, sources: Iterable[str]) -> Mask:
-        """The given sources that the caller may not see."""
-        return frozenset() if self.visible is None else frozenset(sources) - self.visible
+        """The sources among the given ones, and folders of them, that the caller may not see."""
+        if self.visible is None:
+            return frozenset()
+        known = frozenset(sources)
+        folders = (one for one in self.folders if one.source in known & self.visible)
+        return frozenset([*(known - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":
         """The same rights for these sources alone."""
-        return Acl(frozenset(name for name in sources if self.shows(name)))
+        return Acl(frozenset(name for name in sources if self.shows(name)), self.folders)
 
 
 EVERYTHING = Acl()

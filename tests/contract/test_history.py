@@ -8,7 +8,15 @@ import pytest
 
 from hopsyncd.api.version_log import version_about
 from store.exceptions import NoSuchVersion, TagRefused
-from store.history import delete_tag, diff, log, resolve, set_tag, visible_entry
+from store.history import (
+    VisibleCounts,
+    delete_tag,
+    diff,
+    log,
+    resolve,
+    set_tag,
+    visible_entry,
+)
 from store.reads import document_at
 from store.records import Change, Document, Version
 from store.sources import pins_of, release_pins
@@ -113,6 +121,11 @@ class TestNames:
             delete_tag(stack.connection, "yours")
 
 
+def no_counts(number: int) -> VisibleCounts:
+    """Stand for the index, which counts what a version has."""
+    return VisibleCounts(0, 0, 0, 0, 0)
+
+
 class TestComparing:
     def test_the_log_says_what_each_version_changed(self, stack: Stack) -> None:
         newest, first = log(stack.connection, 10)
@@ -127,7 +140,7 @@ class TestComparing:
 
     def test_the_diff_names_documents_passages_and_edges(self, stack: Stack) -> None:
         ends = [resolve(stack.connection, at) for at in ("1", "2")]
-        found = diff(stack.connection, *ends)
+        found = diff(stack.connection, ends[0], ends[1])
         assert found.documents_added == (("notes", "oslo.md"),)
         assert found.documents_changed == (("notes", "rome.md"),)
         assert found.documents_removed == (("notes", "paris.md"),)
@@ -153,9 +166,11 @@ class TestComparing:
             found = diff(stack.connection, before, stack.head)
             assert entry.documents_changed == len(found.documents_changed) == changed
             assert (entry.documents_added, entry.version.documents) == (0, before.documents)
-            hidden_none = visible_entry(stack.connection, entry, (), lambda passages: passages, int)
+            hidden_none = visible_entry(
+                stack.connection, entry, frozenset(), lambda passages: passages, no_counts
+            )
             assert hidden_none.documents_changed == changed
-            about = version_about(stack.connection, entry.version.id, ())
+            about = version_about(stack.connection, entry.version.id, frozenset())
             assert about == ("changed rome.md" if changed else "no document")
 
     def test_a_version_does_not_differ_from_itself(self, stack: Stack) -> None:

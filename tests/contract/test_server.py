@@ -84,6 +84,6 @@ def test_what_readers_left_out_is_counted(on_server: str) -> None:
     put_seen(record, [Seen(number, "0.html", "2", b"2")], [])  # not read again
     assert skipped_of_item(record, name, "0.html") == {"scripts": 2}
     assert skipped_by_kind(record) == [("navigation", 1, 1), ("scripts", 12, 2)]
-    assert skipped_by_kind(record, {name}) == []
+    assert skipped_by_kind(record, frozenset({name})) == []
     put_left_out(record, number, {".log": 3})
     assert json.loads(all_sources(record)[0].left_out) == {".log": 3}

@@ -35,6 +35,7 @@ from store.purge import purge, request_purge
 from store.records import GenerationConfig, Passage, SetId, to_grid
 from store.transactions import snapshot
 from store.versions import kept_versions, version
+from store.visibility import HiddenFolders, Mask
 from tests.fakes.dump import SEARCHED, Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, edited
 from tests.fakes.follower import Follower, read_at
@@ -66,6 +67,18 @@ def graphs(connection: Connection) -> dict[int, Rows]:
     }
 
 
+def counts_of_number(number: int) -> history.VisibleCounts:
+    """Stand for the index, which counts what a version has."""
+    return history.VisibleCounts(number, number, number, 0, 0)
+
+
+MASKS: tuple[Mask, ...] = (
+    frozenset(),
+    frozenset({"notes"}),
+    frozenset({HiddenFolders("notes", ("a/**",), (True, False))}),
+)
+
+
 def told(connection: Connection) -> dict[str, object]:
     """What all functions that read say, of every version and pair of versions."""
     kept = [version(connection, number) for number in kept_versions(connection)]
@@ -82,10 +95,12 @@ def told(connection: Connection) -> dict[str, object]:
         "versions": kept,
         "log": log,
         "hidden": [
-            history.visible_entry(connection, entry, hidden, lambda n: edge_budget(n, 1.0), int)
+            history.visible_entry(
+                connection, entry, hidden, lambda n: edge_budget(n, 1.0), counts_of_number
+            )
             for entry in log
             if entry.collected_ms is None
-            for hidden in ((), ("notes",))
+            for hidden in MASKS
         ],
         "diffs": diffs,
         "moved": [history.source_changes(connection, "notes", 1, number.id) for number in kept],

@@ -1,6 +1,5 @@
 """A copy of the store that only its feed keeps, to be compared with reading the store itself."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +12,7 @@ from store.reads import matches_at, read_links, read_names, visible_documents
 from store.records import Link, PassageId
 from store.sources import names_json
 from store.versions import head
+from store.visibility import Mask
 
 NOWHERE = Stamp(0, 0, "")
 OPENING = 2  # passages of a document
@@ -142,9 +142,7 @@ class PlacedLink:
     link: Link
 
 
-def links_at(
-    connection: Connection, version: int, hidden: Collection[str] = ()
-) -> list[PlacedLink]:
+def links_at(connection: Connection, version: int, hidden: Mask = frozenset()) -> list[PlacedLink]:
     """The links of all documents at a version, by source, path and position."""
     indexed = connection.dialect.indexed_by("placement_with_links")
     rows = connection.execute(
@@ -161,7 +159,7 @@ def links_at(
 
 
 def named_documents_at(
-    connection: Connection, version: int, hidden: Collection[str] = ()
+    connection: Connection, version: int, hidden: Mask = frozenset()
 ) -> list[NamedDocument]:
     """All documents at a version, by source and path."""
     rows = connection.execute(
@@ -175,7 +173,7 @@ def named_documents_at(
 
 
 def opening_passages_at(
-    connection: Connection, version: int, count: int, hidden: Collection[str] = ()
+    connection: Connection, version: int, count: int, hidden: Mask = frozenset()
 ) -> list[tuple[str, str, PassageId]]:
     """The first `count` passages of each document at a version: path, column `names`, passage."""
     rows = connection.execute(
@@ -187,7 +185,7 @@ def opening_passages_at(
 
 
 def homes_at(
-    connection: Connection, version: int, hidden: Collection[str] = ()
+    connection: Connection, version: int, hidden: Mask = frozenset()
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The passages in force at a version, rising, and the document (row) that each is counted to:
     of those that hold it the first by source and path.

@@ -17,18 +17,18 @@ from hopsyncd.answers.changed import LoggedVersion
 from hopsyncd.answers.found import NeighboursAnswer, PathsAnswer
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
-from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
+from hopsyncd.api.version_log import count_visible, diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
-from hopsyncd.index.matching import count_matches, edge_budget
-from hopsyncd.index.statistics import Visible
+from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
-from hopsyncd.retrieve.visible_sources import Acl, Mask
+from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.history import diff, log, resolve, visible_entry
+from store.history import VisibleCounts, diff, log, resolve, visible_entry
 from store.records import PassageId
 from store.sources import register_source, source_names
+from store.visibility import Mask
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -66,13 +66,13 @@ SHARED = "In that year London met Turin."
 _LINKING = "In that year the [[Countess]] left Rome."
 _NAMED = "---\naliases: [Countess]\n---\n"
 questions = st.lists(_sentence, min_size=1, max_size=2).map("\n\n".join)
-_text = st.tuples(st.sampled_from(["", _NAMED]), questions).map("".join)
+texts = st.tuples(st.sampled_from(["", _NAMED]), questions).map("".join)
 _path = st.sampled_from(["a.md", "b.md", "Rome.md"])
 
 
 def steps_in(sources: Sequence[str]) -> st.SearchStrategy[tuple[str, str, str | None]]:
     """A document of a source that comes, changes or goes."""
-    return st.tuples(st.sampled_from(sources), _path, st.none() | _text)
+    return st.tuples(st.sampled_from(sources), _path, st.none() | texts)
 
 
 _steps = st.lists(steps_in((*VISIBLE, *HIDDEN)), min_size=2, max_size=10)
@@ -117,7 +117,7 @@ def told(engine: Engine, search: Search, question: str, at: str, hidden: Mask | 
     return _rounded({**answer_json(answer, search), "version": None})
 
 
-def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:
+def graph_around(engine: Engine, at: str, hidden: Mask) -> list[Any]:
     """What lies around each passage, and the ways from it to the next."""
     found: list[NeighboursAnswer | PathsAnswer] = []
     with engine.reading(at, hidden) as (connection, head):
@@ -194,8 +194,8 @@ def test_every_read_at_every_version_answers_as_without_the_hidden_sources(
                 for search in SEARCHES:
                     expected = told(alone.engine, search, question, pure, frozenset())
                     assert told(both.engine, search, question, mixed, HIDDEN) == expected
-                expected = _graph(alone.engine, pure, frozenset())
-                assert _graph(both.engine, mixed, HIDDEN) == expected
+                expected = graph_around(alone.engine, pure, frozenset())
+                assert graph_around(both.engine, mixed, HIDDEN) == expected
             check_history(both, alone, [pair for pair in versions if "0" not in pair], HIDDEN)
 
 
@@ -215,7 +215,9 @@ def check_history(
         with both.engine.reading(new, hidden) as (_, after):
             pass
         assert before and after
-        found = diff_answer(mixed, *ends, restricted_diff(diff(mixed, *ends), before, after), None)
+        found = diff_answer(
+            mixed, *ends, restricted_diff(diff(mixed, *ends, mask), before, after), None
+        )
         ends_alone = resolve(pure, old_alone), resolve(pure, new_alone)
         expected = diff_answer(pure, *ends_alone, diff(pure, *ends_alone), None)
         assert {**found, "from": 0, "to": 0} == {**expected, "from": 0, "to": 0}
@@ -223,12 +225,11 @@ def check_history(
         for name in ("documents", "passages", "words", "matches", "edge_budget", "edge_threshold"):
             assert getattr(after.version, name) == getattr(counts, name), name
 
-    def matches(version: int) -> int:
-        index = both.stack.writer.index
-        return count_matches(index, Visible.compute(index, version, frozenset(mask)).passages)
+    def count(version: int) -> VisibleCounts:
+        return count_visible(both.stack.writer.index, version, mask)
 
     logs = [
-        [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET, matches))
+        [logged_version(visible_entry(both.stack.connection, one, mask, BUDGET, count))
          for one in log(both.stack.connection, 100)],
         [logged_version(one) for one in log(alone.stack.connection, 100)],
     ]  # fmt: skip

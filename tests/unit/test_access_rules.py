@@ -1,5 +1,7 @@
 """What is recorded of who may see a source, and what members then see."""
 
+import json
+import unicodedata
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -8,13 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hopsyncd.api.access import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.config.configuration import Config
-from store.access_rules import NOBODY, OPEN, AccessRule
+from hopsyncd.config.source_kinds import SourceConfig
+from store.access_rules import NOBODY, OPEN, AccessRule, FolderClause, read_access_rule
 from store.engines.sqlite.database import open_file, open_writer
 from store.engines.sqlite.migrations import apply_migrations
 from store.sources import access_rules, put_access_rules, register_source
+from store.visibility import HiddenFolders, hides
 
 ROOT, DAEMON, MEMBERS = "user:root", "group:daemon", "members"
 BY_ROOT, BY_DAEMON = ((ROOT,),), ((DAEMON,),)
@@ -221,3 +226,163 @@ def test_the_sources_of_an_older_database_are_closed_until_a_configuration_is_lo
         assert recorded == {"s": None} and not sees((), recorded["s"])
         put_access_rules(connection, rules_at_start(recorded, config(()).sources, is_shared=False))
         assert sees((), access_rules(connection)["s"])
+
+
+BY_FOLDER = FolderClause(None, (("hr/**", (ROOT,)), ("hr/open/**", None)))
+BY_OTHER_FOLDER = FolderClause(None, (("x/**", (ROOT,)), ("hr/open/**", None)))
+"""The clauses of `folders("hr/**")` and `folders("x/**")`."""
+
+
+PATHS = {"a", "hr/open/b", "hr/c"}
+
+
+def folders(match: str | None, visible_to: Sequence[str] = ()) -> list[SourceConfig]:
+    """A source of which a folder is root's, with an exception that is open."""
+    paths = [
+        {"match": match, "visible_to": [ROOT]},
+        {"match": "hr/open/**", "visible_to": [MEMBERS, DAEMON]},
+    ]
+    source = {"name": "s", "path": "/", "visible_to": visible_to, "paths": paths if match else []}
+    return list(Config.model_validate({"source": [source]}).sources)
+
+
+@pytest.mark.parametrize(
+    ("rule", "seen_by_all", "seen_by_root"),
+    [
+        ((BY_FOLDER,), {"a", "hr/open/b"}, {"a", "hr/open/b", "hr/c"}),
+        ((FolderClause((DAEMON,), (("hr/**", (ROOT,)),)),), set(), {"hr/open/b", "hr/c"}),
+        ((BY_FOLDER, (ROOT,)), set(), {"a", "hr/open/b", "hr/c"}),
+        ((BY_FOLDER, FolderClause(None, (("a", (ROOT,)),))), {"hr/open/b"}, PATHS),
+        ((FolderClause(None, (("hr/**", None),)),), PATHS, PATHS),
+        ((BY_FOLDER, *NOBODY), set(), set()),
+    ],
+)  # fmt: skip
+def test_a_member_sees_the_documents_that_every_clause_shows(
+    rule: AccessRule, seen_by_all: set[str], seen_by_root: set[str]
+) -> None:
+    rules = AccessRules({"s": rule}, recorded=frozenset({"s", "t"}))
+    for entries, expected in ((set[str](), seen_by_all), ({ROOT}, seen_by_root)):
+        acl = rules.acl(entries.intersection)
+        assert {path for path in PATHS if acl.shows_document("s", path)} == expected
+        mask = acl.hidden_among({"s", "t"})
+        assert {path for path in PATHS if not hides(mask, "s", path)} == expected
+        assert acl.shows("s") or not expected
+        assert "t" in mask  # a source without a rule
+        limited = acl.limit_to({"s", "t"})  # as a token does
+        assert {path for path in PATHS if limited.shows_document("s", path)} == expected
+        assert limited.hidden_among({"s", "t"}) == mask
+        assert not acl.limit_to({"t"}).shows_document("s", "a")
+
+
+def test_members_who_see_the_same_share_one_view() -> None:
+    rule = (FolderClause(None, (("hr/**", (ROOT, DAEMON)),)),)
+    rules = AccessRules({"s": rule}, group="daemon", recorded=frozenset({"s"}))
+    by_root, by_daemon = (rules.acl({entry}.intersection) for entry in (ROOT, DAEMON))
+    assert by_root == by_daemon and by_root.hidden_among({"s"}) == frozenset()
+    assert rules.masks() == [rules.acl(set[str]().intersection).hidden_among({"s"})]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "before", "after", "expected"),
+    [
+        (OPEN, folders(None), folders("hr/**"), (BY_FOLDER,)),
+        ((BY_FOLDER,), folders("hr/**"), folders(None), OPEN),
+        ((BY_FOLDER,), folders("hr/**"), [], (BY_FOLDER, *NOBODY)),
+        ((BY_FOLDER, *NOBODY), [], folders(None), (BY_FOLDER, *NOBODY)),
+        ((BY_FOLDER, *NOBODY), [], folders(None, [MEMBERS]), OPEN),
+        (BY_ROOT, folders(None, [ROOT]), folders("hr/**"), (BY_FOLDER,)),
+        # Another daemon closed the source: a change of its folders here does not open it.
+        ((*BY_DAEMON, BY_FOLDER), folders("hr/**"), folders("x/**"), (*BY_DAEMON, BY_OTHER_FOLDER)),
+        (BY_DAEMON, folders("hr/**"), folders(None), BY_DAEMON),
+    ],
+)
+def test_what_a_reload_records_of_folders(
+    recorded: AccessRule,
+    before: list[SourceConfig],
+    after: list[SourceConfig],
+    expected: AccessRule,
+) -> None:
+    found = rules_at_reload({"s": recorded}, before, after)
+    assert found.get("s", recorded) == expected
+
+
+@pytest.mark.parametrize(
+    ("recorded", "configured", "alone", "shared"),
+    [
+        (None, folders("hr/**"), (BY_FOLDER,), (BY_FOLDER,)),
+        (OPEN, folders("hr/**"), (BY_FOLDER,), (BY_FOLDER,)),
+        ((BY_FOLDER,), folders(None), OPEN, (BY_FOLDER,)),
+        (BY_ROOT, folders("hr/**"), (BY_FOLDER,), (*BY_ROOT, BY_FOLDER)),
+        ((BY_FOLDER, *NOBODY), folders(None), (BY_FOLDER, *NOBODY), (BY_FOLDER, *NOBODY)),
+    ],
+)
+def test_what_a_start_records_of_folders(
+    recorded: AccessRule | None,
+    configured: list[SourceConfig],
+    alone: AccessRule,
+    shared: AccessRule,
+) -> None:
+    for is_shared, expected in ((False, alone), (True, shared)):
+        found = rules_at_start({"s": recorded}, configured, is_shared=is_shared)
+        assert found.get("s", recorded) == expected
+
+
+def test_rules_of_folders_are_kept_by_the_record(tmp_path: Path) -> None:
+    rule: AccessRule = (BY_FOLDER, (ROOT,), FolderClause((DAEMON,), (("x", (ROOT, DAEMON)),)))
+    with closing(open_writer(tmp_path / "s.db")) as connection:
+        register_source(connection, "s", "memory", "")
+        put_access_rules(connection, {"s": rule})
+        assert access_rules(connection) == {"s": rule}
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        {},
+        {"rest": None},
+        {"rest": None, "paths": None},
+        {"rest": 1, "paths": []},
+        {"rest": None, "paths": [["a"]]},
+        {"rest": None, "paths": [["a", None, None]]},
+        {"rest": None, "paths": [["a", "user:root"]]},
+        {"rest": None, "paths": [["!a", ["user:root"]]]},
+        {"rest": None, "paths": [[1, None]]},
+        {"rest": None, "paths": [], "more": 1},
+    ],
+)
+def test_a_rule_of_folders_that_cannot_be_read_closes_the_source(clause: object) -> None:
+    assert read_access_rule(json.dumps([["user:root"], clause])) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("hr/Gehälter.md", True),
+        (unicodedata.normalize("NFD", "hr/Gehälter.md"), True),
+        ("hr/Gehälter.md/inner.txt", True),
+        ("hr/a\nGehälter.md", False),
+        ("HR/Gehälter.md", False),
+    ],
+)
+def test_composed_and_decomposed_accents_are_the_same(path: str, expected: bool) -> None:
+    for form in ("NFC", "NFD"):
+        patterns = (unicodedata.normalize(form, "hr/Gehälter.md"),)
+        assert HiddenFolders("s", patterns, (True, False)).hides(path) == expected
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"match": "!hr/**", "visible_to": [ROOT]},
+        {"match": "# hr", "visible_to": [ROOT]},
+        {"match": "/", "visible_to": [ROOT]},
+        {"match": "hr/**", "visible_to": []},
+        {"match": "hr/**"},
+        {"match": "hr/**", "visible_to": ["ann"]},
+        {"match": "hr/**", "visible_to": ["group:no such group"]},
+    ],
+)
+def test_rules_that_would_protect_nothing_are_refused(rule: dict[str, object]) -> None:
+    source = {"name": "s", "path": "/", "paths": [rule]}
+    with pytest.raises(ValidationError):
+        Config.model_validate({"source": [source]})

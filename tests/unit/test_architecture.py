@@ -135,7 +135,13 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_the_index_is_numpy_and_records_only() -> None:
     products = ("numpy", "numkong", "onnxruntime")
-    allowed = (*products, "hopsyncd.index", "store.records", *sys.stdlib_module_names)
+    allowed = (
+        *products,
+        "hopsyncd.index",
+        "store.records",
+        "store.visibility",
+        *sys.stdlib_module_names,
+    )
     io = ("os", "pathlib", "time", "datetime", "random", "sqlite3", "threading", "socket")
     when = ROOT / "hopsyncd/index/throttle.py"  # decides when something is computed, not what
     for file in {*modules("hopsyncd/index")} - {when}:
@@ -163,7 +169,7 @@ def test_the_engines_are_known_only_where_the_record_is_opened_or_its_files_matt
 def test_formats_and_the_index_know_only_the_records_of_the_store(room: str) -> None:
     for file in modules(f"hopsyncd/{room}"):
         known = {module_of(m) for m in imports(file) if is_in(m, "store")}
-        assert known <= {"store.records"}, file
+        assert known <= {"store.records", "store.visibility"}, file
 
 
 def test_nothing_in_the_store_hides_an_import_from_the_check_for_circles() -> None:

@@ -119,7 +119,7 @@ def test_diffs_and_summaries_name_mails_by_subject_and_sender(tmp_path: Path) ->
         assert [one["document_name"] for one in answer["documents"]["removed"]] == [
             "The mast (Rune Vik)"
         ]
-        assert version_about(stack.connection, 2, ()) == (
+        assert version_about(stack.connection, 2, frozenset()) == (
             "added The keel (Rune Vik); removed The mast (Rune Vik)"
         )
 

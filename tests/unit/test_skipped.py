@@ -45,7 +45,7 @@ def test_what_a_reader_left_out_is_kept_with_the_document(tmp_path: Path) -> Non
     assert skipped_by_kind(notes.connection) == [
         ("deletions", 1, 1), ("navigation", 2, 2), ("scripts", 2, 2),
     ]  # fmt: skip
-    assert skipped_by_kind(notes.connection, {"notes"}) == []
+    assert skipped_by_kind(notes.connection, frozenset({"notes"})) == []
     (folder / "mill.html").touch()  # read no part of it again
     notes.sync()
     assert skipped_of_item(notes.connection, "notes", "mill.html") == of_mill

@@ -44,11 +44,11 @@ def _check(stack: Stack) -> None:
             ],
         }
     ]
-    assert version_about(stack.connection, 1, ()) == "added ada.md, rome.md"
-    assert version_about(stack.connection, 2, ()) == (
+    assert version_about(stack.connection, 1, frozenset()) == "added ada.md, rome.md"
+    assert version_about(stack.connection, 2, frozenset()) == (
         "changed ada.md; renamed rome.md -> places/roma.md; added bonn.md"
     )
-    assert version_about(stack.connection, 2, {stack.source.name}) is None
+    assert version_about(stack.connection, 2, frozenset({stack.source.name})) is None
 
 
 def test_what_is_far_apart_stands_under_its_own_heading() -> None:

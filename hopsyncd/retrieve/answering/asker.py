@@ -44,8 +44,9 @@ from hopsyncd.retrieve.sentences import (
     term_weights,
 )
 from hopsyncd.retrieve.stored_vectors import StoredVectors
-from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl, Mask
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from store.records import PassageId
+from store.visibility import Mask
 
 
 def chain(

@@ -20,6 +20,7 @@ from store.content import full_text, known_passages
 from store.contract import Connection
 from store.records import PassageId, Vectors
 from store.search import is_searchable, nearest, nearest_of
+from store.visibility import hidden_folders
 
 ScoreTexts: TypeAlias = Callable[[str, Sequence[str]], list[float] | None]
 """The scores of texts for a question; None without a reranker that works."""
@@ -83,8 +84,9 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """The k nearest passages. The store finds them, or the live index if the store has no vector
-    search or a filter applies."""
-    if head.filtered is not None or not is_searchable(connection, head.version.generation):
+    search, a filter applies or folders are hidden."""
+    narrowed = head.filtered is not None or bool(hidden_folders(head.hidden))
+    if narrowed or not is_searchable(connection, head.version.generation):
         entries = head.passage_rows
         rows = head.index.passages.vector_start[entries]
         exact = head.index.vectors.exact[rows]

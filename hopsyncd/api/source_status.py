@@ -1,0 +1,104 @@
+"""The state of a source: for its admins, and for those who see a part of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from hopsyncd.answers.daemon_state import FolderRightsStatus, SourceRights, SourceStatus
+from hopsyncd.api.version_log import time_text
+from hopsyncd.config.source_kinds import SourceConfig
+from hopsyncd.config.values import MEMBERS
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.watch import WatchStatus
+from store.contract import Connection
+from store.sources import SourceRow, count_pins, count_problems, counts_in
+from store.visibility import Mask, partly_hidden
+
+
+def describe_source(
+    row: SourceRow,
+    configured: bool,
+    next_ms: int | None,
+    watch: WatchStatus | None,
+    rights: SourceRights | None,
+) -> SourceStatus:
+    """The state of a source. `next_ms` is the Unix time of its next scan; `rights` are None unless
+    the caller sees everything."""
+    state: Literal["new", "ok", "paused", "unconfigured"] = "ok" if row.scanned_ms else "new"
+    if not configured:
+        state = "unconfigured"
+    elif row.problem:
+        state = "paused"
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "location": row.location,
+        "state": state,
+        "documents": row.documents,
+        "problems": row.problems,
+        "pinned": row.pinned,
+        "scanned": time_text(row.scanned_ms),
+        "next": time_text(next_ms if configured else None),
+        "problem": row.problem,
+        "hint": row.hint,
+        "left_out": counts_in(row.left_out),
+        "watching": bool(watch and watch.watching),
+        "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
+        "rights": rights,
+    }
+
+
+def restrict_source(
+    connection: Connection, row: SourceRow, head: Snapshot | None, hidden: Mask
+) -> SourceRow:
+    """The row for a caller who may see only some folders of its source.
+
+    Counts are of these folders. The words of a scan are left out, because they may be about the
+    others. `head` is the version as the caller sees it.
+    """
+    if row.name not in partly_hidden(hidden):
+        return row
+    return replace(
+        row,
+        documents=_count_documents(head, row.name),
+        problems=count_problems(connection, row.name, hidden),
+        pinned=count_pins(connection, row.name, hidden),
+        problem=row.problem and "its last scan failed",
+        hint=row.hint and "An admin sees why in `hopsyncd status`",
+        left_out="{}",
+    )
+
+
+def _count_documents(head: Snapshot | None, source: str) -> int:
+    if head is None or source not in head.index.sources:
+        return 0
+    visible = head.statistics.visible.documents
+    sources = head.index.documents.source[: len(visible)]
+    return int(np.count_nonzero(visible & (sources == head.index.sources.index(source))))
+
+
+def list_rights(sources: Iterable[SourceConfig], head: Snapshot | None) -> dict[str, SourceRights]:
+    """Who may see each source and its folders, as configured, with the documents of each rule."""
+    return {
+        source.name: {
+            "visible_to": list(source.visible_to) or [MEMBERS],
+            "paths": _count_rules(source, head),
+        }
+        for source in sources
+    }
+
+
+def _count_rules(source: SourceConfig, head: Snapshot | None) -> list[FolderRightsStatus]:
+    patterns = tuple(folder.match for folder in source.paths)
+    counts = [0] * len(patterns)
+    if patterns and head is not None:
+        visible = head.statistics.visible.documents
+        numbers = head.index.documents.source[: len(visible)]
+        decided = head.index.find_deciding_patterns(source.name, patterns, numbers)
+        counts = [int(np.count_nonzero(visible & (decided == at))) for at in range(len(patterns))]
+    return [
+        {"match": folder.match, "visible_to": list(folder.visible_to), "documents": count}
+        for folder, count in zip(source.paths, counts, strict=True)
+    ]
