@@ -68,6 +68,8 @@ def _views(passage: str) -> dict[str, str]:
         "past": f"{asked}&at=1",
         "document": f"/passage/{passage}",
         "history": f"/passage/{passage}?tab=history",
+        "map": "/map",
+        "map-found": "/map?find=Grace+Hopper",
         "changes": "/changes",
         "version": "/changes/2",
         "compare": "/compare?q=Where+did+Lord+Byron+die%3F&old=1",

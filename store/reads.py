@@ -287,6 +287,17 @@ def _documents_page(
     ]
 
 
+def titles_of(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
+    """The first heading of each document, given by its row; purged documents are missing."""
+    rows = connection.execute(
+        "SELECT d.id, (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        f" FROM document AS d WHERE d.id IN {connection.dialect.ids('?1')}",
+        [json.dumps(list(documents))],
+    )
+    return {row: next(iter(json.loads(heading or "[]")), None) for row, heading in rows}
+
+
 Contents = dict[tuple[str, str], bytes]
 """Documents by source name and path, with their content hashes."""
 

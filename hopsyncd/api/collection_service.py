@@ -13,6 +13,7 @@ from hopsyncd.answers.found import (
     Facets,
     FacetsAnswer,
     FileTextAnswer,
+    MapAnswer,
     NoteAnswer,
 )
 from hopsyncd.api.access import Caller
@@ -20,11 +21,13 @@ from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.facets import count_facets, modified_times
 from hopsyncd.api.file_text import no_file, read_file_text
+from hopsyncd.api.map_answer import MapMaker
 from hopsyncd.api.notes import written_note
 from hopsyncd.api.requests import (
     FacetsRequest,
     FileTextRequest,
     HistoryRequest,
+    MapRequest,
     NoParameters,
     NoteRequest,
 )
@@ -58,6 +61,7 @@ class CollectionService:
         self._parts = parts
         # By version and hidden sources. Replaced as a whole, as requests run on many threads.
         self._examples: Mapping[tuple[int, Mask], list[ExampleQuestion]] = {}
+        self._maps = MapMaker()
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
@@ -85,6 +89,15 @@ class CollectionService:
                 "facets": count_facets(head, wanted),
                 "modified": modified_times(head.unfiltered or head, request.documents),
             }
+
+    @endpoint("POST", "/v1/map", "read")
+    def document_map(self, request: MapRequest, caller: Caller) -> MapAnswer:
+        """Arrange the documents in groups that are alike, with the joints between them."""
+        wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
+        engine = self._parts.state.engine
+        with engine.reading(request.at, caller.acl, wanted) as (connection, head):
+            made = self._maps.make(connection, head, wanted)
+        return {**made, "degraded": self._parts.freshness.reasons(caller.acl)}
 
     @endpoint("GET", "/v1/examples", "read")
     def examples(self, request: NoParameters, caller: Caller) -> ExamplesAnswer:

@@ -175,6 +175,13 @@ class NoteRequest(_Body):
     tags: Annotated[tuple[Argument, ...], Field(max_length=20, strict=False)] = ()
 
 
+class MapRequest(_Body):
+    """`filters` leave some of the documents, as in a query."""
+
+    at: At = "head"
+    filters: FilterTexts = ()
+
+
 class SyncRequest(_Body):
     """No sources means all of them."""
 

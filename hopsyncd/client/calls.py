@@ -197,6 +197,11 @@ def facets(
     )
 
 
+def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[found.MapAnswer]:
+    """Arrange the documents in groups that are alike, with the joints between them."""
+    return call("POST", "/v1/map", {"at": at, "filters": list(filters)}, "MapAnswer")
+
+
 def examples() -> Call[found.ExamplesAnswer]:
     """Offer questions about the documents; each takes two of them."""
     return call("GET", "/v1/examples", {}, "ExamplesAnswer")
@@ -414,6 +419,7 @@ class Methods:
     log = send_method(log)
     diff = send_method(diff)
     facets = send_method(facets)
+    document_map = send_method(document_map)
     examples = send_method(examples)
     file = send_method(file)
     note = send_method(note)

@@ -17,6 +17,7 @@ from hopsyncd.web.change_views import ChangeViews
 from hopsyncd.web.links import MAX_DIGITS
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.live import VersionHub
+from hopsyncd.web.map_views import MapViews
 from hopsyncd.web.search_views import SearchViews
 from hopsyncd.web.source_views import SourceViews
 from hopsyncd.web.views import Shared
@@ -53,6 +54,7 @@ def make_page(
     hub = VersionHub(client, is_stopping)
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
+    maps = MapViews(shared)
     watches, sources = WatchViews(shared), SourceViews(shared, config_file)
     routes = [
         Route("/", search.search),
@@ -61,6 +63,9 @@ def make_page(
         Route("/examples", search.examples),
         Route("/preview/{id}", search.preview),
         Route("/passage/{id}", search.passage),
+        Route("/map", maps.map),
+        Route("/map/data", maps.data),
+        Route("/map/found", maps.find),
         Route("/changes", changes.changes),
         Route("/changes/{number:number}", changes.version),
         Route("/compare", changes.compare),

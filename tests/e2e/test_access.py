@@ -48,6 +48,7 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "neighbours": ("GET", "/v1/neighbours/{0}?hops=4", None),
     "paths": ("GET", "/v1/paths?from={0}&to={1}", None),
     "facets": ("POST", "/v1/facets", {}),
+    "document_map": ("POST", "/v1/map", {}),
     "examples": ("GET", "/v1/examples", None),
     "history": ("GET", "/v1/history?source=open&document=ada.md", None),
     "file": ("GET", "/v1/file?source=open&document=ada.md", None),
@@ -79,6 +80,7 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "watches": ("GET", "/v1/watches", None),
     "watch_changes": ("GET", "/v1/watches/1", None),
     "allow_watch": ("POST", "/v1/watches/allow", {"id": 1, "webhook": "http://127.0.0.1:9/"}),
+    "note": ("POST", "/v1/notes", {"title": "A note", "text": "Its text."}),
     "unwatch": ("DELETE", "/v1/watches/1", None),
     "remove": ("POST", "/v1/remove", {"name": "open"}),
 }  # fmt: skip

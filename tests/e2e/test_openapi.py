@@ -120,6 +120,7 @@ def reading(place: Place) -> Requests:
         "documents": [("GET", "/v1/documents?limit=2", None), ("GET", "/v1/documents", None)],
         "document": [("GET", "/v1/document?source=notes&document=films/bronze-door.md", None)],
         "facets": [("POST", "/v1/facets", {"filters": ["source:notes"]})],
+        "document_map": [("POST", "/v1/map", {"filters": ["source:notes"]})],
         "examples": [("GET", "/v1/examples", None)],
         "history": [("GET", "/v1/history?source=notes&document=films/bronze-door.md", None)],
         "file": [("GET", "/v1/file?source=notes&document=films/bronze-door.md", None)],

@@ -89,6 +89,8 @@ VIEWS = {
     "results": ASKED,
     "filtered": f"{ASKED}&f=path:people/",
     "past": f"{ASKED}&at=1",
+    "map": "/map?find=clocks",
+    "group": "/map?group=1",
     "changes": "/changes",
     "version": "/changes/2",
     "compare": f"/compare{ASKED[1:]}&old=1",

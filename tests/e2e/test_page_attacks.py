@@ -298,7 +298,9 @@ def _all_views(socket: Path) -> list[tuple[int, str]]:
     views = ("/", "/?q=Ada", "/?q=Ada&f=type:md", f"/passage/{passage}",
              f"/passage/{passage}?tab=related", f"/preview/{passage}", "/results?q=Ada",
              "/welcome", "/state", "/changes", "/changes/1", "/changes/2", "/changes/3",
-             "/compare?q=Ada&old=1", "/sources", "/watches", "/watches/1")  # fmt: skip
+             "/compare?q=Ada&old=1", "/map", "/map?group=1",
+             "/map?at=1", "/map/data", "/map/found?find=Ada", "/sources",
+             "/watches", "/watches/1")  # fmt: skip
     return [(one.status_code, one.text) for one in (http.get(door.base + path) for path in views)]
 
 

@@ -379,6 +379,7 @@ function markChanges(made, before, event) {
 async function update(event) {
   refresh(byId("state")).catch(() => {});
   if (document.body.dataset.at !== "head") return;
+  document.dispatchEvent(new Event("hopsyncd:version")); // for the map
   for (const part of document.querySelectorAll("main [data-part]")) {
     if (part.hasAttribute("data-poll")) {
       await refresh(part);

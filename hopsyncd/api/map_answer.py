@@ -1,0 +1,128 @@
+"""The answer of the map endpoint: the map of a version, with what people know documents by."""
+
+import threading
+
+import numpy as np
+
+from hopsyncd.answers.found import MapAnswer, MapDocuments
+from hopsyncd.index.arrays import AnyIntegers, Integers
+from hopsyncd.index.filters import Filter
+from hopsyncd.index.live_index import NO_DATE
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.collection_map import CollectionMap, make_map
+from hopsyncd.retrieve.map_layout import SPACING
+from hopsyncd.retrieve.results import id_text
+from store.contract import Connection
+from store.reads import titles_of
+from store.records import PassageId
+from store.visibility import Mask
+
+_KEPT = 3
+_NO_MAP: MapAnswer = {
+    "version": 0,
+    "degraded": [],
+    "total": 0,
+    "spacing": SPACING,
+    "sources": [],
+    "groups": [],
+    "documents": {
+        "x": [],
+        "y": [],
+        "group": [],
+        "rank": [],
+        "source": [],
+        "document": [],
+        "title": [],
+        "passage": [],
+        "modified": [],
+    },
+    "joints": {"start": [], "end": [], "link": []},
+}
+
+
+class MapMaker:
+    """Makes maps one at a time, because each takes up to a second, and keeps the last ones."""
+
+    def __init__(self) -> None:
+        self._kept = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
+        self._lock = threading.Lock()
+
+    def make(
+        self, connection: Connection, snapshot: Snapshot | None, wanted: Filter = ()
+    ) -> MapAnswer:
+        """The map of what the snapshot shows; `wanted` is the filter that it has."""
+        if snapshot is None:
+            return _NO_MAP
+        key = (snapshot.version.id, snapshot.hidden, wanted)
+        with self._lock:
+            documents, answer = self._kept.get(key, ([], None))
+            # A purge removes documents from all versions, and from a map that is kept.
+            if answer is None or len(titles_of(connection, documents)) < len(documents):
+                found = make_map(connection, snapshot)
+                documents = [] if found is None else _store_rows(snapshot, found)
+                answer = _NO_MAP if found is None else _answer(snapshot, found)
+                answer = {**answer, "version": snapshot.version.id}
+            self._kept = {key: (documents, answer), **dict([*self._kept.items()][:_KEPT])}
+            return answer
+
+
+def _store_rows(snapshot: Snapshot, found: CollectionMap) -> list[int]:
+    rows: list[int] = snapshot.index.documents.id[found.documents].tolist()
+    return rows
+
+
+def _answer(snapshot: Snapshot, found: CollectionMap) -> MapAnswer:
+    layout = found.layout
+    sizes = np.bincount(layout.groups).tolist()
+    numbers = np.unique(snapshot.index.documents.source[found.documents])
+    return {
+        "version": snapshot.version.id,
+        "degraded": [],
+        "spacing": SPACING,
+        "total": int(np.count_nonzero(snapshot.statistics.visible.documents)),
+        "sources": [snapshot.index.sources[number] for number in numbers.tolist()],
+        "groups": [
+            {"names": [*names], "documents": size, "x": x, "y": y, "radius": radius}
+            for names, size, (x, y), radius in zip(
+                found.names,
+                sizes,
+                np.round(layout.centres, 1).tolist(),
+                np.round(layout.radii, 1).tolist(),
+                strict=True,
+            )
+        ],
+        "documents": _describe(snapshot, found, numbers),
+        "joints": {
+            "start": found.starts.tolist(),
+            "end": found.ends.tolist(),
+            "link": found.is_link.tolist(),
+        },
+    }
+
+
+def _describe(snapshot: Snapshot, found: CollectionMap, numbers: AnyIntegers) -> MapDocuments:
+    index, rows, layout = snapshot.index, found.documents, found.layout
+    passages = [PassageId(id_) for id_ in snapshot.passage_ids[found.first_passages].tolist()]
+    x, y = np.round(layout.places, 1).T.tolist()
+    order = np.lexsort((-layout.centrality, layout.groups))
+    ranks = np.empty(len(rows), dtype=np.int64)
+    first = np.searchsorted(layout.groups[order], layout.groups[order])
+    ranks[order] = np.arange(len(rows)) - first
+    return {
+        "x": x,
+        "y": y,
+        "group": layout.groups.tolist(),
+        "rank": ranks.tolist(),
+        "source": np.searchsorted(numbers, index.documents.source[rows]).tolist(),
+        "document": [index.document_paths[row] for row in rows.tolist()],
+        "title": [*found.titles],
+        "passage": [*map(id_text, passages)],
+        "modified": _days(index.documents.modified_ms[rows]),
+    }
+
+
+def _days(modified_ms: Integers) -> list[str | None]:
+    """The day of each time; None for NO_DATE."""
+    days = modified_ms.astype("datetime64[ms]").astype("datetime64[D]").astype(str).tolist()
+    dated = (modified_ms != NO_DATE).tolist()
+    return [day if is_dated else None for day, is_dated in zip(days, dated, strict=True)]

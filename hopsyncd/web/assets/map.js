@@ -1,0 +1,643 @@
+"use strict";
+
+// The map of the collection, on a canvas. What is drawn depends on the zoom: dots and the names of
+// groups from afar, joints and titles from near.
+(() => {
+  const map = document.getElementById("map");
+  const canvas = map.querySelector("canvas");
+  const pen = canvas.getContext("2d");
+  const chosenCard = document.getElementById("map-chosen");
+  const foundList = document.getElementById("map-found");
+  const groupList = document.getElementById("map-groups");
+  const find = document.getElementById("find");
+  const colourBy = document.getElementById("map-colour");
+  const colourKey = document.getElementById("map-key");
+  const reduced = matchMedia("(prefers-reduced-motion: reduce)");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  const PALETTE = ["#3b7dc4", "#d9822b", "#2f9e76", "#a65ea8", "#b8960c", "#4fa3c9", "#c8553d", "#7a8f2e", "#7b6fd0", "#c05a8b"];
+  const OTHER = "#8a938e";
+  const DATE_STEPS = 6;
+  const FEW_DOCUMENTS = 600; // whose joints are drawn at every zoom
+  const MOST_JOINTS = 6000; // drawn at once
+  const NEAR_PX = 13; // between neighbours, from which on joints are drawn
+  const TITLES_PX = 30; // from which on titles are
+  const MOST_TITLES = 120;
+  const MARGIN_PX = 34;
+  const TYPED_MS = 250;
+  const VERSION_MS = 1500;
+  const FAR = 1e9;
+
+  let data = null;
+  let count = 0;
+  let joints = []; // the positions of joints, by document
+  let byKey = new Map(); // documents by SOURCE/PATH
+  let view = { x: 0, y: 0, scale: 1 };
+  let fitted = 1;
+  let pointed = -1;
+  let chosen = -1;
+  let found = null; // a set of documents; null if nothing is looked for
+  let colours = []; // the colour of each document, as a position in `shades`
+  let shades = [];
+  let ink = {};
+  let drawing = 0;
+
+  const element = (name, text, className) => {
+    const made = document.createElement(name);
+    if (text) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  };
+  const titleOf = (one) => data.documents.title[one] ?? data.documents.document[one].split("/").at(-1);
+  const keyOf = (one) => `${data.sources[data.documents.source[one]]}/${data.documents.document[one]}`;
+  const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+  const addressOf = (one) => {
+    const at = document.body.dataset.at === "head" ? "" : `?${new URLSearchParams({ at: document.body.dataset.at })}`;
+    return `${document.body.dataset.base}/passage/${data.documents.passage[one]}${at}#marked`;
+  };
+
+  /* Colours */
+
+  function readInk() {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["paper", "card", "sunken", "ink", "soft", "line", "edge", "accent", "mark"]) {
+      ink[name] = style.getPropertyValue(`--${name}`).trim();
+    }
+    ink.font = getComputedStyle(document.body).fontFamily;
+  }
+
+  function mix(share) {
+    const [from, to] = dark.matches ? [[52, 66, 60], [126, 226, 198]] : [[205, 212, 207], [8, 92, 74]];
+    return `rgb(${from.map((part, at) => Math.round(part + (to[at] - part) * share)).join(" ")})`;
+  }
+
+  function chooseColours() {
+    const { documents } = data;
+    let key = [];
+    if (colourBy.value === "date") {
+      const dates = documents.modified.filter(Boolean).sort();
+      const borders = Array.from({ length: DATE_STEPS - 1 }, (_, at) => dates[Math.floor(((at + 1) * dates.length) / DATE_STEPS)]);
+      shades = [...Array.from({ length: DATE_STEPS }, (_, at) => mix(at / (DATE_STEPS - 1))), OTHER];
+      colours = documents.modified.map((date) => (date ? borders.filter((border) => border <= date).length : DATE_STEPS));
+      if (dates.length) key = [[0, dates[0]], [DATE_STEPS - 1, dates.at(-1)]];
+      if (dates.length < count) key.push([DATE_STEPS, "no date"]);
+    } else {
+      const numbers = colourBy.value === "source" ? documents.source : documents.group;
+      shades = colourBy.value === "source" ? [...PALETTE, OTHER] : PALETTE;
+      const last = shades.length - 1;
+      colours = numbers.map((number) => (colourBy.value === "source" ? Math.min(number, last) : number % PALETTE.length));
+      if (colourBy.value === "source") {
+        key = data.sources.slice(0, last).map((name, at) => [at, name]);
+        if (data.sources.length > last) key.push([last, "other sources"]);
+      }
+    }
+    colourKey.replaceChildren(
+      ...key.map(([shade, text]) => {
+        const item = element("li", text);
+        const dot = element("span", "", "dot");
+        dot.style.backgroundColor = shades[shade];
+        item.prepend(dot);
+        return item;
+      }),
+    );
+    colourKey.hidden = !key.length;
+    colourDots();
+  }
+
+  function colourDots() {
+    for (const section of groupList.querySelectorAll("[data-group]")) {
+      const number = Number(section.dataset.group) - 1;
+      const dot = section.querySelector(".dot");
+      dot.hidden = colourBy.value !== "group";
+      dot.style.backgroundColor = PALETTE[number % PALETTE.length];
+    }
+  }
+
+  /* The view */
+
+  const width = () => canvas.clientWidth;
+  const height = () => canvas.clientHeight;
+  const toX = (x) => (x - view.x) * view.scale + width() / 2;
+  const toY = (y) => (y - view.y) * view.scale + height() / 2;
+
+  function fitTo(left, top, right, bottom, closest = FAR) {
+    const room = [width() - 2 * MARGIN_PX, height() - 2 * MARGIN_PX];
+    const scale = Math.min(room[0] / Math.max(right - left, 1), room[1] / Math.max(bottom - top, 1), closest);
+    return { x: (left + right) / 2, y: (top + bottom) / 2, scale };
+  }
+
+  function fitAll() {
+    const [left, top, right, bottom] = data.groups.reduce(
+      ([l, t, r, b], { x, y, radius }) => [Math.min(l, x - radius), Math.min(t, y - radius), Math.max(r, x + radius), Math.max(b, y + radius)],
+      [FAR, FAR, -FAR, -FAR],
+    );
+    const all = fitTo(left, top, right, bottom, 60 / data.spacing);
+    fitted = all.scale;
+    return all;
+  }
+
+  function show(next) {
+    const start = { ...view };
+    if (reduced.matches || !count) {
+      view = next;
+      draw();
+      return;
+    }
+    const began = performance.now();
+    const step = (now) => {
+      const share = Math.min((now - began) / 260, 1);
+      const eased = 1 - (1 - share) ** 3;
+      view = {
+        x: start.x + (next.x - start.x) * eased,
+        y: start.y + (next.y - start.y) * eased,
+        scale: start.scale * (next.scale / start.scale) ** eased,
+      };
+      draw();
+      if (share < 1) requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+  }
+
+  function zoom(factor, x = width() / 2, y = height() / 2, smooth = false) {
+    const scale = Math.min(Math.max(view.scale * factor, fitted * 0.5), 120 / data.spacing);
+    const next = {
+      x: view.x + (x - width() / 2) * (1 / view.scale - 1 / scale),
+      y: view.y + (y - height() / 2) * (1 / view.scale - 1 / scale),
+      scale,
+    };
+    if (smooth) show(next);
+    else {
+      view = next;
+      draw();
+    }
+  }
+
+  /* Drawing */
+
+  function draw() {
+    if (!drawing) drawing = requestAnimationFrame(paint);
+  }
+
+  function paint() {
+    drawing = 0;
+    const ratio = window.devicePixelRatio || 1;
+    const [w, h] = [width(), height()];
+    if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) {
+      canvas.width = Math.round(w * ratio);
+      canvas.height = Math.round(h * ratio);
+    }
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, w, h);
+    if (!data) return;
+    const gap = data.spacing * view.scale;
+    const lit = litDocuments();
+    paintDiscs();
+    paintJoints(gap, lit);
+    paintDots(gap, lit);
+    const boxes = [];
+    paintTitles(gap, lit, boxes);
+    paintNames(gap, boxes);
+  }
+
+  // The documents that stand out: the chosen or pointed one with its partners, or what was found.
+  function litDocuments() {
+    const centre = pointed >= 0 ? pointed : chosen;
+    if (centre < 0) return found;
+    const lit = new Set([centre, ...joints[centre].map(([other]) => other)]);
+    for (const one of found ?? []) lit.add(one);
+    return lit;
+  }
+
+  function paintDiscs() {
+    for (const { x, y, radius } of data.groups) {
+      pen.beginPath();
+      pen.arc(toX(x), toY(y), (radius + data.spacing * 0.6) * view.scale, 0, 7);
+      pen.fillStyle = ink.sunken;
+      pen.fill();
+      pen.strokeStyle = ink.line;
+      pen.lineWidth = 1;
+      pen.stroke();
+    }
+  }
+
+  function paintJoints(gap, lit) {
+    const { start, end, link } = data.joints;
+    const { x, y } = data.documents;
+    const centre = pointed >= 0 ? pointed : chosen;
+    const isVisible = (one) => {
+      const [px, py] = [toX(x[one]), toY(y[one])];
+      return px > -20 && py > -20 && px < width() + 20 && py < height() + 20;
+    };
+    const stroke = (chosenOnly, wanted, style, alpha, line) => {
+      pen.beginPath();
+      let drawn = 0;
+      for (const at of chosenOnly ?? start.keys()) {
+        const [a, b] = [start[at], end[at]];
+        if (link[at] !== wanted || (!isVisible(a) && !isVisible(b))) continue;
+        pen.moveTo(toX(x[a]), toY(y[a]));
+        pen.lineTo(toX(x[b]), toY(y[b]));
+        if (++drawn > MOST_JOINTS) break;
+      }
+      pen.globalAlpha = alpha;
+      pen.strokeStyle = style;
+      pen.lineWidth = line;
+      pen.stroke();
+      pen.globalAlpha = 1;
+    };
+    if (count <= FEW_DOCUMENTS || gap >= NEAR_PX) {
+      stroke(null, false, ink.edge, lit ? 0.25 : 0.6, 1);
+      stroke(null, true, ink.soft, lit ? 0.2 : 0.45, 1);
+    } else paintGroupJoints(lit);
+    if (centre >= 0) {
+      const own = joints[centre].map(([, at]) => at);
+      stroke(own, false, ink.accent, 0.9, 1.5);
+      stroke(own, true, ink.accent, 0.9, 2.5);
+    }
+  }
+
+  function paintGroupJoints(lit) {
+    const most = Math.max(...data.between.map(([, , number]) => number), 1);
+    pen.strokeStyle = ink.soft;
+    for (const [a, b, number] of data.between) {
+      const [from, to] = [data.groups[a], data.groups[b]];
+      pen.globalAlpha = (lit ? 0.4 : 1) * (0.1 + 0.2 * (number / most));
+      pen.lineWidth = 1 + 3 * (number / most);
+      pen.beginPath();
+      pen.moveTo(toX(from.x), toY(from.y));
+      pen.lineTo(toX(to.x), toY(to.y));
+      pen.stroke();
+    }
+    pen.globalAlpha = 1;
+  }
+
+  function paintDots(gap, lit) {
+    const { x, y } = data.documents;
+    const radius = Math.min(Math.max(gap * 0.32, 1.1), 8);
+    const [w, h] = [width() + radius, height() + radius];
+    for (const bright of lit ? [false, true] : [true]) {
+      const paths = shades.map(() => new Path2D());
+      const size = bright && lit ? radius + 1.2 : radius;
+      for (let one = 0; one < count; one++) {
+        if (lit && lit.has(one) !== bright) continue;
+        const [px, py] = [toX(x[one]), toY(y[one])];
+        if (px < -radius || py < -radius || px > w || py > h) continue;
+        const path = paths[colours[one]];
+        if (size < 1.8) path.rect(px - size, py - size, 2 * size, 2 * size);
+        else {
+          path.moveTo(px + size, py);
+          path.arc(px, py, size, 0, 7);
+        }
+      }
+      pen.globalAlpha = bright ? 1 : 0.22;
+      paths.forEach((path, at) => {
+        pen.fillStyle = shades[at];
+        pen.fill(path);
+      });
+      pen.globalAlpha = 1;
+    }
+    for (const one of [chosen, pointed]) {
+      if (one < 0) continue;
+      pen.beginPath();
+      pen.arc(toX(x[one]), toY(y[one]), radius + 4, 0, 7);
+      pen.strokeStyle = ink.ink;
+      pen.lineWidth = 2;
+      pen.stroke();
+    }
+  }
+
+  function write(text, x, y, boxes, size, weight, colour, force = false) {
+    pen.font = `${weight} ${size}px ${ink.font}`;
+    const wide = pen.measureText(text).width;
+    const left = Math.min(Math.max(x - wide / 2, 6), Math.max(width() - wide - 6, 6));
+    const box = [left - 4, y - size, left + wide + 4, y + 5];
+    const meets = boxes.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]);
+    if ((meets && !force) || box[3] < 0 || box[1] > height() || x < -60 || x > width() + 60) return false;
+    boxes.push(box);
+    pen.lineJoin = "round";
+    pen.strokeStyle = ink.paper;
+    pen.lineWidth = 4;
+    pen.strokeText(text, left, y);
+    pen.fillStyle = colour;
+    pen.fillText(text, left, y);
+    return true;
+  }
+
+  const short = (text, most = 34) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);
+
+  function paintTitles(gap, lit, boxes) {
+    const { x, y } = data.documents;
+    const offset = Math.min(Math.max(gap * 0.32, 1.1), 8) + 15;
+    const label = (one, force) => write(short(titleOf(one)), toX(x[one]), toY(y[one]) + offset, boxes, 12, force ? 650 : 450, ink.ink, force);
+    for (const one of new Set([pointed, chosen])) if (one >= 0) label(one, true);
+    let written = 0;
+    if (lit && lit.size <= 60) {
+      for (const one of lit) if (one !== pointed && one !== chosen && label(one, false)) written++;
+    } else if (gap >= TITLES_PX) {
+      for (const one of data.byRank) {
+        const [px, py] = [toX(x[one]), toY(y[one])];
+        if (px < 0 || py < 0 || px > width() || py > height()) continue;
+        if (label(one, false) && ++written > MOST_TITLES) break;
+      }
+    }
+  }
+
+  function paintNames(gap, boxes) {
+    if (gap >= TITLES_PX && data.groups.length > 1) return;
+    data.groups.forEach(({ x, y, radius }, group) => {
+      const size = Math.min(Math.max(radius * view.scale * 0.16, 12), 17);
+      if (radius * view.scale < 16) return;
+      const above = toY(y - radius) - 9;
+      const place = above > 20 ? above : toY(y + radius) + 20;
+      const names = data.groups[group].names;
+      const name = radius * view.scale > 70 ? names.slice(0, 2).join(", ") : names[0];
+      write(short(name || `Group ${group + 1}`, 40), toX(x), place, boxes, size, 650, ink.ink);
+    });
+  }
+
+  /* The chosen document */
+
+  function documentAt(px, py) {
+    const { x, y } = data.documents;
+    const reach = Math.max(data.spacing * view.scale * 0.5, 9);
+    let [best, nearest] = [-1, reach * reach];
+    for (let one = 0; one < count; one++) {
+      const [dx, dy] = [toX(x[one]) - px, toY(y[one]) - py];
+      const distance = dx * dx + dy * dy;
+      if (distance < nearest) [best, nearest] = [one, distance];
+    }
+    return best;
+  }
+
+  function choose(one, move = false) {
+    chosen = one;
+    chosenCard.hidden = one < 0;
+    if (one >= 0) {
+      chosenCard.replaceChildren(...describe(one));
+      if (move) {
+        const scale = Math.max(view.scale, NEAR_PX / data.spacing);
+        show({ x: data.documents.x[one], y: data.documents.y[one], scale });
+      }
+    }
+    draw();
+  }
+
+  function describe(one) {
+    const { documents, sources } = data;
+    const head = element("h2");
+    const open = element("a", titleOf(one));
+    open.href = addressOf(one);
+    head.append(open);
+    const where = element("p", `${sources[documents.source[one]]} › ${documents.document[one]}`, "meta");
+    if (documents.modified[one]) where.append(`, ${documents.modified[one]}`);
+    const close = element("button", "Close", "act");
+    close.type = "button";
+    close.addEventListener("click", () => {
+      choose(-1);
+      canvas.focus();
+    });
+    const read = element("a", "Open", "button");
+    read.href = addressOf(one);
+    const acts = element("p", "", "line");
+    acts.append(read, close);
+    const made = [head, where, acts];
+    if (joints[one].length) {
+      const list = element("ul", "", "map-list");
+      for (const [other, at] of joints[one]) {
+        const item = element("li");
+        const jump = element("button", titleOf(other), "linklike");
+        jump.type = "button";
+        jump.addEventListener("click", () => choose(other, true));
+        item.append(jump, " ", element("span", data.joints.link[at] ? "linked" : "related", "meta"));
+        list.append(item);
+      }
+      made.push(element("h3", "Joined with"), list);
+    }
+    return made;
+  }
+
+  /* Pointer, wheel and keys */
+
+  const pointers = new Map();
+  let moved = false;
+
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+
+  function startMoving(event) {
+    canvas.setPointerCapture(event.pointerId);
+    pointers.set(event.pointerId, at(event));
+    moved = false;
+  }
+
+  function move(event) {
+    if (!data) return;
+    const now = at(event);
+    const before = pointers.get(event.pointerId);
+    if (!before) {
+      const one = documentAt(...now);
+      canvas.classList.toggle("over", one >= 0);
+      if (one !== pointed) {
+        pointed = one;
+        draw();
+      }
+      return;
+    }
+    if (Math.hypot(now[0] - before[0], now[1] - before[1]) < (moved ? 0 : 4)) return;
+    moved = true;
+    if (pointers.size === 2) {
+      const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
+      const factor = Math.hypot(now[0] - other[0], now[1] - other[1]) / Math.max(Math.hypot(before[0] - other[0], before[1] - other[1]), 1);
+      zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+    } else {
+      view = { ...view, x: view.x - (now[0] - before[0]) / view.scale, y: view.y - (now[1] - before[1]) / view.scale };
+      draw();
+    }
+    pointers.set(event.pointerId, now);
+  }
+
+  function stopMoving(event) {
+    const was = pointers.delete(event.pointerId);
+    if (was && !moved && data && event.type === "pointerup") choose(documentAt(...at(event)));
+  }
+
+  canvas.addEventListener("pointerdown", startMoving);
+  canvas.addEventListener("pointermove", move);
+  canvas.addEventListener("pointerup", stopMoving);
+  canvas.addEventListener("pointercancel", stopMoving);
+  canvas.addEventListener("pointerleave", () => {
+    pointed = -1;
+    draw();
+  });
+  canvas.addEventListener("dblclick", (event) => {
+    const one = documentAt(...at(event));
+    if (one >= 0) location.assign(addressOf(one));
+    else zoom(2, ...at(event), true);
+  });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!data) return;
+      event.preventDefault();
+      zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event));
+    },
+    { passive: false },
+  );
+  canvas.addEventListener("keydown", (event) => {
+    if (!data || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = 60 / view.scale;
+    const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
+    if (moves[event.key]) {
+      const [dx, dy] = moves[event.key];
+      view = { ...view, x: view.x + dx, y: view.y + dy };
+      draw();
+    } else if (event.key === "+" || event.key === "=") zoom(1.4, width() / 2, height() / 2, true);
+    else if (event.key === "-") zoom(1 / 1.4, width() / 2, height() / 2, true);
+    else if (event.key === "0") show(fitAll());
+    else if (event.key === "Escape") choose(-1);
+    else return;
+    event.preventDefault();
+  });
+  for (const button of map.querySelectorAll("[data-zoom]")) {
+    button.addEventListener("click", () => {
+      if (!data) return;
+      const kind = button.dataset.zoom;
+      if (kind === "fit") show(fitAll());
+      else zoom(kind === "in" ? 1.5 : 1 / 1.5, width() / 2, height() / 2, true);
+    });
+  }
+
+  /* The lists beside the map */
+
+  // A document in a list is shown on the map first; its card opens it.
+  document.querySelector(".map-side").addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button || !data) return;
+    const one = byKey.get(event.target.closest("[data-document]")?.dataset.document);
+    if (one !== undefined) {
+      event.preventDefault();
+      choose(one, true);
+      chosenCard.querySelector("a").focus();
+      return;
+    }
+    const heading = event.target.closest("[data-group] h2");
+    if (heading) showGroup(Number(heading.closest("[data-group]").dataset.group) - 1);
+  });
+
+  function showGroup(group) {
+    const { x, y, radius } = data.groups[group];
+    show(fitTo(x - radius, y - radius, x + radius, y + radius, 60 / data.spacing));
+  }
+
+  function readFound() {
+    const keys = [...foundList.querySelectorAll("[data-document]")].map((one) => one.dataset.document);
+    const positions = keys.map((key) => byKey.get(key)).filter((one) => one !== undefined);
+    found = foundList.querySelector("h2") ? new Set(positions) : null;
+    draw();
+  }
+
+  let asking = null;
+
+  async function findOnMap() {
+    asking?.abort();
+    asking = new AbortController();
+    const fields = new URLSearchParams(new FormData(find));
+    try {
+      const response = await fetch(`${find.dataset.found}?${fields}`, { signal: asking.signal });
+      const made = new DOMParser().parseFromString(await response.text(), "text/html");
+      const content = response.ok ? made.body : made.querySelector("main");
+      foundList.replaceChildren(...content.childNodes);
+      if (!fields.get("find")) fields.delete("find");
+      history.replaceState(null, "", `${find.action}${fields.size ? "?" : ""}${fields}`);
+      choose(-1);
+      readFound();
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  let typed = 0;
+  find.addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(findOnMap, TYPED_MS);
+  });
+  find.addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(typed);
+    findOnMap();
+  });
+  colourBy.addEventListener("change", () => {
+    chooseColours();
+    draw();
+  });
+
+  /* Loading */
+
+  function prepare(made) {
+    const kept = chosen >= 0 ? keyOf(chosen) : "";
+    data = made;
+    count = data.documents.x.length;
+    joints = Array.from({ length: count }, () => []);
+    const between = new Map();
+    const { start, end } = data.joints;
+    start.forEach((a, at) => {
+      const b = end[at];
+      joints[a].push([b, at]);
+      joints[b].push([a, at]);
+      const [low, high] = [data.documents.group[a], data.documents.group[b]].sort((one, other) => one - other);
+      if (low !== high) between.set(`${low} ${high}`, [low, high, (between.get(`${low} ${high}`)?.[2] ?? 0) + 1]);
+    });
+    data.between = [...between.values()].sort((one, other) => other[2] - one[2]).slice(0, 2 * data.groups.length);
+    data.byRank = [...data.documents.rank.keys()].sort((a, b) => data.documents.rank[a] - data.documents.rank[b]);
+    byKey = new Map(data.documents.x.map((_, one) => [keyOf(one), one]));
+    pointed = -1;
+    chosen = byKey.get(kept) ?? -1;
+    if (chosen < 0) chosenCard.hidden = true;
+    const documents = plural(data.total, "document");
+    const groups = plural(data.groups.length, "group");
+    canvas.setAttribute("aria-label", `Map of ${documents} in ${groups}. The list beside it has the same groups.`);
+    document.getElementById("map-count").textContent = documents;
+    chooseColours();
+    readFound();
+  }
+
+  async function load() {
+    const response = await fetch(map.dataset.source);
+    if (!response.ok) return;
+    const made = await response.json();
+    const first = !data;
+    map.hidden = !made.documents.x.length;
+    if (map.hidden) return;
+    if (first) colourBy.value = made.sources.length > 1 ? "source" : "group";
+    prepare(made);
+    if (first) view = fitAll();
+    else fitAll();
+    draw();
+    map.dataset.drawn = String(made.version);
+  }
+
+  async function reload() {
+    await load();
+    const response = await fetch(groupList.dataset.groups);
+    if (!response.ok) return;
+    const made = new DOMParser().parseFromString(await response.text(), "text/html");
+    groupList.replaceChildren(...made.body.childNodes);
+    if (data) colourDots();
+  }
+
+  // Edits often come in groups, and a map takes a moment to make.
+  let waiting = 0;
+  document.addEventListener("hopsyncd:version", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(reload, VERSION_MS);
+  });
+
+  readInk();
+  dark.addEventListener("change", () => {
+    readInk();
+    if (data) chooseColours();
+    draw();
+  });
+  new ResizeObserver(draw).observe(canvas);
+  load();
+})();

@@ -1,0 +1,122 @@
+"""The view Map: all documents in groups that are alike, and how they are joined."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from hopsyncd.display import document_title
+from hopsyncd.printable import printable
+from hopsyncd.web.links import Asked, read_asked, read_number
+from hopsyncd.web.views import View, run_view
+
+_LISTED = 6  # documents of each group in the list
+_MOST_OF_GROUP = 500
+_MOST_FOUND = 20
+_LONGEST_FIND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A document of the map, as the list shows it."""
+
+    title: str
+    source: str
+    document: str
+    passage: str
+    modified: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of documents that are alike; `documents` are the first of its `total`."""
+
+    number: int
+    name: str
+    total: int
+    documents: Sequence[Listed]
+
+
+class MapViews(View):
+    """The map is drawn by a script, and the same groups are a list for all others."""
+
+    name = "Map"
+
+    @run_view
+    def map(self, request: Request) -> Response:
+        """The map, and the list of its groups or of all documents of a group."""
+        asked = read_asked(request)
+        drawn = self.client.document_map(asked.at, asked.filters)
+        only = read_number(request.query_params.get("group", ""))
+        groups = list_groups(drawn, _MOST_OF_GROUP if only else _LISTED)
+        if only:
+            groups = groups[only - 1 : only]
+        template = "map_groups.html" if "part" in request.query_params else "map.html"
+        render = self.part if template == "map_groups.html" else self.html
+        return render(
+            request,
+            template,
+            drawn=drawn,
+            groups=groups,
+            only=only,
+            **self._search(request, asked),
+        )
+
+    @run_view
+    def data(self, request: Request) -> Response:
+        """The map as JSON, for the script that draws it."""
+        asked = read_asked(request)
+        drawn = self.client.document_map(asked.at, asked.filters)
+        documents = drawn["documents"]
+        titles = [title and printable(title) for title in documents["title"]]
+        return JSONResponse({**drawn, "documents": {**documents, "title": titles}})
+
+    @run_view
+    def find(self, request: Request) -> Response:
+        """The documents that some words find, to be marked on the map."""
+        return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
+
+    def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:
+        """The documents that the field `find` of a request asks for."""
+        words = request.query_params.get("find", "").strip()[:_LONGEST_FIND]
+        if not words:
+            return {"find": "", "found": [], "title": document_title}
+        answer = self.client.query(words, k=_MOST_FOUND, at=asked.at, filters=list(asked.filters))
+        passages = {
+            (one["source"], one["document"]): one
+            for one in reversed(answer["passages"])
+            if one["document"]
+        }
+        return {"find": words, "found": [*reversed(passages.values())], "title": document_title}
+
+
+def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
+    """The groups of a map, each with at most that many of its most central documents."""
+    documents = drawn["documents"]
+    members: list[list[tuple[int, int]]] = [[] for _ in drawn["groups"]]
+    for at, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):
+        if rank < most:
+            members[group].append((rank, at))
+    return [
+        Group(
+            number,
+            ", ".join(group["names"]) or f"Group {number}",
+            group["documents"],
+            [_describe(drawn, at) for _, at in sorted(own)],
+        )
+        for number, (group, own) in enumerate(zip(drawn["groups"], members, strict=True), start=1)
+    ]
+
+
+def _describe(drawn: Mapping[str, Any], at: int) -> Listed:
+    documents = drawn["documents"]
+    path = documents["document"][at]
+    return Listed(
+        documents["title"][at] or path.rpartition("/")[2],
+        drawn["sources"][documents["source"][at]],
+        path,
+        documents["passage"][at],
+        documents["modified"][at],
+    )
