@@ -15,10 +15,8 @@ import structlog
 
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import (
-    AUDIT_NAME,
     Access,
     AccessRules,
-    AuditLog,
     rules_at_reload,
     rules_at_start,
 )
@@ -27,15 +25,12 @@ from hopsyncd.api.app import DescriptionService, Services, make_app
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
-from hopsyncd.api.guard import Guard
+from hopsyncd.api.guard import guard_daemon
 from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.server import (
-    Supervisor,
     bound_listeners,
-    is_terminal,
-    reload_at_hang_ups,
     serve,
     share_heap,
 )
@@ -49,7 +44,8 @@ from hopsyncd.api.serving import (
     SourceNames,
 )
 from hopsyncd.api.status_service import StatusService, now_ms
-from hopsyncd.api.tokens import Tokens, warn_of_former_files
+from hopsyncd.api.supervisor import Supervisor, is_terminal, reload_at_hang_ups
+from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
@@ -120,7 +116,9 @@ class Daemon:
         models: Models,
         read_config: Callable[[], Config],
         config_file: Path,
+        tls: ServerTls | None = None,
     ) -> None:
+        self._tls = tls
         self._read_config = read_config
         self._backups = Backups(lambda: self._serving.state.config, config_file)
         self._connection = connection
@@ -171,7 +169,9 @@ class Daemon:
         return Services(
             ReadService(parts),
             CollectionService(parts),
-            StatusService(parts, self._watchers, self._unavailable, self.load, self._backups),
+            StatusService(
+                parts, self._watchers, self._unavailable, self.load, self._backups, self._tls
+            ),
             WatchService(parts),
             AdminService(parts, reported, self._removed, self.reload, self._reencode),
             BackupService(parts, self._backups),
@@ -463,7 +463,6 @@ def run(
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners = bound_listeners(stack, config)
-        warn_of_former_files(config)
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
@@ -475,7 +474,8 @@ def run(
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         file = config_path(config_file)
         models = load(config, generation_in_use(connection))
-        daemon = Daemon(config, connection, models, partial(load_checked, file), file)
+        again = partial(load_checked, file)
+        daemon = Daemon(config, connection, models, again, file, listeners.tls)
         services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()
@@ -490,8 +490,7 @@ def run(
                 " `hopsyncd add PATH` adds to one"
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
-        audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-        guard = Guard(app, daemon.access, audit, Tokens.of(config), per_user=config.limits.per_user)
+        guard = guard_daemon(app, daemon.access, config, listeners.tls)
         whole = stack.enter_context(with_page(guard, config, config_file))
         serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

@@ -227,6 +227,14 @@ class ConfigurationStatus(TypedDict):
     restart_needed: list[str]
 
 
+class ListeningStatus(TypedDict):
+    """The TCP address; when its certificate expires, and why a changed one is not used."""
+
+    address: str
+    expires: str | None
+    problem: str | None
+
+
 class StatusAnswer(TypedDict):
     """`llm_answers`: whether an LLM answers questions.
 
@@ -264,6 +272,7 @@ class StatusAnswer(TypedDict):
     database: str
     database_bytes: int | None
     socket: str
+    listening: ListeningStatus | None
     pid: int
     started: str
 

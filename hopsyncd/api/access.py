@@ -69,7 +69,7 @@ class AccessRules:
             if (known := recorded.get(source.name)) is not None
         }
         access = config.access
-        return cls(rules, access.admins, access.group, bool(access.tcp), frozenset(recorded))
+        return cls(rules, access.admins, access.group, bool(access.listen), frozenset(recorded))
 
     def acl(self, matches: Callable[[Viewers], object]) -> Acl:
         """The sources and folders that a caller may see. `matches`: whether an entry is theirs."""

@@ -145,7 +145,7 @@ async def _respond(
 ) -> Response:
     """The response; a stream notes its own outcome. Raises one of REPORTABLE, or ClientGone."""
     caller = caller_of(request)
-    recorded = endpoint.right in ("admin", "owner") and endpoint.method != "GET"
+    recorded = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
     if recorded:
         request.state.action = endpoint.operation
     if not caller.may(endpoint.right):
@@ -185,6 +185,8 @@ def _lack(caller: Caller, right: Right) -> str:
     match right:
         case "admin" | "metrics":
             return f"{caller.name} {may}, and this is for admins"
+        case "write":
+            return f"{caller.name} {may}, and this is for the role write"
         case "owner":
             return f"{caller.name} is not the owner, and this is for the owner"
         case _:

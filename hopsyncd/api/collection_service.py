@@ -142,7 +142,7 @@ class CollectionService:
             "text": text,
         }
 
-    @endpoint("POST", "/v1/notes", "admin")
+    @endpoint("POST", "/v1/notes", "write")
     def note(self, request: NoteRequest, caller: Caller) -> NoteAnswer:
         """Write a note into the inbox folder, as a new file."""
         inbox = self._parts.state.config.mcp.inbox

@@ -128,7 +128,8 @@ class Connections:
         if len(self._lingering) >= max(1, self._limit // _LINGERING_SHARE):
             closing.transport.close()
             return
-        closing.transport.write_eof()
+        if closing.transport.can_write_eof():  # TLS cannot close one direction
+            closing.transport.write_eof()
         self._lingering[closing] = closing.loop.call_later(_LINGER_S, closing.transport.close)
 
 

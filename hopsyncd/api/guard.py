@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Caller
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Caller
 from hopsyncd.api.failed_tokens import FailedTokens
 from hopsyncd.api.failures import failure_body
-from hopsyncd.api.tokens import TokenCheck, WrongToken
+from hopsyncd.api.proxy import BehindProxy
+from hopsyncd.api.tls import ServerTls
+from hopsyncd.api.tokens import TokenCheck, Tokens, WrongToken
 from hopsyncd.client.trust import Credentials
+from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig
 
 log = structlog.get_logger(__name__)
@@ -29,6 +32,17 @@ LOCAL_NAMES = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
 _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
 
 Headers = list[tuple[bytes, bytes]]
+
+
+class OwnNames:
+    """The host names that mean this daemon: local ones, configured ones, the certificate's."""
+
+    def __init__(self, hosts: Iterable[str], tls: ServerTls | None = None) -> None:
+        self._names = LOCAL_NAMES.union(hosts)
+        self._tls = tls
+
+    def __call__(self, name: str) -> bool:
+        return name in self._names or bool(self._tls and self._tls.certificate.is_for(name))
 
 
 class Guard:
@@ -156,6 +170,15 @@ class Guard:
         why = f"{caller.name} has {self._per_user} requests in hand already"
         hint = "Ask again in a second; limits.per_user sets how many one user may have"
         return _refusal(503, "busy", why, hint, {"retry-after": "1"})
+
+
+def guard_daemon(app: ASGIApp, access: Access, config: Config, tls: ServerTls | None) -> ASGIApp:
+    """The daemon's application behind its guard and, if one is configured, its proxy."""
+    names = OwnNames(config.access.hosts, tls)
+    audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
+    guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user)
+    proxies = config.access.behind_proxy
+    return BehindProxy(guard, proxies) if proxies else guard
 
 
 def _bearer_token(headers: Headers) -> bytes | None:

@@ -170,8 +170,9 @@ class FacetsRequest(_Body):
 class NoteRequest(_Body):
     """A note in Markdown, for the folder `mcp.inbox`. The title becomes its first line."""
 
-    title: str = Field(min_length=1, max_length=300, pattern=NOT_BLANK)
-    text: str = Field(min_length=1, max_length=100_000, pattern=NOT_BLANK)
+    # The audit log, which records requests, has no texts.
+    title: str = Field(min_length=1, max_length=300, pattern=NOT_BLANK, exclude=True)
+    text: str = Field(min_length=1, max_length=100_000, pattern=NOT_BLANK, exclude=True)
     tags: Annotated[tuple[Argument, ...], Field(max_length=20, strict=False)] = ()
 
 

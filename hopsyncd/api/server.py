@@ -2,10 +2,6 @@
 
 uvicorn would make the socket world-writable, replace whatever is at its path, and leave it there
 at the end. So we bind it ourselves and hand it over.
-
-The daemon tells a supervisor such as systemd its state: sd_notify(3) is a datagram of lines to the
-socket in NOTIFY_SOCKET, and sd_listen_fds(3) an open socket as descriptor 3. Without a supervisor
-neither has an effect.
 """
 
 import asyncio
@@ -16,16 +12,13 @@ import os
 import signal
 import socket
 import stat
-import sys
-import termios
-import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
-from typing import Literal, NoReturn
+from typing import Literal
 
 import structlog
 import uvicorn
@@ -40,144 +33,22 @@ from hopsyncd.api.connection import (
     raise_descriptor_limit,
 )
 from hopsyncd.api.metrics import Load
+from hopsyncd.api.supervisor import Supervisor, inherited_socket
+from hopsyncd.api.tls import Handshakes, ServerTls, TlsStart, server_tls
+from hopsyncd.api.tokens import warn_of_former_files
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
-from hopsyncd.errors import REPORTABLE, AlreadyRunning, SocketRefused
+from hopsyncd.config.values import LimitsConfig, any_host_and_port, group_id
+from hopsyncd.errors import AlreadyRunning, SocketRefused
 from hopsyncd.index.throttle import shorten_switch_interval
 
 log = structlog.get_logger(__name__)
-
-
-_FIRST_FD = 3
-_STATUS_EVERY_S = 5.0
-
-
-class Supervisor:
-    """The supervisor that set NOTIFY_SOCKET, if any.
-
-    A `status` returns one line for people. The variables are removed from the environment, so that
-    no child process reports in our name.
-    """
-
-    def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        address = environment.pop("NOTIFY_SOCKET", "")
-        watched_us = environment.pop("WATCHDOG_USEC", "")
-        watched_pid = environment.pop("WATCHDOG_PID", str(os.getpid()))
-        # "@" stands for the zero byte of an abstract address.
-        self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._watched = watched_us.isdecimal() and watched_pid == str(os.getpid())
-        self._every_s = _STATUS_EVERY_S
-        if self._watched:
-            self._every_s = min(_STATUS_EVERY_S, int(watched_us) / 4e6)
-        self._beat_s: float | None = None
-        self.ended = False
-
-    def beat(self, status: Callable[[], str]) -> None:
-        """Report that the daemon is alive. The event loop calls this several times a second.
-
-        A supervisor that waits too long for it restarts the daemon.
-        """
-        now_s = time.monotonic()
-        if not self._address or (self._beat_s and now_s - self._beat_s < self._every_s):
-            return
-        lines = [] if self._beat_s else ["READY=1"]
-        lines += ["WATCHDOG=1"] if self._watched else []
-        self._tell(*lines, f"STATUS={status()}")
-        self._beat_s = now_s
-
-    def reloading(self) -> None:
-        """Report that the configuration is being read, until `report_ready`."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-
-    def report_ready(self, status: Callable[[], str]) -> None:
-        self._tell("READY=1", f"STATUS={status()}")
-
-    def stopping(self) -> None:
-        self._tell("STOPPING=1")
-
-    def end(self, *_: object) -> NoReturn:
-        """End the process by an exception, as a handler of signals before there is a server.
-
-        `ended` outlives the exception: Python drops one that is raised in a finalizer.
-        """
-        self.ended = True
-        sys.exit(0)
-
-    def _tell(self, *lines: str) -> None:
-        if not self._address:
-            return
-        # Serving goes on without a supervisor that listens.
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.sendto("\n".join(lines).encode(), self._address)
-
-
-def inherited_socket(
-    path: Path, environment: MutableMapping[str, str] = os.environ
-) -> socket.socket | None:
-    """The listening socket that a supervisor opened for this process; None without one.
-
-    Raises SocketRefused if it is not at `path`, or if everyone may connect to it.
-    """
-    pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
-    environment.pop("LISTEN_FDNAMES", None)
-    if pid != str(os.getpid()) or count in ("", "0"):
-        return None
-    what = "Cannot serve on the socket that was passed in"
-    if count != "1":
-        raise SocketRefused(what, f"there are {count} of them", "Pass one")
-    listener = socket.socket(fileno=_FIRST_FD)
-    listener.set_inheritable(False)
-    if listener.family != socket.AF_UNIX or listener.getsockname() != str(path):
-        raise SocketRefused(
-            what,
-            f"it is {listener.getsockname()!r}, but the configuration names {path}",
-            "Make daemon.socket and the unit's ListenStream equal",
-        )
-    if stat.S_IMODE(path.stat().st_mode) & 0o007:
-        raise SocketRefused(what, "everyone may connect to it", "Set SocketMode=0600 in its unit")
-    return listener
-
-
-def reload_at_hang_ups(
-    hang_ups: "SimpleQueue[None]",
-    reload: Callable[[], object],
-    supervisor: Supervisor,
-    status: Callable[[], str],
-    *,
-    at_terminal: bool,
-) -> None:
-    """Reload at each SIGHUP in the queue, for as long as the process lives.
-
-    If the daemon was started `at_terminal` and that is gone, SIGHUP means the hang-up: end it.
-    """
-    while True:
-        hang_ups.get()
-        if at_terminal and not is_terminal():
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        supervisor.reloading()
-        try:
-            reload()
-        except REPORTABLE:
-            pass  # logged, and in the status
-        except Exception:
-            log.exception("the reload failed")
-        supervisor.report_ready(status)
-
-
-def is_terminal() -> bool:
-    try:
-        termios.tcgetattr(0)
-    except (termios.error, OSError):
-        return False
-    return True
 
 
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
 
 _STOP_REQUESTS_S = 3
+_KEEP_ALIVE_S = 60  # a connection over TLS is costly to open; when there are many, idle ones go
 _WAITING = 512  # connections that the kernel keeps until they are accepted
 _M_ARENA_MAX = -8  # of malloc.h
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -360,6 +231,15 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
     return listener
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The sockets: `plain` ones, and `secured` ones that speak TLS by `tls`."""
+
+    plain: Sequence[socket.socket]
+    secured: Sequence[socket.socket] = ()
+    tls: ServerTls | None = None
+
+
 class _Server(uvicorn.Server):
     """Ends the work in hand before uvicorn waits for the requests that depend on it."""
 
@@ -369,8 +249,12 @@ class _Server(uvicorn.Server):
         end_work: Callable[[], None],
         supervisor: Supervisor,
         status: Callable[[], str],
+        listeners: Listeners,
+        within_s: float,
     ) -> None:
         super().__init__(config)
+        self._listeners = listeners
+        self._within_s = within_s
         self._end_work = end_work
         self._supervisor = supervisor
         self._status = status
@@ -381,7 +265,21 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for listener in sockets or ():
+        secured = self._listeners.secured
+        if tls := self._listeners.tls:
+            loop, handshakes = asyncio.get_running_loop(), Handshakes()
+            connection: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+            make = partial(
+                connection,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            )
+            start = partial(TlsStart, tls, handshakes, self._within_s, make)
+            for listener in secured:
+                backlog = self.config.backlog
+                self.servers.append(await loop.create_server(start, sock=listener, backlog=backlog))
+        for listener in [*(sockets or ()), *secured]:
             # asyncio accepts as many at once as can wait, and more may wait than it should accept.
             listener.listen(_WAITING)
 
@@ -402,24 +300,30 @@ def end_at_signals(server: uvicorn.Server) -> None:
         signal.signal(number, end)
 
 
-def bound_listeners(stack: ExitStack, config: Config) -> list[socket.socket]:
+def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
     """The configured sockets, until the stack unwinds."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
         with _signals_after():
             listener = stack.enter_context(bound_socket(config.daemon.socket, group))
-    listeners = [listener]
-    for key, address in (("access.tcp", config.access.tcp), ("web.listen", config.web.listen)):
+    listeners, secured = [listener], list[socket.socket]()
+    warn_of_former_files(config)
+    tls = server_tls(config)
+    for key, address in (
+        ("access.listen", config.access.listen),
+        ("web.listen", config.web.listen),
+    ):
         if address:
             hint = f"Set {key} to another port, or remove it"
-            listeners.append(stack.enter_context(bound_address(*host_and_port(address), hint)))
-    return listeners
+            bound = stack.enter_context(bound_address(*any_host_and_port(address), hint))
+            (secured if tls and key == "access.listen" else listeners).append(bound)
+    return Listeners(listeners, secured, tls)
 
 
 def serve(
     app: ASGIApp,
-    listeners: Sequence[socket.socket],
+    listeners: Listeners,
     limits: LimitsConfig,
     load: Load,
     end_work: Callable[[], None],
@@ -433,10 +337,12 @@ def serve(
     Each request has the credentials of its process in its state.
     """
     shorten_switch_interval()
-    server = _Server(_limit_server(app, limits, load), end_work, supervisor, status)
+    server = _Server(
+        _limit_server(app, limits, load), end_work, supervisor, status, listeners, limits.header_s
+    )
     server.should_exit = supervisor.ended
     end_at_signals(server)
-    server.run(sockets=list(listeners))
+    server.run(sockets=[*listeners.plain])
 
 
 def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
@@ -470,6 +376,8 @@ def _limit_server(
         lifespan=lifespan,
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # api/proxy.py reads them, from trusted proxies alone
+        timeout_keep_alive=_KEEP_ALIVE_S,
         backlog=ACCEPTED_AT_ONCE,
         server_header=False,
         timeout_graceful_shutdown=_STOP_REQUESTS_S,

@@ -13,6 +13,7 @@ from hopsyncd.answers.daemon_state import (
     HealthAnswer,
     ItemProblem,
     JobsAnswer,
+    ListeningStatus,
     ScheduleAnswer,
     SkippedParts,
     SourcesAnswer,
@@ -31,7 +32,9 @@ from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.source_status import describe_source, list_rights, restrict_source
+from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.version_log import moment_text, time_text
+from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.index.snapshot import Snapshot
@@ -78,12 +81,14 @@ class StatusService:
         unavailable: Mapping[str, ReaderUnavailable],
         load: Load,
         backups: Backups,
+        tls: ServerTls | None = None,
     ) -> None:
         self._parts = parts
         self._watchers = watchers
         self._unavailable = unavailable
         self._load = load
         self._backups = backups
+        self._tls = tls
         self._started_ms = now_ms()
         self._requests = Requests()
         self._skipped_at: dict[Mask, tuple[int, list[SkippedParts]]] = {}
@@ -119,8 +124,7 @@ class StatusService:
             with state.engine.reading(hidden=acl) as (_, head):
                 pass
         version = head.version if head else None
-        endpoint = state.models.endpoint
-        error = self._parts.freshness.error() or trouble
+        endpoint, error = state.models.endpoint, self._parts.freshness.error() or trouble
         return {
             "version": version.id if version else 0,
             "created": time_text(version.created_ms) if version else None,
@@ -153,6 +157,7 @@ class StatusService:
             "database": displayed_url(config.database),
             "database_bytes": stored_bytes(config.database, connection) if whole else None,
             "socket": str(config.daemon.socket),
+            "listening": self._listening(config) if whole else None,
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
         }
@@ -188,6 +193,16 @@ class StatusService:
             {"media_type": kind, "why": one.why, "hint": one.hint}
             for kind, one in sorted(dict(self._unavailable).items())
         ]
+
+    def _listening(self, config: Config) -> ListeningStatus | None:
+        if not config.access.listen:
+            return None
+        tls = self._tls
+        return {
+            "address": config.access.listen,
+            "expires": moment_text(int(tls.certificate.expires_s * 1000)) if tls else None,
+            "problem": tls.problem if tls else None,
+        }
 
     def _store_status(self) -> StoreStatus:
         if self._parts.follower and self._parts.follower.is_following:

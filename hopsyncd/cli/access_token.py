@@ -132,8 +132,8 @@ def create(
     else:
         click.echo(text)
         click.echo("It is not shown again.", err=True)
-    if not config.access.tcp:
-        click.echo('To use it, set access.tcp = "127.0.0.1:7717", and restart.', err=True)
+    if not config.access.listen:
+        click.echo('To use it, set access.listen = "127.0.0.1:7717", and restart.', err=True)
 
 
 def _require_sources(config: Config, sources: Sequence[str]) -> None:

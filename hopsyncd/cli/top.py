@@ -63,6 +63,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         models = now["models"]
         _print_network_use(now["llm"], models)
     _print_backups(now["backup"])
+    _print_listening(now["listening"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
@@ -106,6 +107,16 @@ def _print_backups(backup: Mapping[str, Any] | None) -> None:
     )
     if backup["error"]:
         click.secho(f"  the last backup failed: {printable(backup['error'])}", fg="yellow")
+
+
+def _print_listening(listening: Mapping[str, Any] | None) -> None:
+    if listening is None:
+        return
+    expires = listening["expires"]
+    until = f" over TLS, with a certificate until {expires[:10]}" if expires else ""
+    click.echo(f"listens on {listening['address']}{until}")
+    if listening["problem"]:
+        warn([f"the changed certificate is not used: {listening['problem']}"])
 
 
 def _print_models(models: Mapping[str, Any]) -> None:

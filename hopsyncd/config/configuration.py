@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
+from hopsyncd.config.access import AccessConfig
 from hopsyncd.config.mistakes import (
     SOURCE_SECTION,
     KeyPath,
@@ -27,7 +28,6 @@ from hopsyncd.config.values import (
     CRON_HINT,
     FULL_SCAN_AT,
     GC_AT,
-    AccessConfig,
     BackupConfig,
     ConfigPath,
     CronText,

@@ -1,4 +1,4 @@
-"""The types of values in the configuration, the ways to search, `[access]` and `[limits]`."""
+"""The types of values in the configuration, the ways to search and `[limits]`."""
 
 import grp
 import ipaddress
@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+)
 
 from connectors.ignore import NAMED, Patterns
 from hopsyncd.config.schedule import at, zone_of
@@ -281,13 +288,23 @@ def host_and_port(address: str) -> tuple[str, int]:
     >>> host_and_port("[::1]:7717")
     ('::1', 7717)
     """
+    host, port = any_host_and_port(address)
+    if not is_loopback(host):
+        raise ValueError(f"other machines could reach {host}, and only loopback addresses serve")
+    return host, port
+
+
+def any_host_and_port(address: str) -> tuple[str, int]:
+    """The parts of an address of this machine. Raises ValueError."""
     found = _ADDRESS.fullmatch(address)
     if not found or not 1 <= int(found["port"]) <= 65_535:
         raise ValueError("it should be an address and a port")
-    host = ipaddress.ip_address(found["six"] or found["four"])
-    if not host.is_loopback:
-        raise ValueError(f"other machines could reach {host}, and only loopback addresses serve")
-    return str(host), int(found["port"])
+    return str(ipaddress.ip_address(found["six"] or found["four"])), int(found["port"])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    return ipaddress.ip_address(host).is_loopback
 
 
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
@@ -347,24 +364,6 @@ class WorkersConfig(Section):
         default="",
         pattern=r"^(auto|ray://[^@/\s]+:\d+)?$",
         description='Write "auto" or an address like "ray://host:10001".',
-    )
-
-
-class AccessConfig(Section):
-    """Who may use the daemon besides its own user, who may do everything."""
-
-    group: GroupName = Field(
-        default="", description="Write the name of a group of this machine, or nothing."
-    )
-    admins: WhoList = Field(default=(), description=WHO_HINT)
-    tcp: LoopbackAddress = Field(
-        default="", description='Write it like "127.0.0.1:7717", or nothing.'
-    )
-    token_file: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
-    )
-    backup_dir: ConfigPath | None = Field(
-        default=None, description="Write a path in quotes, or leave the line out."
     )
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from hopsyncd.api.tls import load_certificate
 from hopsyncd.api.tokens import TokenFile
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
 from hopsyncd.client import Client, RequestFailed
@@ -22,12 +24,19 @@ from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.doctor.backups import backups
 from hopsyncd.doctor.local_llms import find_local_llms
-from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
+from hopsyncd.errors import (
+    ConfigError,
+    DaemonUnavailable,
+    DaemonUntrusted,
+    HopsyncdError,
+    SocketRefused,
+)
 from hopsyncd.ingest.connect import connector_of
 from hopsyncd.models.llm.attempts import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
 
 _ENDPOINT_S = 5.0
+_EXPIRES_SOON_S = 14 * 86400
 _CONNECT_S, _ANSWER_S = 1.0, 5.0
 _MAX_PATH_BYTES = 107  # of a Unix socket
 
@@ -225,6 +234,28 @@ def check_viewers(config: Config) -> Iterator[Diagnosis]:
                 yield Diagnosis(f"source {source.name}", "warn", detail, remedy)
 
 
+def check_certificate(config: Config) -> Iterator[Diagnosis]:
+    """Check the certificate of the TCP address."""
+    access = config.access
+    if not (access.tls_cert and access.tls_key):
+        return
+    try:
+        _, certificate = load_certificate(access.tls_cert, access.tls_key)
+    except SocketRefused as error:
+        yield Diagnosis("certificate", "fail", f"{error.what}: {error.why}", error.hint)
+        return
+    left_s = certificate.expires_s - time.time()
+    names = ", ".join(sorted(certificate.names)) or "no host name"
+    remedy = "Renew it; the daemon takes the new files at once"
+    if left_s <= 0:
+        yield Diagnosis("certificate", "fail", f"{access.tls_cert} has expired", remedy)
+    elif left_s < _EXPIRES_SOON_S:
+        days = f"{access.tls_cert} expires in {left_s / 86400:.0f} days"
+        yield Diagnosis("certificate", "warn", days, remedy)
+    else:
+        yield well("certificate", f"for {names}, valid for {left_s / 86400:.0f} days")
+
+
 Check = Callable[[], Iterator[Diagnosis]]
 
 
@@ -251,6 +282,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _run_guarded("daemon", partial(check_daemon, config))
     yield from _run_guarded("sources", partial(sources, config))
     yield from _run_guarded("access", partial(check_viewers, config))
+    yield from _run_guarded("certificate", partial(check_certificate, config))
     yield from _run_guarded("watches", partial(machine.watches, config))
     yield from _run_guarded("watched questions", partial(watch_actions, config))
     yield from _run_guarded("llm", partial(endpoint, config))

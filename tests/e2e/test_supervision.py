@@ -13,7 +13,7 @@ from itertools import pairwise
 import httpx2
 import pytest
 
-from hopsyncd.api.server import inherited_socket
+from hopsyncd.api.supervisor import inherited_socket
 from hopsyncd.client import Client
 from hopsyncd.errors import SocketRefused
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from starlette.types import Receive, Scope, Send
 
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.server import Supervisor, serve
+from hopsyncd.api.server import Listeners, serve
+from hopsyncd.api.supervisor import Supervisor
 from hopsyncd.config.values import LimitsConfig
 
 BLOCKS_S = 3.0
@@ -46,4 +47,12 @@ if __name__ == "__main__":
         listener.bind(sys.argv[1])
         listener.listen()
         listeners = _Stopped([listener]) if sys.argv[2:] == ["stop"] else [listener]
-        serve(app, listeners, LimitsConfig(), Load(), lambda: None, supervisor, lambda: "blocking")
+        serve(
+            app,
+            Listeners(listeners),
+            LimitsConfig(),
+            Load(),
+            lambda: None,
+            supervisor,
+            lambda: "blocking",
+        )

@@ -1,0 +1,46 @@
+"""Requests that come through a reverse proxy, which speaks TLS with the clients in our place.
+
+Only the addresses in access.behind_proxy may connect over TCP, and they name their client.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from hopsyncd.api.failures import failure_body
+
+
+class BehindProxy:
+    """Refuses requests over TCP that no trusted proxy sends, or whose client did not use TLS.
+
+    The scope's client is then the proxy's client.
+    """
+
+    def __init__(self, app: ASGIApp, proxies: Sequence[str]) -> None:
+        self._app = app
+        self._by_proxy = ProxyHeadersMiddleware(app, [*proxies])  # type: ignore[arg-type]
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if client is None:  # the Unix socket
+            await self._app(scope, receive, send)
+            return
+        address = ipaddress.ip_address(client[0].partition("%")[0])
+        schemes = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+        if not any(address in network for network in self._proxies):
+            why = "it does not come through the proxy"
+            hint = "Use the proxy's address; access.behind_proxy has the proxies' own addresses"
+        elif schemes != [b"https"]:
+            why = "the proxy does not say that its client uses https"
+            hint = "Let the proxy set X-Forwarded-Proto and X-Forwarded-For, and use https"
+        else:
+            await self._by_proxy(scope, receive, send)  # type: ignore[arg-type]
+            return
+        body = failure_body("forbidden", f"The request was refused: {why}", hint)
+        await JSONResponse(body, 403)(scope, receive, send)

@@ -1,0 +1,241 @@
+"""The certificate of the TCP address, and the start of TLS on each of its connections.
+
+OpenSSL does the cryptography. The files are read again when they change, for the connections that
+come then. Connections that are open keep what they began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import ssl
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import SocketRefused
+
+log = structlog.get_logger(__name__)
+
+MAX_HANDSHAKES = 128
+"""Connections that have not finished the start of TLS. When more come, the oldest one is closed."""
+
+_LOOK_EVERY_S = 1.0
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it
+_ROUNDS = 4  # of a handshake, at most
+_HINT = "Check access.tls_cert and access.tls_key"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The certificate in use: names are lower case, expires_s is Unix time."""
+
+    names: frozenset[str]
+    expires_s: float
+
+    def is_for(self, host: str) -> bool:
+        """Whether the certificate has this host name, or a wildcard for it."""
+        bare = host.strip("[]")
+        return bool({bare, "*." + bare.partition(".")[2]} & self.names)
+
+
+def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate]:
+    """The context of a TLS server, and its certificate. Raises SocketRefused.
+
+    The key must be readable by its owner alone.
+    """
+    what = f"Cannot use the certificate {cert}"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    for file in (cert, key):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            why = str(error.strerror).lower()
+            raise SocketRefused(f"Cannot read {file}", why, _HINT) from error
+    found = key.stat()
+    if found.st_uid not in (0, os.geteuid()) or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(
+            f"Cannot use the key {key}", "others may read it", f"Run `chmod 600 {key}`"
+        )
+    try:
+        context.load_cert_chain(cert, key, password=_refuse_password)
+        return context, _read_certificate(context, cert)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = f"the key {key} belongs to another certificate"
+        elif "PEM" in str(error):
+            why = f"it or the key {key} is not in PEM format"
+        else:
+            why = str(error.reason or error).lower().replace("_", " ")
+        raise SocketRefused(what, why, _HINT) from error
+    except (OSError, ValueError) as error:
+        raise SocketRefused(what, str(error).lower(), _HINT) from error
+
+
+def _refuse_password() -> str:
+    raise ValueError("the key has a password; write it without one")
+
+
+def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
+    """Shake hands in memory with a client that trusts this certificate: Python shows only such."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags = ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
+    client.load_verify_locations(cert)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    answering = context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (asking, answering) * _ROUNDS:
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    found: Any = asking.getpeercert()
+    names = frozenset(
+        str(ipaddress.ip_address(name)) if kind == "IP Address" else name.lower()
+        for kind, name in found.get("subjectAltName", ())
+        if kind in ("DNS", "IP Address")
+    )
+    return Certificate(names, ssl.cert_time_to_seconds(found["notAfter"]))
+
+
+def server_tls(config: Config) -> ServerTls | None:
+    """The TLS of access.listen; None without a certificate. Raises SocketRefused."""
+    access = config.access
+    if not (access.listen and access.tls_cert and access.tls_key):
+        return None
+    return ServerTls(access.tls_cert, access.tls_key)
+
+
+class ServerTls:
+    """The certificate and key in their files, as they are now.
+
+    `problem` says why changed files are not used; the earlier certificate stays.
+    """
+
+    def __init__(self, cert: Path, key: Path) -> None:
+        self._files = (cert, key)
+        self._state = self._look()
+        self._looked_s = time.monotonic()
+        self._context, self.certificate = load_certificate(cert, key)
+        self.problem: str | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context for a new connection. Follows changes of the files."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            state = self._look()
+            if state != self._state:
+                self._state = state
+                self._reload()
+        return self._context
+
+    def _reload(self) -> None:
+        try:
+            self._context, self.certificate = load_certificate(*self._files)
+        except SocketRefused as error:
+            self.problem = f"{error.what}: {error.why}"
+            log.error("the changed certificate is not used; the earlier one stays", why=str(error))
+            return
+        self.problem = None
+        log.info("the certificate was read again", expires_s=self.certificate.expires_s)
+
+    def _look(self) -> object:
+        try:
+            found = [file.stat() for file in self._files]
+        except OSError as error:
+            return error.errno
+        return [(one.st_ino, one.st_mtime_ns, one.st_size, one.st_mode) for one in found]
+
+
+class Handshakes:
+    """The connections that have not finished the start of TLS, the oldest first."""
+
+    def __init__(self, limit: int = MAX_HANDSHAKES) -> None:
+        self._limit = limit
+        self._open: dict[TlsStart, None] = {}
+
+    def add(self, new: TlsStart) -> None:
+        """Count a connection; if there are too many, close the oldest."""
+        if len(self._open) >= self._limit:
+            next(iter(self._open)).abort()
+        self._open[new] = None
+
+    def remove(self, ended: TlsStart) -> None:
+        self._open.pop(ended, None)
+
+
+class TlsStart(asyncio.Protocol):
+    """Starts TLS on a connection, then hands it to the protocol that `make` makes."""
+
+    def __init__(
+        self,
+        tls: ServerTls,
+        handshakes: Handshakes,
+        within_s: float,
+        make: Callable[[], asyncio.Protocol],
+    ) -> None:
+        self._tls = tls
+        self._handshakes = handshakes
+        self._within_s = within_s
+        self._make = make
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._early = bytearray()  # data that came with the end of the handshake
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()  # until TLS reads
+        self._transport = transport
+        self._handshakes.add(self)
+        self._task = asyncio.ensure_future(self._start(transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+
+    def abort(self) -> None:
+        """Close the connection."""
+        self._handshakes.remove(self)
+        if self._transport:
+            self._transport.abort()
+        if self._task:
+            self._task.cancel()
+
+    async def _start(self, transport: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            secured = await loop.start_tls(
+                transport,
+                self,
+                self._tls.context,
+                server_side=True,
+                ssl_handshake_timeout=self._within_s,
+            )
+        except OSError as error:  # of TLS too; whoever connects sees why
+            log.debug("a connection did not start TLS", why=str(error))
+            transport.abort()
+            return
+        finally:
+            self._handshakes.remove(self)
+        if secured is None or self._is_lost:
+            transport.abort()
+            return
+        protocol = self._make()
+        secured.set_protocol(protocol)
+        protocol.connection_made(secured)
+        if self._early:
+            protocol.data_received(bytes(self._early))
