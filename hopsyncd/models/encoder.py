@@ -8,7 +8,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +29,7 @@ _EXTRA = "sentence-transformers"
 DEFAULT_DIMENSIONS = 384
 # Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
 MAX_CHARACTERS = 4000
-_MAX_TOKENS = 256
+MAX_TOKENS = 256
 
 
 class Encoder(Protocol):
@@ -175,7 +175,7 @@ class _SentenceTransformer:
 
         disable_progress_bar()  # type: ignore[no-untyped-call]  # it would garble the log
         self._model = SentenceTransformer(str(folder), device="cpu")
-        self._model.max_seq_length = min(self._model.max_seq_length or _MAX_TOKENS, _MAX_TOKENS)
+        self._model.max_seq_length = min(self._model.max_seq_length or MAX_TOKENS, MAX_TOKENS)
         self._model.eval()
         self._inference_mode = torch.inference_mode
         self.dimensions: int = self._model.get_embedding_dimension() or 0
@@ -224,9 +224,14 @@ def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+def has_sentence_transformers() -> bool:
+    """Whether the extra that runs other encoders and rerankers is installed."""
+    return all(map(_is_installed, ("torch", "sentence_transformers")))
+
+
 def require_sentence_transformers(what: str) -> None:
     """Raise ModelUnavailable if the optional package that runs `what` is not installed."""
-    if not all(map(_is_installed, ("torch", "sentence_transformers"))):
+    if not has_sentence_transformers():
         raise ModelUnavailable(
             f"Cannot use {what}",
             f"it runs in {_EXTRA}, which is not installed",
@@ -234,14 +239,18 @@ def require_sentence_transformers(what: str) -> None:
         )
 
 
-def create_session(model: bytes, **entries: str) -> Any:
-    """An ONNX Runtime session of one thread, its caller's; `entries` are further settings."""
+def create_session(
+    model: bytes | Path, threads: int = 1, entries: Mapping[str, str] | None = None
+) -> Any:
+    """An ONNX Runtime session; with one thread, it is the caller's. `entries`: further settings."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    # It would spin on cores that others need.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    for name, value in entries.items():
+    options.intra_op_num_threads = threads
+    # Others would spin on cores that are needed elsewhere.
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    for name, value in (entries or {}).items():
         options.add_session_config_entry(f"session.{name}", value)
     options.enable_cpu_mem_arena = False  # it would keep the memory of the longest text
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -249,14 +258,14 @@ def create_session(model: bytes, **entries: str) -> Any:
     return session
 
 
-def tokenizer_in(folder: Path) -> "Tokenizer":
+def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
     # The file asks for padding and truncation to 128 tokens.
     tokenizer.no_padding()
-    tokenizer.enable_truncation(_MAX_TOKENS)
+    tokenizer.enable_truncation(max_tokens)
     return tokenizer
 
 
@@ -308,11 +317,16 @@ def _vocabulary() -> bytes:
 
 
 def checked_digest(path: str, expected: str) -> str:
-    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one."""
-    weights = Path(path) / "model.safetensors"
+    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one.
+
+    Of several files, it is the SHA-256 of their digests, by rising name.
+    """
+    files = _weights_in(Path(path))
+    weights = files[0]
     try:
-        with weights.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digests = [digest_file(file) for file in files]
+        joined = hashlib.sha256("".join(digests).encode()).hexdigest()
+        digest = digests[0] if len(digests) == 1 else joined
     except OSError as error:
         raise ModelUnavailable(
             f"Cannot read the encoder's weights {weights}",
@@ -326,6 +340,19 @@ def checked_digest(path: str, expected: str) -> str:
             "Reinstall the model, or correct models.encoder_sha256",
         )
     return digest
+
+
+def _weights_in(folder: Path) -> list[Path]:
+    """The files with the weights; model.safetensors if there are none."""
+    for pattern in ("*.safetensors", "pytorch_model*.bin", "onnx/model.onnx*"):
+        if files := sorted(folder.glob(pattern)):
+            return files
+    return [folder / "model.safetensors"]
+
+
+def digest_file(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class Reranker(Protocol):

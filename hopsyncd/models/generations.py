@@ -94,7 +94,7 @@ def _load_former(
         same = {field: getattr(config.models, field) for field in _UNUSED_BY_FORMER}
         encoder = wanted.encoder
         if models.model_copy(update=same) != config.models:
-            encoder = load_encoder(config.model_copy(update={"models": models}))
+            encoder = load_encoder(config.model_copy(update={"models": models}), in_use)
         unasked = _Unasked(llm) if llm.base_url else None
         if _generation_name(llm, language, encoder, unasked) != in_use:
             return None

@@ -12,6 +12,7 @@ import structlog
 from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
 from hopsyncd.errors import BadRequest, ConfigError, ModelUnavailable
 from hopsyncd.models.cluster import ClusterMaker
+from hopsyncd.models.embedding.folder_encoder import open_folder_encoder
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
 from hopsyncd.models.encoder import (
     CrossReranker,
@@ -28,7 +29,7 @@ from hopsyncd.models.llm_maker import LlmQuestionMaker
 from hopsyncd.models.llm_questions import LlmExtractor
 from hopsyncd.models.llm_statements import prompt_spec_for
 from hopsyncd.models.minilm_onnx import OnnxEncoder
-from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts
+from hopsyncd.models.prompts import AdaptedEncoder, choose_prompts, predecessor_of
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.models.rerank_endpoint import HttpReranker
 from store.ledger import Ledger
@@ -41,6 +42,7 @@ _CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
 _WAITING_WORKERS = 16
+_EMBEDDED_TOGETHER = 4  # passages: their sentences of the same length run together
 
 log = structlog.get_logger(__name__)
 
@@ -116,18 +118,47 @@ class Models:
         return "the encoder's model file" if making else None
 
 
-def load_encoder(config: Config) -> Encoder:
-    """The configured encoder. Raises ModelUnavailable."""
+def load_encoder(config: Config, in_use: str = "") -> Encoder:
+    """The configured encoder. Raises ModelUnavailable.
+
+    in_use: the name of a generation. If its vectors come from this model in PyTorch, that is given.
+    The first time, the model of a folder is prepared, which takes seconds to minutes.
+    """
     models = config.models
     if models.encoder_address:
         return open_http_encoder(config)
+    cache = config.daemon.data_dir / _CACHE_NAME
     if models.encoder == "default" and has_onnxruntime():
-        return OnnxEncoder(config.daemon.data_dir / _CACHE_NAME)
-    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
-    if models.encoder == "default":
-        return encoder
+        encoder: Encoder = OnnxEncoder(cache)
+    elif models.encoder == "default":
+        encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    else:
+        encoder = _adapt(
+            models,
+            open_folder_encoder(models.encoder, models.encoder_sha256, models.threads, cache),
+        )
+    return _load_predecessor(models, encoder, in_use) or encoder
+
+
+def _adapt(models: ModelsConfig, encoder: Encoder) -> Encoder:
     folder = Path(locate(models.encoder, "")[0])
     return AdaptedEncoder(encoder, choose_prompts(models, models.encoder, folder))
+
+
+def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> Encoder | None:
+    """The same model in PyTorch, if the vectors in use come from it and it can be loaded."""
+    name = predecessor_of(encoder)
+    if not name or not in_use.endswith(name):
+        return None
+    try:
+        former: Encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    except ModelUnavailable as error:
+        log.warning(
+            "stored vectors cannot be used without PyTorch, embedding all passages again",
+            why=str(error),
+        )
+        return None
+    return former if models.encoder == "default" else _adapt(models, former)
 
 
 def load_reranker(config: Config) -> Reranker | None:
@@ -167,6 +198,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
         return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
     encoder: Encoder = load_encoder(config)
+    former = _load_predecessor(models, encoder, in_use)
     loaded = with_encoder(encoder)
     if isinstance(encoder, HttpEncoder):
         threading.Thread(target=_verify, args=(encoder,), daemon=True).start()
@@ -175,17 +207,10 @@ def load_models(config: Config, in_use: str = "") -> Models:
     elif config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
         there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
         loaded = replace(loaded, maker=there)
-    if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
-        try:
-            former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
-        except ModelUnavailable as error:
-            log.warning(
-                "stored vectors cannot be used without PyTorch, embedding all passages again",
-                why=str(error),
-            )
-        else:
-            if former.maker.generation.name == in_use:
-                encoder, loaded = former.encoder, replace(former, newer=loaded)
+    if former:
+        earlier = with_encoder(former)
+        if earlier.maker.generation.name == in_use:
+            encoder, loaded = former, replace(earlier, newer=loaded)
     if not isinstance(encoder, HttpEncoder):
         threading.Thread(target=warm_up_encoder, args=(encoder,)).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
@@ -228,7 +253,8 @@ def make_question_maker(
     if llm is None or config.questions == "off":
         if isinstance(encoder, HttpEncoder):
             workers = _WAITING_WORKERS  # they wait for the endpoint, and fill its batches
-        return BuiltinMaker(language, encoder, workers)
+        together = _EMBEDDED_TOGETHER if isinstance(encoder, AdaptedEncoder) else 1
+        return BuiltinMaker(language, encoder, workers, together)
     form = prompt_spec_for(config.questions)
     asker = LlmExtractor(llm, config.passages_per_call, 2 * config.concurrency, form)
     return LlmQuestionMaker(asker, language, encoder, config.questions)

@@ -110,7 +110,7 @@ def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
     """Create the session; returns the function from texts to vectors."""
     # Slower, but without it sums of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
-    session = create_session(graph, **precise)
+    session = create_session(graph, entries=precise)
     tokenizer = tokenizer_in(folder)
 
     def vectors_of(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -160,7 +160,16 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def name(self) -> str:
-        return f"{self._encoder.name}+{VERSION}{self._prompts.suffix}"
+        return self._adapted_name(self._encoder.name)
+
+    @property
+    def predecessor(self) -> str:
+        """The name with the encoder's predecessor in its place; empty without one."""
+        name = predecessor_of(self._encoder)
+        return self._adapted_name(name) if name else ""
+
+    def _adapted_name(self, name: str) -> str:
+        return f"{name}+{VERSION}{self._prompts.suffix}"
 
     @property
     def dimensions(self) -> int:
@@ -179,3 +188,8 @@ class AdaptedEncoder(PromptedEncoder):
                 self._centre = compute_centre(self._encoder.encode(fixed))
         vectors = self._encoder.encode([prompt + text for text in texts])
         return subtract_centre(vectors, self._centre)
+
+
+def predecessor_of(encoder: Encoder) -> str:
+    """The name of the encoder whose vectors stay in use until a rebuild; empty without one."""
+    return str(getattr(encoder, "predecessor", ""))

@@ -39,6 +39,7 @@ from store.records import (
     PassageId,
     Question,
     QuestionSet,
+    SetId,
     question_id,
     set_id,
     to_grid,
@@ -192,9 +193,40 @@ def embed_drafts(
     provisional: bool = False,
 ) -> QuestionSet:
     """Compute ids and vectors for the drafts."""
-    in_set = set_id(passage.id, generation.name, provisional=provisional)
+    (made,) = embed_each([passage], [drafts], generation, encoder, provisional=provisional)
+    return made
+
+
+def embed_each(
+    passages: Sequence[Passage],
+    drafts: Sequence[Drafts],
+    generation: GenerationConfig,
+    encoder: Encoder,
+    *,
+    provisional: bool = False,
+) -> list[QuestionSet]:
+    """Compute ids and vectors for the drafts of each passage, all texts in one call."""
+    incoming = [draft.contexts[: len(draft.contexts) - draft.asked] for draft in drafts]
+    asked = [draft.contexts[len(draft.contexts) - draft.asked :] for draft in drafts]
+    vectors = iter(to_grid(encoder.encode([*chain(*incoming)])))
+    if any(asked):
+        asked_vectors = iter(to_grid(encode_questions(encoder, [*chain(*asked)])))
+    else:
+        asked_vectors = iter(())
+    sets = []
+    for passage, draft, texts, questions in zip(passages, drafts, incoming, asked, strict=True):
+        in_set = set_id(passage.id, generation.name, provisional=provisional)
+        rows = [*islice(vectors, len(texts)), *islice(asked_vectors, len(questions))]
+        sets.append(
+            QuestionSet(in_set, passage.id, _number(in_set, draft), np.stack(rows), provisional)
+        )
+    return sets
+
+
+def _number(in_set: SetId, drafts: Drafts) -> tuple[Question, ...]:
+    """The questions with their ids."""
     ordinals = {direction: count() for direction in Direction}
-    questions = tuple(
+    return tuple(
         Question(
             question_id(in_set, question.direction, next(ordinals[question.direction])),
             question.direction,
@@ -204,12 +236,6 @@ def embed_drafts(
         )
         for question in drafts.questions
     )
-    incoming_count = len(drafts.contexts) - drafts.asked
-    vectors = to_grid(encoder.encode(drafts.contexts[:incoming_count]))
-    if drafts.asked:
-        asked = to_grid(encode_questions(encoder, drafts.contexts[incoming_count:]))
-        vectors = np.concatenate([vectors, asked])
-    return QuestionSet(in_set, passage.id, questions, vectors, provisional)
 
 
 def builtin_generation(language: Language, encoder: Encoder) -> GenerationConfig:
@@ -237,19 +263,38 @@ class _LazySet:
         """Do nothing: no work is running."""
 
 
+@dataclass(frozen=True, slots=True)
+class _PartOfGroup:
+    """The set of one passage, from a future that makes several."""
+
+    making: Future[list[QuestionSet]]
+    at: int
+
+    def result(self) -> QuestionSet:
+        return self.making.result()[self.at]
+
+    def cancel(self) -> None:
+        """Cancel all sets of the future: they belong to the same import."""
+        self.making.cancel()
+
+
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
     store_after = 64
 
-    def __init__(self, language: Language, encoder: Encoder, workers: int = 1) -> None:
+    def __init__(
+        self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1
+    ) -> None:
         """With more than one worker, `workers` low-priority threads make sets in parallel.
 
-        Meanwhile another thread finds the names in the next passages.
+        Meanwhile another thread finds the names in the next passages. Each of the workers gives the
+        encoder the texts of `together` passages in one call.
         """
+        self._together = together
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
         self._names = ThreadPoolExecutor(1, "names", _be_nice)
-        self._making: dict[PassageId, Future[QuestionSet] | _LazySet] = {}
+        self._making: dict[PassageId, _PartOfGroup | _LazySet] = {}
         self._language = language
         self._encoder = encoder
 
@@ -294,9 +339,12 @@ class BuiltinMaker:
                 pending.append(passage)
             return
         naming = self._names.submit(self._language.mentions, texts)
-        for at, passage in enumerate(group):
-            self._making[passage.id] = pool.submit(self._make_set_of, passage, naming, at)
-            pending.append(passage)
+        for start in range(0, len(group), self._together):
+            part = group[start : start + self._together]
+            making = pool.submit(self._make_sets_of, part, naming, start)
+            for at, passage in enumerate(part):
+                self._making[passage.id] = _PartOfGroup(making, at)
+                pending.append(passage)
 
     def _finish_next(self, pending: deque[Passage]) -> MakeResult:
         made = self._making[pending[0].id].result()
@@ -316,10 +364,12 @@ class BuiltinMaker:
         (mentions,) = self._language.mentions([passage.text])
         return self._make_set(passage, mentions)
 
-    def _make_set_of(
-        self, passage: Passage, naming: Future[list[tuple[Mention, ...]]], at: int
-    ) -> QuestionSet:
-        return self._make_set(passage, naming.result()[at])
+    def _make_sets_of(
+        self, passages: Sequence[Passage], naming: Future[list[tuple[Mention, ...]]], start: int
+    ) -> list[QuestionSet]:
+        named = naming.result()[start : start + len(passages)]
+        drafts = [*map(draft_questions, passages, named)]
+        return embed_each(passages, drafts, self.generation, self._encoder)
 
     def _make_set(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
         return embed_drafts(

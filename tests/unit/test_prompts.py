@@ -11,7 +11,8 @@ from hopsyncd.config.configuration import Config, DaemonConfig, ModelsConfig
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.evaluation.recordings import recorded_maker
 from hopsyncd.models.centring import CENTRE_TEXTS, compute_centre, subtract_centre
-from hopsyncd.models.encoder import Encoder, SentenceEncoder, encode_questions
+from hopsyncd.models.embedding.folder_encoder import open_folder_encoder
+from hopsyncd.models.encoder import Encoder, encode_questions
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.loading import load_encoder
 from hopsyncd.models.prompts import (
@@ -163,7 +164,7 @@ def test_prompts_reach_a_sentence_transformers_folder(tmp_path: Path) -> None:
     (folder / CONFIG_NAME).write_text(json.dumps({"prompts": {"query": "zebra ", "passage": "D "}}))
     models = ModelsConfig(encoder=str(folder))
     encoder = loaded(models, tmp_path)
-    bare = SentenceEncoder(str(folder), "", 1)
+    bare = open_folder_encoder(str(folder), "", 1, tmp_path / "cache")
     asked = encode_questions(encoder, ["Where is Rome?"])
     centre = compute_centre(bare.encode([f"D {text}" for text in CENTRE_TEXTS]))
     with_prompt = subtract_centre(bare.encode(["zebra Where is Rome?"]), centre)

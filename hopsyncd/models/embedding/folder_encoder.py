@@ -1,0 +1,149 @@
+"""The encoder of a sentence-transformers folder, in ONNX Runtime where it can run there."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from hopsyncd.child_process import end_child, start_child
+from hopsyncd.models.embedding.folder_model import EXPORT, Choice, FolderModel, read_choice
+from hopsyncd.models.encoder import (
+    Encoder,
+    SentenceEncoder,
+    checked_digest,
+    has_onnxruntime,
+    has_sentence_transformers,
+    load_error,
+    locate,
+)
+
+# Files that decide a model's vectors, apart from its weights.
+_SETTINGS = ("*.json", "*.txt", "*.model", "*/config.json", "*/*.safetensors", "onnx/model.onnx")
+# These hold prompts and versions, which the vectors of a text without a prompt do not depend on.
+_IGNORED = ("config_sentence_transformers.json",)
+_LONGEST_EXPORT_S = 3600
+
+log = structlog.get_logger(__name__)
+
+
+class FolderEncoder:
+    """A folder's model that was exported for ONNX Runtime. Texts are cut at 256 tokens."""
+
+    def __init__(self, name: str, predecessor: str, folder: Path, choice: Choice, threads: int):
+        """`folder` has the exported files. predecessor: the name of the model in torch."""
+        self.name = name
+        self.predecessor = predecessor
+        self.dimensions = choice.dimensions
+        self._folder = folder
+        self._choice = choice
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._model: FolderModel | None = None
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As in the protocol. Raises ModelUnavailable."""
+        return (self._model or self._open()).vectors(texts)
+
+    def _open(self) -> FolderModel:
+        with self._lock:
+            if self._model is None:
+                try:
+                    self._model = FolderModel(self._folder, self._choice, self._threads)
+                except (OSError, ValueError) as error:
+                    raise load_error(self._folder, error) from error
+            return self._model
+
+
+def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> Encoder:
+    """The encoder of a folder or a name. Raises ModelUnavailable.
+
+    The first time, this exports the model, which takes seconds to minutes. `cache` keeps the
+    result for each content of the folder.
+    """
+    path, expected = locate(model, sha256)
+    folder = Path(path).resolve()
+    digest = checked_digest(path, expected)
+    can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
+    if not has_onnxruntime():
+        return SentenceEncoder(model, sha256, threads)
+    kept = cache / f"encoder-{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
+    choice = read_choice(kept)
+    if choice is None and can_export:
+        choice = _export(folder, kept)
+    if choice is None or choice.runtime == "torch":
+        return SentenceEncoder(model, sha256, threads)
+    predecessor = f"{Path(path).name}@{digest[:16]}"
+    name = f"{predecessor}/{EXPORT}-{choice.runtime}-{choice.graph}"
+    return FolderEncoder(name, predecessor, kept, choice, threads)
+
+
+def _digest_of_settings(folder: Path, weights: str) -> str:
+    """A digest of all files that decide the vectors; `weights` is the digest of the weights."""
+    found = hashlib.sha256(weights.encode())
+    files = {file for pattern in _SETTINGS for file in folder.glob(pattern)}
+    for file in sorted(files):
+        if file.name not in _IGNORED and file.is_file():
+            with suppress(OSError), file.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+                found.update(f"{file.relative_to(folder)} {digest}\n".encode())
+    return found.hexdigest()
+
+
+def _export(folder: Path, kept: Path) -> Choice | None:
+    """Export the model to `kept`. A failure is logged, and gives None."""
+    log.info("preparing the encoder for ONNX Runtime, once", folder=str(folder))
+    try:
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = Path(mkdtemp(prefix=f"{kept.name}.", dir=kept.parent))
+    except OSError as error:
+        log.warning("the prepared encoder cannot be kept", folder=str(kept), why=str(error))
+        return None
+    try:
+        _run_export(folder, new)
+        if read_choice(new):
+            if kept.exists():  # damaged, or written meanwhile by another process
+                shutil.rmtree(kept, ignore_errors=True)
+            with suppress(OSError):
+                new.rename(kept)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    choice = read_choice(kept)
+    if choice is None:
+        log.warning("the encoder could not be prepared; it runs in PyTorch", folder=str(folder))
+    else:
+        log.info(
+            "the encoder is prepared",
+            runtime=choice.runtime,
+            lowest_cosine=round(choice.lowest_cosine, 4),
+            why=choice.why or None,
+        )
+    return choice
+
+
+def _run_export(folder: Path, new: Path) -> None:
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "HOME": os.environ.get("HOME", "/"),
+        "TMPDIR": str(new.parent),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    module = "hopsyncd.models.embedding.onnx_export"
+    command = [sys.executable, "-P", "-m", module, str(folder), str(new)]
+    process = start_child(command, environment)
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LONGEST_EXPORT_S)
+    finally:
+        end_child(process)

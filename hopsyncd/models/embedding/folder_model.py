@@ -1,0 +1,137 @@
+"""An encoder's folder, exported for ONNX Runtime: what is kept of it, and how it runs."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.models.encoder import MAX_CHARACTERS, create_session, digest_file, tokenizer_in
+
+# The version of the export. A change that can alter vectors changes it.
+EXPORT = "e1"
+CHOICE_NAME = "choice.json"
+BODY_NAME, TAIL_NAME = "body.onnx", "tail.onnx"
+# More tokens in one run are slower: the activations leave the processor's cache.
+_BATCH_TOKENS = 512
+# Each text is padded to a multiple of it. ONNX Runtime computes several rows at once, and its
+# results for rows that are left over differ.
+_TOKEN_STEP = 4
+
+Runtime = Literal["int8", "fp32", "torch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a model runs, decided once for the content of its folder.
+
+    graph: the start of a digest of all kept files; empty for torch. batched: whether texts of the
+    same length run together, which needs the same bits as one by one. The cosines are those to the
+    original model, with the centre subtracted. why: the reason against ONNX Runtime.
+    """
+
+    runtime: Runtime
+    graph: str = ""
+    dimensions: int = 0
+    max_tokens: int = 0
+    padding: int = 0  # the token
+    batched: bool = False
+    lowest_cosine: float = 1.0
+    mean_cosine: float = 1.0
+    why: str = ""
+    files: dict[str, str] = field(default_factory=dict)  # SHA-256 by name
+
+    def write(self, folder: Path) -> None:
+        text = json.dumps(asdict(self), indent=1)
+        (folder / CHOICE_NAME).write_text(text, encoding="utf-8")
+
+
+def read_choice(folder: Path) -> Choice | None:
+    """The choice kept in a folder; None without one, or if a kept file was changed."""
+    try:
+        choice = Choice(**json.loads((folder / CHOICE_NAME).read_text(encoding="utf-8")))
+        intact = all(digest_file(folder / name) == sha for name, sha in choice.files.items())
+    except (OSError, ValueError, TypeError):
+        return None
+    return choice if intact else None
+
+
+class FolderModel:
+    """An exported model: a graph from tokens to token vectors, and one that pools them.
+
+    Several threads can encode at once. Texts of the same padded length run together, so a vector
+    depends on its text alone. The pooling runs text by text, because its sums depend on the number
+    of texts.
+    """
+
+    def __init__(self, folder: Path, choice: Choice, threads: int) -> None:
+        """Load the files. Raises OSError or ValueError."""
+        self._choice = choice
+        self._body = create_session(folder / BODY_NAME, threads)
+        self._tail = create_session(folder / TAIL_NAME, threads)
+        self._inputs = [entry.name for entry in self._body.get_inputs()]
+        self._output = _states_output(self._body)
+        (self._states,) = (entry.name for entry in self._tail.get_inputs())
+        self._tokenizer = tokenizer_in(folder, choice.max_tokens)
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) float32 vectors of m texts."""
+        tokens = [self.tokens(text) for text in texts]
+        vectors = np.empty((len(texts), self._choice.dimensions), dtype=np.float32)
+        lengths = [-(-len(text) // _TOKEN_STEP) * _TOKEN_STEP for text in tokens]
+        for rows in batches_by_length(lengths, self._choice.batched):
+            vectors[rows] = self.vectors_of_tokens([tokens[row] for row in rows])
+        return vectors
+
+    def tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text[:MAX_CHARACTERS]).ids
+        return ids
+
+    def vectors_of_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """(m, d) float32 vectors of m texts that have the same length when they are padded."""
+        length = -(-max(map(len, texts)) // _TOKEN_STEP) * _TOKEN_STEP
+        tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)
+        mask = np.zeros_like(tokens)
+        for row, text in enumerate(texts):
+            tokens[row, : len(text)] = text
+            mask[row, : len(text)] = 1
+        given = {
+            "input_ids": tokens,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(tokens),
+        }
+        (states,) = self._body.run([self._output], {name: given[name] for name in self._inputs})
+        pooled = [
+            self._tail.run(None, {self._states: all_states[None, : len(text)]})[0]
+            for all_states, text in zip(states, texts, strict=True)
+        ]
+        return np.concatenate(pooled)
+
+
+def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
+    """The rows of texts that run together: they have the same length, the short ones first.
+
+    >>> list(batches_by_length([3, 5, 3], True))
+    [[0, 2], [1]]
+    """
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: (lengths[row], row)):
+        length = lengths[row]
+        full = not together or (len(batch) + 1) * length > _BATCH_TOKENS
+        if batch and (full or lengths[batch[0]] != length):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _states_output(session: Any) -> str:
+    """The output that has a vector for each token. Raises ValueError without one."""
+    for entry in session.get_outputs():
+        if entry.name in ("token_embeddings", "last_hidden_state") and len(entry.shape) == 3:
+            return str(entry.name)
+    raise ValueError("the graph has no output with a vector for each token")
