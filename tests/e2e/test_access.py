@@ -80,7 +80,6 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "watches": ("GET", "/v1/watches", None),
     "watch_changes": ("GET", "/v1/watches/1", None),
     "allow_watch": ("POST", "/v1/watches/allow", {"id": 1, "webhook": "http://127.0.0.1:9/"}),
-    "note": ("POST", "/v1/notes", {"title": "A note", "text": "Its text."}),
     "unwatch": ("DELETE", "/v1/watches/1", None),
     "note": ("POST", "/v1/notes", {"title": CANARY, "text": CANARY}),
     "remove": ("POST", "/v1/remove", {"name": "open"}),
