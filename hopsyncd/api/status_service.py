@@ -96,7 +96,7 @@ class StatusService:
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
         """The state of the daemon and its sources."""
-        writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("admin")
+        writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("write")
         return {**self._status_for(caller.acl), "notes": writes_notes}
 
     def _status_for(self, acl: Acl) -> StatusAnswer:

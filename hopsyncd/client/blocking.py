@@ -33,6 +33,7 @@ from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
+    from hopsyncd.client.asynchronous import AsyncClient
 
 _PART_BYTES = 1 << 16
 
@@ -98,6 +99,13 @@ class Client(Methods):
         self._place = place_of(place)
         self._timeout_s = timeout_s
         self._headers = headers_of(token)
+        self._token = token
+
+    def asynchronous(self) -> AsyncClient:
+        """A client for asyncio that speaks to the same daemon with the same token."""
+        from hopsyncd.client.asynchronous import AsyncClient
+
+        return AsyncClient(self._place, self._token, self._timeout_s)
 
     def __enter__(self) -> Client:
         return self

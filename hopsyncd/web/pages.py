@@ -20,6 +20,7 @@ from hopsyncd.web.live import VersionHub
 from hopsyncd.web.map_views import MapViews
 from hopsyncd.web.search_views import SearchViews
 from hopsyncd.web.source_views import SourceViews
+from hopsyncd.web.thread_views import ThreadViews
 from hopsyncd.web.views import Shared
 from hopsyncd.web.watch_views import WatchViews
 
@@ -55,6 +56,7 @@ def make_page(
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
     maps = MapViews(shared)
+    thread = ThreadViews(shared)
     watches, sources = WatchViews(shared), SourceViews(shared, config_file)
     routes = [
         Route("/", search.search),
@@ -66,6 +68,8 @@ def make_page(
         Route("/map", maps.map),
         Route("/map/data", maps.data),
         Route("/map/found", maps.find),
+        Route("/thread", thread.ask, methods=["POST"]),
+        Route("/thread/note", thread.save, methods=["POST"]),
         Route("/changes", changes.changes),
         Route("/changes/{number:number}", changes.version),
         Route("/compare", changes.compare),

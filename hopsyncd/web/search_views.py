@@ -44,7 +44,8 @@ class SearchViews(View):
             return self.html(
                 request, "ask.html", answer=None, opened=None, **self._welcome(request)
             )
-        found = self._search(request, asked, by_llm=True)
+        # Without scripts, a link asks the LLM; otherwise the script does, and shows its words.
+        found = self._search(request, asked, by_llm="llm" in request.query_params)
         opened = self._open(asked.opened, asked.at, asked.tab) if asked.opened else None
         return self.html(request, "ask.html", **found, opened=opened)
 
@@ -54,8 +55,7 @@ class SearchViews(View):
         asked = read_asked(request)
         if not asked.words:
             return self.html(request, "welcome.html", **self._welcome(request))
-        by_llm = "submitted" in request.query_params
-        return self.part(request, "results.html", **self._search(request, asked, by_llm))
+        return self.part(request, "results.html", **self._search(request, asked, by_llm=False))
 
     @run_view
     def welcome(self, request: Request) -> Response:
@@ -76,7 +76,6 @@ class SearchViews(View):
     def _search(self, request: Request, asked: Asked, by_llm: bool) -> Mapping[str, Any]:
         """Search, and prepare the answer and the results for the templates."""
         filters = list(asked.filters)
-        # While somebody types, no LLM is asked for each pause.
         llm = None if by_llm and asked.question else False
         answer = self.client.ask(
             asked.words,

@@ -125,12 +125,14 @@ class View:
         found = self.client.facets(at=at, filters=filters, documents=keys)
         return found, dict(zip(keys, found["modified"], strict=True))
 
-    async def form_of(self, request: Request) -> dict[str, str] | None:
+    async def form_of(
+        self, request: Request, max_bytes: int = _MAX_FORM_BYTES
+    ) -> dict[str, str] | None:
         """The fields of a posted form; None if it does not have the token of the session."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
-            if len(body) > _MAX_FORM_BYTES:
+            if len(body) > max_bytes:
                 return None
         fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
         form = {name: values[0] for name, values in fields.items()}
@@ -177,5 +179,7 @@ _NO_STATUS: Any = {
     "sources": [],
     "error": "The daemon does not answer",
     "syncing": False,
+    "llm_answers": False,
+    "notes": False,
     "pending": False,
 }

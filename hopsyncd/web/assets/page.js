@@ -20,6 +20,8 @@ function morph(target, nodes) {
     morphStyle: "innerHTML",
     ignoreActiveValue: true,
     callbacks: {
+      beforeNodeMorphed: (old) => old.id !== "thread", // thread.js draws it
+      beforeNodeRemoved: (node) => node.id !== "thread",
       beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
     },
   });
@@ -45,13 +47,13 @@ function searchFields() {
   return fields;
 }
 
-// An LLM, if one is configured, is asked only for a question that somebody has finished.
+// thread.js asks an LLM, if one is configured, once the question is submitted.
 async function ask(fields, submitted) {
   if (running) running.abort();
   running = new AbortController();
   document.body.setAttribute("aria-busy", "true");
   try {
-    const response = await fetch(`${form.dataset.results}?${fields}${submitted ? "&submitted=1" : ""}`, {
+    const response = await fetch(`${form.dataset.results}?${fields}`, {
       signal: running.signal,
     });
     const made = parse(await response.text());
@@ -70,6 +72,7 @@ async function ask(fields, submitted) {
       history.replaceState(null, "", `${base}/?${fields}`);
       const heading = byId("passages");
       told.textContent = heading ? `Found ${heading.textContent}` : "Nothing was found";
+      document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted } }));
       openFirst();
     }
     drawRecent();
@@ -249,8 +252,8 @@ document.addEventListener("keydown", (event) => {
 
 /* Parts that are drawn again */
 
-async function refresh(part, prepare = () => {}, more = "") {
-  const response = await fetch(part.dataset.part + more);
+async function refresh(part, prepare = () => {}) {
+  const response = await fetch(part.dataset.part);
   // Nothing moves below a pointer that is about to press a button.
   if (!response.ok || part.querySelector("button:hover, .act:hover")) return;
   const made = parse(await response.text()).body;
@@ -385,10 +388,6 @@ async function update(event) {
       await refresh(part);
       continue;
     }
-    // An LLM writes again only if a document in view has changed.
-    const isWritten = part.querySelector('.answer[data-by="llm"]');
-    const keys = [...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key.split("#")[0]);
-    if (isWritten && !event.documents.some((one) => keys.includes(one.key))) continue;
     const before = new Map([...textsByKey(part)].map(([key, [, text]]) => [key, plainText(text)]));
     const lazy = part.querySelector("[data-lazy]");
     const keeps = lazy?.querySelector(".examples"); // the daemon takes seconds to find others
@@ -396,9 +395,10 @@ async function update(event) {
       markChanges(made, before, event);
       if (keeps) made.querySelector("[data-lazy]")?.replaceChildren(...lazy.cloneNode(true).childNodes);
     };
-    await refresh(part, prepare, isWritten ? "&submitted=1" : "");
+    await refresh(part, prepare);
     if (lazy && !keeps) await fill(part.querySelector("[data-lazy]") ?? lazy);
   }
+  document.dispatchEvent(new CustomEvent("hopsyncd:version", { detail: event }));
   drawRecent();
   tellAges();
   await updatePreview(event);

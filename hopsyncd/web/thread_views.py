@@ -1,0 +1,240 @@
+"""A conversation with an LLM on the page: its answers as streams, and saving it as a note.
+
+The conversation is kept by the browser, which sends the earlier turns with each question.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from hopsyncd.client import RequestFailed, calls
+from hopsyncd.client.call import Call
+from hopsyncd.config.values import MATCHES, STRATEGIES
+from hopsyncd.display import document_name, plural, title_of
+from hopsyncd.errors import REPORTABLE, HopsyncdError
+from hopsyncd.printable import printable
+from hopsyncd.web.evidence import document_key
+from hopsyncd.web.rendering import document_kind, file_name
+from hopsyncd.web.views import View, run_view
+
+_LAID_OUT = "\n\t"
+_MOST_TURNS = 20
+_MAX_NOTE_BYTES = 2 << 20
+_TITLE_CHARACTERS = 200
+_NOTE_TAG = "hopsyncd-answer"
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_MARKUP = re.compile(r"([\\`*_\[\]<>!#|~{}$=%])")
+_ADDRESS = re.compile(r"(\w)://")
+
+
+class ThreadViews(View):
+    """Asks an LLM on behalf of a conversation."""
+
+    name = "Ask"
+
+    async def ask(self, request: Request) -> Response:
+        """The answer to a posted question, as lines of JSON that come while the LLM writes.
+
+        When the browser closes the connection, the call to the LLM ends.
+        """
+        form = await self.form_of(request)
+        if form is None:
+            return self.refuse_form(request)
+        try:
+            lines = self._lines(_read_question(form.get("asked", "")))
+        except RequestFailed as error:
+            return JSONResponse({"error": _one_line(error)}, error.status)
+        return StreamingResponse(lines, media_type="application/x-ndjson", headers=_HEADERS)
+
+    async def _lines(self, call: Call[Any]) -> AsyncIterator[bytes]:
+        try:
+            async with (
+                self.client.asynchronous() as client,
+                aclosing(client.events(call)) as events,
+            ):
+                async for event in events:
+                    yield _line(_for_browser(event))
+        except REPORTABLE as error:
+            yield _line({"event": "error", "why": _one_line(error)})
+
+    async def save(self, request: Request) -> Response:
+        """Write a posted conversation into the inbox folder, as a new Markdown file."""
+        form = await self.form_of(request, _MAX_NOTE_BYTES)
+        if form is None:
+            return self.refuse_form(request)
+        return await self._save(request, form.get("thread", ""))
+
+    @run_view
+    def _save(self, request: Request, thread: str) -> Response:
+        try:
+            turns = _turns(_parse(thread))
+            title = str(turns[0]["question"])[:_TITLE_CHARACTERS]
+            saved = self.client.note(title, write_note(turns), [_NOTE_TAG])
+        except REPORTABLE as error:
+            status = error.status if isinstance(error, RequestFailed) else 400
+            return JSONResponse({"error": _one_line(error)}, status)
+        return JSONResponse({"file": saved["file"]})
+
+
+def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of an answer that the page shows, printable, with a card for each citation."""
+    quotes = dict[int, list[str]]()
+    for one in answer["sentences"]:
+        quotes.setdefault(one["citation"], []).append(_make_printable(one["text"]))
+    return {
+        "found": answer["found"],
+        "by": answer["by"],
+        "text": _make_printable(answer["answer"] or ""),
+        "degraded": [_make_printable(one) for one in answer["degraded"]],
+        "subjects": [_make_printable(one) for one in answer["subjects"]],
+        "version": answer["version"],
+        "cost": cost_text(answer["llm"]),
+        "cards": [
+            {
+                "number": one["number"],
+                "id": one["id"],
+                "key": document_key(one),
+                "kind": document_kind(one["document"]),
+                "title": _make_printable(title_of(one)),
+                "file": _make_printable(
+                    file_name(document_name(one)) if one["document"] else title_of(one)
+                ),
+                "place": _make_printable(
+                    f"{one['source']}/{one['document']}" if one["document"] else ""
+                ),
+                "where": _make_printable(one["location"] or ""),
+                "quotes": quotes.get(one["number"], []),
+            }
+            for one in answer["citations"]
+        ],
+    }
+
+
+def cost_text(cost: Mapping[str, Any]) -> str:
+    """The tokens of an answer, and its price if prices are configured.
+
+    >>> cost_text({"calls": 1, "cached": 0, "tokens": 1870, "price": 0.0004, "currency": "USD"})
+    '1,870 tokens · 0.0004 USD'
+    >>> cost_text({"calls": 0, "cached": 1, "tokens": 0})
+    'No tokens: this answer was kept'
+    """
+    if not cost["calls"]:
+        return "No tokens: this answer was kept" if cost["cached"] else ""
+    text = plural(cost["tokens"], "token")
+    if price := cost.get("price"):
+        text += f" · {price:.6f}".rstrip("0").rstrip(".") + f" {printable(cost['currency'])}"
+    return text
+
+
+def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
+    """A conversation in Markdown. No markup or address in it has an effect.
+
+    >>> card = {"title": "Ada", "place": "notes/ada.md", "where": "line 3"}
+    >>> turn = {"question": "Who?", "text": "![x](http://e.org) Ada.", "cards": [card]}
+    >>> print(write_note([turn]))
+    ## Who?
+    <BLANKLINE>
+    \\!\\[x\\](http:\\//e.org) Ada.
+    <BLANKLINE>
+    - Ada, notes/ada.md, line 3
+    """
+    parts = []
+    for turn in turns:
+        parts += [f"## {_plain(turn['question'], ' ')}", _plain(turn["text"])]
+        cited = [_place_line(card) for card in turn["cards"]]
+        parts += ["\n".join(f"- {line}" for line in cited)] if cited else []
+    return "\n\n".join(filter(str.strip, parts))
+
+
+def _place_line(card: Mapping[str, Any]) -> str:
+    places = (card.get(name, "") for name in ("title", "place", "where"))
+    return ", ".join(_plain(one, " ") for one in places if one)
+
+
+def _plain(text: object, line_end: str = "\n") -> str:
+    """A text from the browser whose markup is escaped."""
+    lines = line_end.join(_make_printable(str(text)).split("\n"))
+    return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
+
+
+def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    match event["event"]:
+        case "answer":
+            return {"event": "answer", "turn": turn_json(event["answer"])}
+        case "text":
+            return {"event": "text", "text": _make_printable(event["text"])}
+        case "withdrawn":
+            return {"event": "withdrawn", "why": _make_printable(event["why"])}
+    kept = ("event", "stage", "passages", "by")
+    return {name: event[name] for name in kept if name in event}
+
+
+def _read_question(asked: str) -> Call[Any]:
+    """The call for a posted question. Raises BadRequest."""
+    given = _parse(asked)
+    if not isinstance(given, dict):
+        raise _refusal()
+    strategy, match = given.get("strategy"), given.get("match")
+    filters = given.get("filters") or []
+    if not isinstance(filters, list):
+        raise _refusal()
+    thread = given.get("thread") or []
+    return calls.ask(
+        str(given.get("question", "")),
+        at=str(given.get("at") or "head"),
+        strategy=strategy if strategy in STRATEGIES else None,
+        match=match if match in MATCHES else "auto",
+        filters=[str(one) for one in filters],
+        thread=[
+            {"question": str(one["question"]), "answer": str(one["text"])}
+            for one in (_turns(thread) if thread else [])
+        ],
+    )
+
+
+def _turns(given: object) -> list[dict[str, Any]]:
+    """The turns of a posted conversation. Raises BadRequest."""
+    if not isinstance(given, list) or not given:
+        raise _refusal()
+    turns = []
+    for one in given[-_MOST_TURNS:]:
+        if not isinstance(one, dict) or not one.get("question"):
+            raise _refusal()
+        cards = one.get("cards") or []
+        if not isinstance(cards, list) or not all(isinstance(card, dict) for card in cards):
+            raise _refusal()
+        turns.append(
+            {"question": one["question"], "text": str(one.get("text") or ""), "cards": cards}
+        )
+    return turns
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise _refusal() from None
+
+
+def _refusal() -> RequestFailed:
+    return RequestFailed(400, "bad_request", "The question cannot be read", "Load the page again")
+
+
+def _make_printable(text: str) -> str:
+    return printable(text, keep=_LAID_OUT)
+
+
+def _one_line(error: Exception) -> str:
+    """Why a request failed, and what to do."""
+    if not isinstance(error, HopsyncdError):
+        return printable(str(error))
+    return printable(f"{error.why}. {error.hint}" if error.hint else error.why)
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(event).encode() + b"\n"
