@@ -36,6 +36,7 @@ from hopsyncd.retrieve.ranking import (
     reciprocal_ranks,
 )
 from hopsyncd.retrieve.second_ask import ask_again
+from hopsyncd.retrieve.sections import share_in_sections
 from hopsyncd.retrieve.sentences import function_terms
 from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
 from hopsyncd.retrieve.transitions import compute_pull
@@ -260,6 +261,13 @@ def no_second_ask(inquiry: QueryContext, k: int) -> list[Ranked]:
     return hop(replace(inquiry, encode=None), k, DEFAULT)
 
 
+def no_parts_of_sections(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """Ranked without a share for the other parts of long sections."""
+    walked = walk(inquiry, find_start(inquiry), DEFAULT)
+    documents = inquiry.snapshot.statistics.visible.document_of_row
+    return by_ours(inquiry, walked.scores, k, documents, in_sections=False)
+
+
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from the seeds as they are, however many subjects the question has."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
@@ -307,9 +315,14 @@ def by_ours(
     arrived: Floats,
     k: int,
     document: Integers,
+    *,
+    in_sections: bool = True,
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
-    scores = mark_reached(inquiry, second_ask.add_scores(arrived))
+    scores = second_ask.add_scores(arrived)
+    if in_sections:
+        scores = share_in_sections(graph, scores).add_to(scores)
+    scores = mark_reached(inquiry, scores)
     importance = importance_of(inquiry, scores, second_ask.fits)
     found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, k)
     return ranked(graph, [one[:2] for one in found])
@@ -336,6 +349,7 @@ VARIANTS: dict[str, Rank] = {
     "no limit of passages per document": any_documents,
     "no second ask": no_second_ask,
     "no subjects": no_subjects,
+    "parts of a section share no score": no_parts_of_sections,
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
     "last ranking by whole passages": any_sentences,
     "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),

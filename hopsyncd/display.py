@@ -12,6 +12,7 @@ HOP_VERBS = {
     "link": "links to",
     "backlink": "is linked from",
     "follow_up": "led to",
+    "section": "is beside",
 }
 """What one end of a hop is to the other, by `asked_by`."""
 

@@ -448,3 +448,37 @@ class Snapshot:
         starts = visible.document_starts
         positions, documents = expand_ranges(starts[document_numbers], starts[document_numbers + 1])
         return visible.rows_by_document[positions], documents
+
+    def find_other_parts(self, passage_rows: Integers) -> tuple[Integers, Integers]:
+        """The passages directly before and after each of these, in the same section.
+
+        A section that is too long for one passage is split into several; they have the same
+        headings. Of several places of a passage, the first one in the document that it belongs to
+        counts. Returns the rows of the passages found, and for each the position of its neighbour
+        among `passage_rows`.
+        """
+        visible, occurrences = self.statistics.visible, self.index.occurrences
+        documents = visible.document_rows[visible.document_numbers[passage_rows]]
+        rows, positions = self.index.postings.occurrences_by_document.find_all(documents)
+        order = np.lexsort((occurrences.ordinal[rows], positions))
+        rows, positions = rows[order], positions[order]
+        parts = visible.passage_rows[occurrences.passage_number[rows]]
+        own = np.flatnonzero(parts == passage_rows[positions])
+        own = own[np.diff(positions[own], prepend=-1) > 0]
+        at = np.concatenate([own - 1, own + 1])
+        of = np.concatenate([positions[own], positions[own]])
+        inside = (at >= 0) & (at < len(parts))
+        at, of = at[inside], of[inside]
+        inside = (positions[at] == of) & (parts[at] >= 0) & (parts[at] != passage_rows[of])
+        found, of = parts[at[inside]], of[inside]
+        same = [
+            self._headings(part) == self._headings(row)
+            for part, row in zip(found.tolist(), passage_rows[of].tolist(), strict=True)
+        ]
+        kept = np.flatnonzero(same)
+        return found[kept], of[kept]
+
+    def _headings(self, passage_row: int) -> bytes:
+        passages = self.index.passages
+        start, end = passages.heading_start[passage_row], passages.heading_end[passage_row]
+        return self.index.headings.key[int(start) : int(end)].tobytes()

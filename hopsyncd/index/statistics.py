@@ -43,8 +43,9 @@ class Visible:
     A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
     document_of_number (p,) and document_of_row (e,) have that key. The documents that
     passages belong to are numbered from 0 to below `document_count`, in an arbitrary order:
-    document_numbers (e,) is the number for each visible row. rows_by_document: the visible rows by
-    that number, then rising; the rows of document n start at document_starts[n].
+    document_numbers (e,) is the number for each visible row, and document_rows the row of each
+    document. rows_by_document: the visible rows by that number, then rising; the rows of document n
+    start at document_starts[n].
     """
 
     documents: Flags
@@ -55,6 +56,7 @@ class Visible:
     document_of_row: Integers
     document_count: int
     document_numbers: Integers
+    document_rows: Integers
     rows_by_document: Integers
     document_starts: Integers
 
@@ -66,10 +68,9 @@ class Visible:
         hidden: Mask,
         filtered: Flags | None = None,
     ) -> Self:
-        """Compute it from the tables.
+        """Compute it from the tables. `filtered` are the documents that a filter leaves.
 
         A writer may append meanwhile, so tables that refer to others are read before these.
-        `filtered` are the documents that a filter leaves.
         """
         intervals = index.passage_intervals
         in_force = (intervals.born <= version) & (version < intervals.died)
@@ -116,6 +117,7 @@ class Visible:
             document_of_row=document_of_row,
             document_count=count,
             document_numbers=document_numbers,
+            document_rows=keys[starts[:-1]] >> 32,
             rows_by_document=rows_by_document,
             document_starts=starts,
         )
@@ -209,7 +211,7 @@ class Statistics:
 _NO_COUNTS, _NO_FLAGS = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.bool_)
 _NONE = np.zeros(0, dtype=np.int64)
 _NOTHING = Statistics(
-    Visible(_NO_FLAGS, _NO_FLAGS, _NO_FLAGS, *(_NONE,) * 3, 0, *(_NONE,) * 3),
+    Visible(_NO_FLAGS, _NO_FLAGS, _NO_FLAGS, *(_NONE,) * 3, 0, *(_NONE,) * 4),
     *(0, 0),
     *(_NO_COUNTS,) * 5,
     *(_NO_FLAGS,) * 2,

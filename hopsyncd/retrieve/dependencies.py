@@ -15,6 +15,7 @@ users get the same notification in either order.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -29,6 +30,7 @@ from hopsyncd.retrieve.other_forms import OtherForm
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, mark_reached, most_helpful
 from hopsyncd.retrieve.second_ask import FollowUp
+from hopsyncd.retrieve.sections import list_parts
 from hopsyncd.retrieve.strategies.hop import HopSearch
 from hopsyncd.retrieve.term_matches import K1, B
 from hopsyncd.retrieve.walk import CANDIDATES, LEAST_TITLE_SHARE
@@ -78,9 +80,9 @@ class Dependencies:
 
     question: with corrected spelling. asked: the same without the sentences that were dropped.
     forms: other forms of its words. heavy_rows: the rows that send enough score for a single edge
-    to matter. queries: the question and its follow-ups. ties: the smallest leads of a result over
-    the next. lead: the smallest lead that may change the outcome. All fields belong to one index
-    and are invalid after it.
+    to matter. parts: see `list_parts`, for the rows `givers`. queries: the question and its
+    follow-ups. ties: the smallest leads of a result over the next. lead: the smallest lead that may
+    change the outcome. All fields belong to one index and are invalid after it.
     """
 
     question: str
@@ -90,6 +92,8 @@ class Dependencies:
     rows: Integers
     heavy_rows: Integers
     names: Integers
+    givers: Integers
+    parts: AbstractSet[tuple[int, int]]
     queries: Sequence[Query]
     ties: Sequence[Tie]
     lead: float
@@ -117,10 +121,13 @@ class Dependencies:
                 np.flatnonzero(search.scores >= _LEAST_FLOW),
                 first,
                 nearest,
+                search.sections.givers,
                 *(follow_up.rows for follow_up in follow_ups),
             ),
             np.flatnonzero(walked.scores >= _LEAST_SENT),
             _unite(names[flow >= _LEAST_BY_NAME], own, *seen),
+            search.sections.givers,
+            list_parts(snapshot, search.sections.givers),
             [_describe_question(context, vector), *map(_describe_follow_up, follow_ups)],
             closest,
             closest[0].lead,
@@ -198,6 +205,8 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
     placed = np.concatenate([went, _find_moved(before, now, span)])
     joined = np.concatenate([_find_matched(before, now), _find_linked(now, span)])
     if np.isin(placed, dependencies.rows).any() or np.isin(joined, dependencies.heavy_rows).any():
+        return True
+    if list_parts(now, dependencies.givers) != dependencies.parts:
         return True
     if _mentions_names(dependencies, index, np.concatenate([came, went])):
         return True

@@ -32,13 +32,13 @@ class Hop:
     Along an edge, `question` is the outgoing question that makes it, asked by the passage that
     `asked_by` names. By a name that each mentions or has from its document, `name` is that name.
     Along a link of a document, or back along one, it is what the link shows. A follow-up was asked
-    after `source` had been read, about `topics`. `share` is the part of the score of `target` that
-    came this way, between 0 and 1.
+    after `source` had been read, about `topics`. `section` joins two parts of a long section.
+    `share` is the part of the score of `target` that came this way, between 0 and 1.
     """
 
     source: PassageId
     target: PassageId
-    asked_by: Literal["from", "to", "both", "link", "backlink", "follow_up"]
+    asked_by: Literal["from", "to", "both", "link", "backlink", "follow_up", "section"]
     question: QuestionId | None
     name: str | None
     share: float
@@ -76,9 +76,9 @@ class Ranked:
 
 
 _WEIGHT = 4.0
-_REPEATED = 0.25
+_REPEATED = 0.1
 _NO_FITS: Mapping[int, float] = {}
-_DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
+DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
 
 
 def paper_helpfulness(
@@ -163,7 +163,7 @@ def importance_of(
     fits: how well the best sentence of a row answers a follow-up; the better fit counts.
     """
     importance = arrived.copy()
-    first = most_important(importance, context.snapshot.passage_ids, _DEPTH)
+    first = most_important(importance, context.snapshot.passage_ids, DEPTH)
     follow_up_fits = np.array([fits.get(row, 0.0) for row in first.tolist()])
     importance[first] *= np.exp(np.maximum(context.by_sentence(first), follow_up_fits))
     return importance
@@ -187,8 +187,8 @@ def most_helpful(
 
     Positions with an importance below 0 are not ranked.
     """
-    order = most_important(importance, ids, max(k, _DEPTH))
-    first = order[:_DEPTH]
+    order = most_important(importance, ids, max(k, DEPTH))
+    first = order[:DEPTH]
     has, worth, home = coverage.select(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
@@ -205,7 +205,7 @@ def most_helpful(
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
-    rest = order[_DEPTH:]
+    rest = order[DEPTH:]
     both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
     ranked += [Helpful(position, value, 0.0) for position, value in both]
     return ranked[:k]

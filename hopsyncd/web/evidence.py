@@ -152,7 +152,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
     ends = {first["id"], second["id"]}
     for hop in hops:
         is_joint = {hop["from"]["id"], hop["to"]["id"]} == ends
-        if is_joint and hop["question"] and hop["asked_by"] != "follow_up":
+        if is_joint and hop["question"] and hop["asked_by"] not in ("follow_up", "section"):
             return str(hop["question"]), False
     return "", False
 
@@ -249,6 +249,8 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             return "links to", ""
         case "backlink":
             return "is linked from", ""
+        case "section":
+            return "is in the same section as", ""
         case "follow_up":
             about = _THEN.fullmatch(question)
             if about is None or about[1].endswith("?"):

@@ -1,6 +1,7 @@
 """The second ask over random histories: as a rebuild, as a past version, as what a reader may see.
 
 Each document names others, so that most questions are asked again about what a passage names.
+Some documents are so long that they have several parts, which share their score.
 """
 
 import random
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.values import Search
+from hopsyncd.index.arrays import Floats
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.sections import SectionShares, share_in_sections
+from hopsyncd.retrieve.strategies import hop
 from tests.fakes.memory_sources import MemorySources
 from tests.unit.test_second_ask import DIMENSIONS, DenseEncoder
 
@@ -32,6 +37,9 @@ def draw_document(drawn: random.Random) -> tuple[str, str]:
         text = (
             f"# {film}\n\n{film} has the director {person}. It came out in {drawn.choice(TOWNS)}.\n"
         )
+        if drawn.random() < 0.7:
+            reels = (f"{film[0]}eel{at} has {film[1]}ound{at}." for at in range(90))
+            text += f"\n{' '.join(reels)} {drawn.choice(TOWNS)} is shown last.\n"
         return f"{film}.md", text
     person, other = drawn.sample(PEOPLE, 2)
     town = drawn.choice(TOWNS)
@@ -56,8 +64,16 @@ def ask_all(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gains: list[int] = []
+
+    def share(snapshot: Snapshot, scores: Floats) -> SectionShares:
+        shares = share_in_sections(snapshot, scores)
+        gains.append(len(shares.rows))
+        return shares
+
+    monkeypatch.setattr(hop, "share_in_sections", share)
     drawn = random.Random(seed)
     files: dict[str, dict[str, str]] = {"open": {}, "closed": {}}
     for _ in range(20):
@@ -81,7 +97,7 @@ def test_after_any_edits_answers_are_those_of_a_rebuild_and_of_what_may_be_seen(
         assert answers == ask_all(fresh)
         alone = open_sources(tmp_path / f"alone{step}", {"open": files["open"]})
         assert ask_all(index, hidden=frozenset({"closed"})) == ask_all(alone)
-        hops = [hop for ranked in answers for one in ranked for hop in one.hops]
-        follow_ups += sum(hop.asked_by == "follow_up" for hop in hops)
-    assert follow_ups > 8  # else this would prove nothing
+        hops = [step for ranked in answers for one in ranked for step in one.hops]
+        follow_ups += sum(step.asked_by == "follow_up" for step in hops)
+    assert follow_ups > 8 and sum(gains) > 8  # else this would prove nothing
     assert {at: ask_all(index, at) for at in past} == past

@@ -17,6 +17,7 @@ from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, mark_reached
 from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
+from hopsyncd.retrieve.sections import SectionShares, share_in_sections
 from hopsyncd.retrieve.strategy import (
     SearchRequest,
     StrategyDefinition,
@@ -27,7 +28,7 @@ from hopsyncd.retrieve.walk import Walked, find_subjects, seeds, share_among_sub
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.records import PassageId, QuestionId
 
-Way = tuple[Literal["edge", "name", "link", "follow_up"], int]
+Way = tuple[Literal["edge", "name", "link", "follow_up", "section"], int]
 """The kind of a way, and its number among the ways of this kind. Names count by mention."""
 
 Step = tuple[float, int, Way]
@@ -45,6 +46,7 @@ class PathExplainer:
         self._start = search.start
         self._scores = search.scores
         self._follow_ups = search.second_ask.follow_ups
+        self._sections = search.sections
         self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
         self._keys = snapshot.index.name_numbers.keys
 
@@ -53,14 +55,17 @@ class PathExplainer:
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
-            into = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
-            mass, before, way = max((step(entry) for step in into), key=lambda step: step[0])
+            mass, before, way = max(self._list_steps(entry), key=lambda step: step[0])
             if mass <= self._start[entry] or before in passed:
                 break
             hops.append(self._hop(mass, before, entry, way))
             entry = before
             passed.add(entry)
         return tuple(reversed(hops))
+
+    def _list_steps(self, entry: int) -> list[Step]:
+        into = (self._edge_into, self._name_into, self._link_into, self._follow_up_into)
+        return [*(step(entry) for step in into), self._section_into(entry)]
 
     def _edge_into(self, entry: int) -> Step:
         edges = self._walked.edges
@@ -107,6 +112,14 @@ class PathExplainer:
                 best = score, follow_up.plan.start, ("follow_up", number)
         return best
 
+    def _section_into(self, entry: int) -> Step:
+        (places,) = (self._sections.rows == entry).nonzero()
+        if not len(places):
+            return _NONE
+        place = int(places[0])
+        gain, source = self._sections.gains[place], self._sections.sources[place]
+        return float(gain), int(source), ("section", place)
+
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
         ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
@@ -121,6 +134,8 @@ class PathExplainer:
             links = self._walked.links
             along: Literal["link", "backlink"] = "backlink" if links.is_backward[number] else "link"
             return Hop(*ends, along, None, index.link_texts[int(links.number[number])], share)
+        if kind == "section":
+            return Hop(*ends, "section", None, None, share)
         if kind == "follow_up":
             plan = self._follow_ups[number].plan
             return Hop(*ends, "follow_up", None, None, share, plan.names or (plan.words,))
@@ -144,7 +159,7 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopSearch:
-    """One search by the walk and the second ask.
+    """One search by the walk and the second ask, with what parts of sections share.
 
     start: (n,) the score that the walk began with. scores: (n,) all that came to each passage.
     """
@@ -152,6 +167,7 @@ class HopSearch:
     start: Floats
     walked: Walked
     second_ask: SecondAsk
+    sections: SectionShares
     scores: Floats
 
 
@@ -168,7 +184,9 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
     start = find_start(context)
     walked = walk(context, start, settings)
     second_ask = ask_again(context, walked.scores)
-    return HopSearch(start, walked, second_ask, second_ask.add_scores(walked.scores))
+    scores = second_ask.add_scores(walked.scores)
+    sections = share_in_sections(context.snapshot, scores)
+    return HopSearch(start, walked, second_ask, sections, sections.add_to(scores))
 
 
 def find_start(context: QueryContext) -> Floats:
