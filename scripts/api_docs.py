@@ -4,7 +4,6 @@ Run `python scripts/api_docs.py` after a change of an endpoint or its request; w
 only says whether both are current.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,20 +175,15 @@ def _field(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
     kinds = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
     kind = field | kinds[0]
     text = f"`{name}`{_range(kind)}"
-    if name in schema.get("required", ()):
-        return f"{text}, required"
-    default = field.get("default") if name != "at" else None  # the page says it once
-    return text if default in (None, [], False) else f"{text}, default {json.dumps(default)}"
+    return f"{text}, required" if name in schema.get("required", ()) else text
 
 
 def _range(kind: dict[str, Any]) -> str:
-    if "enum" in kind:
-        return ": " + ", ".join(f"`{value}`" for value in kind["enum"])
     if kind.get("maximum", UNLIMITED) < UNLIMITED:
         return f": {kind['minimum']:,} to {kind['maximum']:,}"
     if "minimum" in kind:
         return f": {kind['minimum']:,} or more"
-    return {"array": ": a list", "boolean": ": true or false"}.get(kind.get("type", ""), "")
+    return ": a list" if kind.get("type") == "array" else ""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Record a session of a real MCP client that answers a two-hop question on examples/notes.
 
-python scripts/mcp_session.py            # with the default models: the transcript in docs/agents.md
+python scripts/mcp_session.py            # with the default models: docs/agents.md shows a part
 python scripts/mcp_session.py --small    # with tiny ones, in a second or two
 """
 
