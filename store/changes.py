@@ -1,15 +1,17 @@
-"""The feed of changes: what an index in memory, or on another disk, needs to follow the store.
+"""The feed of changes, by which an index in memory, or on another disk, follows the store.
 
-A follower that holds the store as of `after` applies `changes(connection, after, until)` and holds
-it as of `until`: the ends first, then what begins. At every kept version it then has exactly the
-rows that reading the store at that version gives. Reading costs what changed.
+A copy of the store as of the version `after` (0: before the first) applies `changes(connection,
+after, until)` and is then a copy as of `until`. It applies the ends first; a row that begins may
+have ended too. At every kept version it then has exactly the rows that the tables have. Both
+versions must be kept. Reading costs what changed.
 
-Content (texts, questions, vectors) is immutable, so the feed names it by id and it is read once,
+Content (texts, questions, vectors) is immutable, so the feed names it by id, and it is read once,
 where it is new (`store.content`).
 
-gc deletes rows that hold at no kept version and says nothing of them: a follower may hold on to
-them, as nobody can ask for those versions. A purge or a rebuild rewrites history, which no feed
-tells: `stamp` is another then, and the follower begins at 0 again.
+gc deletes rows that are in force at no kept version, and the feed does not report it: a copy may
+keep them, because nobody can ask for those versions. A purge or a rebuild changes rows of past
+versions, which the feed does not report either: then `stamp` differs, and the copy must be read
+again from 0.
 """
 
 import json
