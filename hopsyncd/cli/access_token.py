@@ -25,7 +25,7 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke the tokens that people and programs send over TCP."""
+    """Make, list and revoke tokens for access over TCP."""
 
 
 class _Expiry(click.ParamType[int | None]):

@@ -27,6 +27,7 @@ from hopsyncd.cli.log import diff, log, release, restore, tag
 from hopsyncd.cli.maintain import check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
+from hopsyncd.cli.server import hoist_options, refuse_elsewhere
 from hopsyncd.cli.show import open_, show
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
@@ -97,11 +98,30 @@ class _Commands(click.Group):
     help="The configuration file. Default: $HOPSYNCD_HOME/config.toml, else "
     "~/.config/hopsyncd/config.toml.",
 )
+@click.option(
+    "--server",
+    envvar="HOPSYNCD_SERVER",
+    metavar="URL",
+    help="Ask this server instead of the daemon of this machine: https://HOST:PORT.",
+)
+@click.option(
+    "--token-file",
+    envvar="HOPSYNCD_TOKEN_FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file with your token for the server; only you may be able to read it.",
+)
+@click.option(
+    "--ca",
+    envvar="HOPSYNCD_CA",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The certificate of the authority that signed the server's, if it is not a public one.",
+)
 @click.version_option(__version__)
 @click.pass_context
-def cli(context: click.Context, config_file: Path | None) -> None:
+def cli(context: click.Context, /, config_file: Path | None, **_: object) -> None:
     """Search your documents, connect facts across files, and stay current as you edit."""
     context.obj = config_file
+    refuse_elsewhere(context, context.invoked_subcommand)
 
 
 for command in chain.from_iterable(_GROUPS.values()):
@@ -114,4 +134,4 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run_command(cli, sys.argv[1:]))
+    sys.exit(run_command(cli, hoist_options(sys.argv[1:])))

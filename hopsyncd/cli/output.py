@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopsyncd.cli.completion import complete_version
+from hopsyncd.cli.server import server_of
 from hopsyncd.cli.terminal import echo_line, shows_links
 from hopsyncd.client import Client
 from hopsyncd.client.call import Answer, Call
-from hopsyncd.client.local_files import add_paths, names_documents
+from hopsyncd.client.local_files import add_paths, names_documents, sources_here
 from hopsyncd.client.opening import target_of
 from hopsyncd.client.starting import is_starting
 from hopsyncd.config.configuration import daemon_socket
@@ -105,7 +106,12 @@ class WholeNumber(click.IntRange):
 
 
 def client_of(context: click.Context) -> Client:
-    """Connect to the configured daemon, even if the rest of the configuration has mistakes."""
+    """Connect to the server that is named, or to the configured daemon of this machine.
+
+    The rest of the configuration may have mistakes.
+    """
+    if server := server_of(context):
+        return server.connect()
     config_file: Path | None = context.obj
     socket, error = daemon_socket(config_file)
     if error:
@@ -205,7 +211,7 @@ def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
     """`place_text`, with a hyperlink to the file or page if the terminal shows hyperlinks."""
     if not sys.stdout.isatty() or not shows_links(os.environ):
         return place_text
-    sources = {source["name"]: source for source in client.sources()["sources"]}
+    sources = sources_here(client)
 
     def link(passage: Mapping[str, Any]) -> str:
         text = place_text(passage)
@@ -244,7 +250,7 @@ def print_if_json(value: Mapping[str, Any], as_json: bool, client: Client | None
     """
     if as_json:
         if client and names_documents(value):
-            value = add_paths(value, {one["name"]: one for one in client.sources()["sources"]})
+            value = add_paths(value, sources_here(client))
         print_json(value)
     return as_json
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from hopsyncd.cli.output import client_of, json_option, print_if_json, print_json, warn
+from hopsyncd.cli.server import server_of
 from hopsyncd.client import Client
 from hopsyncd.client.starting import StartLock
 from hopsyncd.config.configuration import config_path, load_config, write_config
@@ -178,14 +179,14 @@ def mcp(
     """Serve your documents to an agent through MCP.
 
     The agent's client starts this command and speaks to it on standard input and output. It needs
-    a running daemon.
+    a running daemon, here or on a --server.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
     from hopsyncd.api.mcp.document_server import make_server
 
     config = load_config(context.obj) if allow_write or address else None
-    inbox = config.mcp.inbox if config else None
+    inbox = config.mcp.inbox if config and not server_of(context) else None
     if config and address:
         from hopsyncd.api.mcp.document_server import PATH, guard_app
         from hopsyncd.api.server import bound_address, loopback_server

@@ -20,6 +20,7 @@ from hopsyncd.cli.output import (
 )
 from hopsyncd.cli.terminal import echo_facts, id_text, mark_words
 from hopsyncd.client import Client
+from hopsyncd.client.local_files import sources_here
 from hopsyncd.client.opening import editor_command, target_of
 from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
@@ -205,7 +206,7 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
                 "Choose another version with --at",
             )
         place = found["passages"][0]
-        sources = {one["name"]: one for one in client.sources()["sources"]}
+        sources = sources_here(client)
     target, is_text = target_of(place, sources)
     if line is None:
         line = place["lines"][0] if place["lines"] else 1

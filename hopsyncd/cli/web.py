@@ -29,7 +29,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     """Open the page in a browser.
 
     If the daemon serves the page (web.listen), that page is opened. Otherwise this command serves
-    it until Ctrl-C, on this machine only. The printed address works once.
+    it until Ctrl-C, on this machine only. The printed address works once. With --server, the page
+    shows the server's documents.
 
     Example: hopsyncd web
     """
@@ -38,6 +39,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     client = client_of(context)
     client.health()  # fails now if there is no daemon
     config = load_config(context.obj)
+    if client.is_remote:
+        port = port or 0
     kept = config.daemon.data_dir / KEPT_NAME
     if port is None and (address := kept_address(kept)):
         click.echo(address)

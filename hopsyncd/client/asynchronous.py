@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
+from hopsyncd.client.remote import Remote
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -28,12 +29,16 @@ from hopsyncd.client.response import (
 )
 from hopsyncd.client.starting import PAUSE_S, while_starting
 from hopsyncd.client.trust import check_peer, trusted_users
-from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 
 if TYPE_CHECKING:
     import httpx2
 
     from hopsyncd.answers.found import Event
+
+
+_MAX_IDLE = 4  # connections
+_IDLE_S = 30.0  # shorter than the server keeps them
 
 
 class AsyncClient(Methods):
@@ -42,20 +47,29 @@ class AsyncClient(Methods):
     Every method raises what the same method of Client raises.
     """
 
-    def __init__(self, place: Path | str, token: str = "", timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        place: Path | str | Remote,
+        token: str = "",
+        timeout_s: float | None = None,
+        ca: Path | None = None,
+    ) -> None:
         import httpx2  # takes 0.2 s to import, which the CLI does not need
 
-        self._place = place_of(place)
+        self._place = place_of(place, ca)
         self._timeout_s = timeout_s
-        over_tcp = isinstance(self._place, str)
+        remote = self._place if isinstance(self._place, Remote) else None
+        over_tls = remote is not None and remote.tls
         self._http = httpx2.AsyncClient(
             # verify=False: a local connection needs none of the root certificates, so load none.
             transport=httpx2.AsyncHTTPTransport(
-                uds=None if over_tcp else str(self._place),
-                verify=False,
-                limits=httpx2.Limits(max_keepalive_connections=0),
+                uds=None if remote else str(self._place),
+                verify=remote.context if remote and over_tls else False,
+                limits=httpx2.Limits(
+                    max_keepalive_connections=_MAX_IDLE if over_tls else 0, keepalive_expiry=_IDLE_S
+                ),
             ),
-            base_url=f"http://{self._place}" if over_tcp else "http://hopsyncd",
+            base_url=remote.url if remote else "http://hopsyncd",
             headers=headers_of(token),
             timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         )
@@ -139,7 +153,7 @@ def _only_to(
     return trace
 
 
-async def _content_of(place: Path | str, response: httpx2.Response) -> bytes:
+async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
     """The body. It must arrive within WHOLE_S: an answer that is not streamed comes at once."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
@@ -150,7 +164,7 @@ async def _content_of(place: Path | str, response: httpx2.Response) -> bytes:
     return bytes(content)
 
 
-async def _lines(place: Path | str, response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _lines(place: Path | Remote, response: httpx2.Response) -> AsyncIterator[bytes]:
     unfinished = bytearray()
     async for part in response.aiter_raw():
         *ended, rest = part.split(b"\n")
@@ -164,15 +178,21 @@ async def _lines(place: Path | str, response: httpx2.Response) -> AsyncIterator[
         yield bytes(unfinished)
 
 
-def _unreachable(place: object, error: httpx2.RequestError) -> DaemonUnavailable:
+def _unreachable(
+    place: Path | Remote, error: httpx2.RequestError
+) -> DaemonUnavailable | DaemonUntrusted:
     import httpx2
 
     connecting = isinstance(error, httpx2.ConnectError)
     below: BaseException | None = error
     if isinstance(error, httpx2.TimeoutException):
         below = TimeoutError()
-    while connecting and below and not isinstance(below, OSError):  # to the system's own error
-        below = below.__cause__ or below.__context__
+    # To the system's own error. anyio tries all addresses of a host and groups their errors.
+    while connecting and below and not (isinstance(below, OSError) and below.errno):
+        if isinstance(below, BaseExceptionGroup):
+            below = below.exceptions[0]
+        else:
+            below = below.__cause__ or below.__context__
     if isinstance(error, httpx2.NetworkError) and not connecting:
         below = ConnectionError()
     return unreachable(place, below or error, connecting=connecting)

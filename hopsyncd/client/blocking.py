@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.call import Answer, Call
 from hopsyncd.client.calls import Methods
+from hopsyncd.client.remote import Remote
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -36,70 +40,122 @@ if TYPE_CHECKING:
     from hopsyncd.client.asynchronous import AsyncClient
 
 _PART_BYTES = 1 << 16
+_MAX_IDLE = 4  # connections
+_IDLE_S = 30.0  # shorter than the server keeps them
 
 
-class _Socket(socket.socket):
+class _Deadline(socket.socket):
     """A socket whose deadline holds for a whole answer, however slowly that drips in."""
 
     until_s: float | None = None  # the deadline, by time.monotonic()
     whole_s: float | None = None  # the time for the answer, from its first byte on
 
-    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+    def recv_into(self, buffer: Any, *sizes: Any) -> int:
         """Raises TimeoutError once the deadline has passed."""
         if self.until_s is not None:
             left_s = self.until_s - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError("timed out")
             self.settimeout(left_s)
-        received = super().recv_into(buffer, nbytes, flags)
+        received = super().recv_into(buffer, *sizes)
         if self.whole_s is not None:
             until_s, self.whole_s = time.monotonic() + self.whole_s, None
             self.until_s = min(until_s, self.until_s or until_s)
         return received
 
 
+class _TlsDeadline(_Deadline, ssl.SSLSocket):
+    """The same over TLS."""
+
+
 class _Connection(HTTPConnection):
-    """A connection over a Unix socket, or over TCP. Without `timeout_s` it waits for an answer.
+    """A connection over a Unix socket, or over TCP."""
 
-    A response that `streams` may pause between two lines. Any other has WHOLE_S once it has begun.
-    """
+    sock: _Deadline
 
-    def __init__(self, place: Path | str, timeout_s: float | None, *, streams: bool) -> None:
-        super().__init__(place if isinstance(place, str) else "hopsyncd", timeout=CONNECT_S)
+    def __init__(self, place: Path | Remote) -> None:
+        super().__init__(place.host if isinstance(place, Remote) else "hopsyncd", timeout=CONNECT_S)
         self._place = place
-        self._timeout_s = timeout_s
-        self._streams = streams
+        if isinstance(place, Remote):
+            self.port = place.port
+        self.idle_since_s = 0.0
 
     def connect(self) -> None:
-        if isinstance(self._place, str):
-            super().connect()
-            made = _Socket(fileno=self.sock.detach())
-        else:
-            made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock = made  # so that it is closed with the connection
-            trusted = trusted_users(self._place)
-            made.settimeout(CONNECT_S)
-            made.connect(str(self._place))
-            check_peer(self._place, made, trusted)
-        self.sock = made
-        made.settimeout(self._timeout_s)
-        if not self._streams:
-            made.until_s = time.monotonic() + self._timeout_s if self._timeout_s else None
-            made.whole_s = WHOLE_S
+        if isinstance(self._place, Remote):
+            self.sock = self._connect_to(self._place)
+            return
+        made = _Deadline(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = made  # so that it is closed with the connection
+        trusted = trusted_users(self._place)
+        made.settimeout(CONNECT_S)
+        made.connect(str(self._place))
+        check_peer(self._place, made, trusted)
+
+    @staticmethod
+    def _connect_to(place: Remote) -> _Deadline:
+        with socket.create_connection((place.host, place.port), CONNECT_S) as plain:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not place.tls:
+                made = _Deadline(fileno=plain.detach())
+                made.settimeout(CONNECT_S)
+                return made
+            context = place.context
+            context.sslsocket_class = _TlsDeadline
+            secured = context.wrap_socket(plain, server_hostname=place.host)
+            assert isinstance(secured, _TlsDeadline)
+            return secured
+
+    def expect(self, timeout_s: float | None, *, streams: bool) -> None:
+        """Set the deadlines of the next answer. Without `timeout_s` it waits for an answer.
+
+        A response that `streams` may pause between two lines. Others have WHOLE_S once they begin.
+        """
+        self.sock.settimeout(timeout_s)
+        self.sock.until_s = self.sock.whole_s = None
+        if not streams:
+            self.sock.until_s = time.monotonic() + timeout_s if timeout_s else None
+            self.sock.whole_s = WHOLE_S
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether an idle connection is still open: a server that closes it makes it readable."""
+        if time.monotonic() - self.idle_since_s > _IDLE_S:
+            return False
+        readable, _, _ = select.select([self.sock], [], [], 0)
+        return not readable
 
 
 class Client(Methods):
-    """Speaks to the daemon at `place`: the path of its socket, or "HOST:PORT" with the `token`.
+    """Speaks to the daemon at `place`: the path of its socket, or "https://HOST:PORT" with the
+    `token`. "HOST:PORT" is plain TCP on this machine.
 
-    Every method raises DaemonUntrusted if another user could be answering, DaemonUnavailable if no
+    Every method raises DaemonUntrusted if somebody else could be answering, DaemonUnavailable if no
     valid answer comes within `timeout_s`, and RequestFailed if the daemon answers with an error.
+    `ca` is the file of the authorities that may have signed the server's certificate, instead of
+    the system's. Connections over TLS are kept for further requests.
     """
 
-    def __init__(self, place: Path | str, token: str = "", timeout_s: float | None = None) -> None:
-        self._place = place_of(place)
+    def __init__(
+        self,
+        place: Path | str | Remote,
+        token: str = "",
+        timeout_s: float | None = None,
+        ca: Path | None = None,
+    ) -> None:
+        self._place = place_of(place, ca)
         self._timeout_s = timeout_s
+        self._keeps = isinstance(self._place, Remote) and self._place.tls
         self._headers = headers_of(token)
+        if not self._keeps:
+            self._headers["Connection"] = "close"
         self._token = token
+        self._idle: list[_Connection] = []
+        self._lock = threading.Lock()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the daemon may be on another machine, whose files are not here."""
+        return isinstance(self._place, Remote)
 
     def asynchronous(self) -> AsyncClient:
         """A client for asyncio that speaks to the same daemon with the same token."""
@@ -114,7 +170,11 @@ class Client(Methods):
         self.close()
 
     def close(self) -> None:
-        """Does nothing, as no connection outlives its request; here so that `closing` works."""
+        """Close the connections that are kept."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def get(self, path: str) -> dict[str, Any]:
         """GET a path such as /v1/status."""
@@ -167,20 +227,47 @@ class Client(Methods):
     @contextmanager
     def _response(self, call: Call[Any], accept: str) -> Iterator[HTTPResponse]:
         body = None if call.body is None else body_of(call.body)
-        headers = {**self._headers, "Accept": accept, "Connection": "close"}
-        streams = accept == NDJSON
+        headers = {**self._headers, "Accept": accept}
         for _ in while_starting(self._place, self._timeout_s):
             time.sleep(PAUSE_S)
-        with closing(_Connection(self._place, self._timeout_s, streams=streams)) as connection:
-            try:
-                connection.connect()
-            except (OSError, UnicodeError) as error:
+        connection, may_keep = self._connection(), False
+        try:
+            connection.expect(self._timeout_s, streams=accept == NDJSON)
+            # Who refuses a request may answer before all of it is read.
+            with suppress(BrokenPipeError):
+                connection.request(call.method, call.path, body, headers)
+            with connection.getresponse() as response:
+                yield response
+                may_keep = self._keeps and response.isclosed() and not response.will_close
+        except (OSError, HTTPException) as error:
+            raise unreachable(self._place, error, connecting=False) from error
+        finally:
+            self._release(connection, may_keep=may_keep)
+
+    def _connection(self) -> _Connection:
+        """An idle connection, or a new one."""
+        while self._idle:
+            with self._lock:
+                kept = self._idle.pop() if self._idle else None
+            if kept and kept.is_usable:
+                return kept
+            if kept:
+                kept.close()
+        connection = _Connection(self._place)
+        try:
+            connection.connect()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError | UnicodeError):
                 raise unreachable(self._place, error, connecting=True) from error
-            try:
-                # Who refuses a request may answer before all of it is read.
-                with suppress(BrokenPipeError):
-                    connection.request(call.method, call.path, body, headers)
-                with connection.getresponse() as response:
-                    yield response
-            except (OSError, HTTPException) as error:
-                raise unreachable(self._place, error, connecting=False) from error
+            raise
+        return connection
+
+    def _release(self, connection: _Connection, *, may_keep: bool) -> None:
+        """Keep a connection for the next request, or close it."""
+        with self._lock:
+            if may_keep and len(self._idle) < _MAX_IDLE:
+                connection.idle_since_s = time.monotonic()
+                self._idle.append(connection)
+                return
+        connection.close()

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hopsyncd.client.blocking import Client
+
 
 def local_file(
     source: str | None, document: str | None, sources: Mapping[str, Mapping[str, Any]]
@@ -19,6 +21,16 @@ def local_file(
     file = Path(location) / document
     # Unlike Path.is_file(), this does not raise for a folder that we may not enter.
     return str(file) if file.is_absolute() and os.path.isfile(file) else None  # noqa: PTH113
+
+
+def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
+    """The daemon's sources by name; none if the daemon is on another machine, where the files are.
+
+    A file of this machine could have the same path and another text.
+    """
+    if client.is_remote:
+        return {}
+    return {source["name"]: source for source in client.sources()["sources"]}
 
 
 def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:

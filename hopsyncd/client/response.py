@@ -6,13 +6,15 @@ Both clients use this module. Nothing here sends or receives.
 from __future__ import annotations
 
 import json
-import re
+import socket
+import ssl
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.call import Call
-from hopsyncd.errors import DaemonUnavailable, HopsyncdError
+from hopsyncd.client.remote import Remote, remote_place, tls_error
+from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted, HopsyncdError
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
@@ -25,7 +27,6 @@ CONNECT_S = 5.0
 WHOLE_S = 120.0  # from the first byte of an answer to its last; does not apply to streams
 MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
-_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
 
 
 class RequestFailed(HopsyncdError):
@@ -40,14 +41,15 @@ class RequestFailed(HopsyncdError):
         return f"{self.why}. {self.hint}" if self.hint else self.why
 
 
-def place_of(place: Path | str) -> Path | str:
-    """Parse the place of a daemon: a path is a socket, and HOST:PORT is TCP.
+def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remote:
+    """Parse the place of a daemon: a path is a socket; an address or HOST:PORT is TCP.
 
-    >>> place_of("127.0.0.1:7717"), place_of("run/s.sock")
-    ('127.0.0.1:7717', PosixPath('run/s.sock'))
+    >>> place_of("run/s.sock")
+    PosixPath('run/s.sock')
     """
-    over_tcp = isinstance(place, str) and _HOST_AND_PORT.fullmatch(place)
-    return place if over_tcp else Path(place).expanduser()
+    if isinstance(place, str):
+        place = remote_place(place, ca) or Path(place)
+    return place.expanduser() if isinstance(place, Path) else place
 
 
 def headers_of(token: str) -> dict[str, str]:
@@ -117,14 +119,26 @@ def too_long(place: object) -> DaemonUnavailable:
     return unusable(place, f"it is longer than {MAX_BYTES >> 20} MiB")
 
 
-def unreachable(place: object, error: BaseException, *, connecting: bool) -> DaemonUnavailable:
+def unreachable(
+    place: Path | Remote, error: BaseException, *, connecting: bool
+) -> DaemonUnavailable | DaemonUntrusted:
     """The error for a connection that failed or broke."""
     hint = "Start one with `hopsyncd serve`"
-    if isinstance(error, PermissionError):
+    if isinstance(place, Remote):
+        hint = "Check the address, and whether the daemon listens there (access.listen)"
+        if isinstance(error, ssl.SSLError) and place.tls:
+            return tls_error(place, error)
+        if not (connecting or place.tls or isinstance(error, TimeoutError)):
+            hint = f"If the server speaks TLS, write https://{place}"
+            why = f"it does not answer in plain HTTP ({type(error).__name__})"
+            return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
+    if isinstance(error, socket.gaierror):
+        why = "no machine of that name is known"
+    elif isinstance(error, PermissionError):
         why = "you have no permission to use that socket"
         hint = "Ask the owner of the daemon for access; docs/security.md explains how to give it"
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
-        why = "nothing listens on that socket"
+        why = f"nothing listens on that {'port' if isinstance(place, Remote) else 'socket'}"
     elif isinstance(error, TimeoutError):
         why = "a daemon accepted the connection but did not answer in time"
         hint = "Try again. If it fails again, restart the daemon"

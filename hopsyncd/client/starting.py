@@ -67,12 +67,12 @@ def is_starting(place: Path) -> bool:
         os.close(descriptor)
 
 
-def while_starting(place: Path | str, timeout_s: float | None = None) -> Iterator[None]:
+def while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
     """Yield until a starting daemon listens, for the caller to wait PAUSE_S at each step.
 
     Yields nothing if no daemon is starting. Raises DaemonUnavailable after START_S or `timeout_s`.
     """
-    if isinstance(place, str):
+    if not isinstance(place, Path):
         return
     end_s = time.monotonic() + min(START_S, START_S if timeout_s is None else timeout_s)
     while is_starting(place) and not _listens(place):

@@ -1,4 +1,4 @@
-"""`[access]`: who may use the daemon, and over which address."""
+"""`[access]`: who may use the daemon, over which address; `[client]`: which server to ask."""
 
 import ipaddress
 import re
@@ -89,5 +89,21 @@ class AccessConfig(Section):
         default=None, description="Write a path in quotes, or leave the line out."
     )
     backup_dir: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+
+
+class ClientConfig(Section):
+    """The server that the commands ask instead of the daemon of this machine."""
+
+    server: str = Field(
+        default="",
+        pattern=r"^(https?://[^/?#@\s]+/?)?$",
+        description='Write it like "https://notes.example.org:7717", or nothing.',
+    )
+    token_file: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+    ca: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
     )

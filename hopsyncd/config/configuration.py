@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
-from hopsyncd.config.access import AccessConfig
+from hopsyncd.config.access import AccessConfig, ClientConfig
 from hopsyncd.config.mistakes import (
     SOURCE_SECTION,
     KeyPath,
@@ -257,6 +257,7 @@ class Config(Section):
     backup: BackupConfig = Field(default_factory=BackupConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
     access: AccessConfig = Field(default_factory=AccessConfig)
+    client: ClientConfig = Field(default_factory=ClientConfig)
     mcp: McpConfig = Field(default_factory=McpConfig)
     web: WebConfig = Field(default_factory=WebConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)

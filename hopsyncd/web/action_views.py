@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hopsyncd.client import RequestFailed, calls
+from hopsyncd.client.local_files import sources_here
 from hopsyncd.client.opening import editor_command, target_of
 from hopsyncd.config.configuration import config_path, load_config
 from hopsyncd.config.edit import add_source, ignore_document, remove_source
 from hopsyncd.config.source_detection import detect_source
-from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.errors import BadRequest, Forbidden, NotFound
 from hopsyncd.web.views import Shared, View, run_view
 
 _DIFF_LINES = 50
@@ -85,7 +86,17 @@ class ActionViews(View):
         self.client.resume(_require(form, "source"))
         return {"source": form["source"]}
 
+    def _require_own_daemon(self) -> None:
+        """Raise Forbidden for a server on another machine, whose configuration is not here."""
+        if self.client.is_remote:
+            raise Forbidden(
+                "Nothing was changed",
+                "this page shows a server on another machine, and its configuration is there",
+                "Ask whoever runs the server",
+            )
+
     def _add(self, form: Form) -> Form:
+        self._require_own_daemon()
         place = _require(form, "place").strip()
         self.client.reload()
         found = detect_source(place)
@@ -94,6 +105,7 @@ class ActionViews(View):
         return {"source": name}
 
     def _remove(self, form: Form) -> Form:
+        self._require_own_daemon()
         source = _require(form, "source")
         self.client.reload()
         remove_source(config_path(self._config_file), source)
@@ -102,6 +114,7 @@ class ActionViews(View):
         return {"source": source}
 
     def _ignore(self, form: Form) -> Form:
+        self._require_own_daemon()
         source, document = _require(form, "source"), _require(form, "document")
         self.client.reload()
         ignore_document(config_path(self._config_file), source, document)
@@ -117,7 +130,7 @@ class ActionViews(View):
                 "no document contains this passage any more",
                 "Read the text at the older version, or ask again",
             )
-        sources = {one["name"]: one for one in self.client.sources()["sources"]}
+        sources = sources_here(self.client)
         target, is_text = target_of(passage, sources)
         line = passage["lines"][0] if passage["lines"] else 1
         editor = load_config(self._config_file).open.editor

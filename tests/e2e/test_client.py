@@ -68,7 +68,7 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
         **dict.fromkeys(("passage", "neighbours", "watch_changes", "unwatch"), (id_,)),
         **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
         **{"paths": (id_, id_), "document": ("s", "d"), "allow_watch": (1,)},
-        **dict.fromkeys(("history", "file"), ("s", "d")),
+        **dict.fromkeys(("history", "file", "note"), ("s", "d")),
     }
     for name, endpoint in endpoints.items():
         call = getattr(calls, name)(*given.get(name, ()))
@@ -165,7 +165,7 @@ def test_an_error_of_the_daemon_is_raised_with_its_code(place: Place, client: Cl
 def test_over_tcp_the_token_is_asked_for(place: Place, client: Client) -> None:
     config = (place.home / "config.toml").read_text()
     address = config.partition('tcp = "')[2].partition('"')[0]
-    (token,) = [file.read_text().strip() for file in place.home.rglob("token")]
+    token = place.run("token", "create", "--user", "ann", "--role", "admin").stdout.strip()
     assert Client(address, token).query(ASKED) == client.query(ASKED)
     with pytest.raises(RequestFailed) as failed:
         Client(address).health()

@@ -207,7 +207,7 @@ def test_every_call_names_the_type_of_its_answer() -> None:
         **dict.fromkeys(("watch", "watch_changes", "unwatch", "allow_watch"), ("x",)),
         **{"queries": ([],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
         **{"passage": ("x",), "neighbours": ("x",), "paths": ("x", "y"), "remove": ("x",)},
-        **dict.fromkeys(("document", "file", "history"), ("s", "d")),
+        **dict.fromkeys(("document", "file", "history", "note"), ("s", "d")),
     }
     for endpoint in ENDPOINTS:
         call = getattr(calls, endpoint.operation)(*samples.get(endpoint.operation, ()))

@@ -251,7 +251,7 @@ def make_server(
         _add(server, read, is_structured, read_only=True)
     if allow_write:
         writing = WritingTools(client, inbox)
-        if inbox:
+        if inbox or client.is_remote:
             _add(server, writing.note, is_structured, read_only=False, idempotent=False)
         _add(server, writing.sync, is_structured, read_only=False, open_world=True)
         _add(server, writing.tag, is_structured, read_only=False, idempotent=False)

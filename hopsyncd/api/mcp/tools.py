@@ -30,6 +30,7 @@ from hopsyncd.api.mcp.shapes import (
 )
 from hopsyncd.api.notes import written_note
 from hopsyncd.client import Client, RequestFailed
+from hopsyncd.client.local_files import sources_here
 from hopsyncd.config.values import Match, Strategy
 from hopsyncd.display import hop_verb, title_of
 from hopsyncd.errors import BadRequest, NotFound
@@ -352,7 +353,7 @@ class Tools:
 
     def _sources(self) -> Sources:
         """The sources by name, for the paths of their documents."""
-        return {one["name"]: one for one in self._client.sources()["sources"]}
+        return sources_here(self._client)
 
 
 class WritingTools:
@@ -384,7 +385,8 @@ class WritingTools:
 
         Never overwrites anything. Searches find it once its folder is indexed, mostly at once.
         """
-        assert self._inbox is not None  # the tool is offered only then
+        if self._inbox is None:  # the daemon is on another machine, and so is its folder
+            return dict(self._client.note(title, text, tags or ()))
         return {"file": str(written_note(self._inbox, title, text, tags or ()))}
 
     def tag(

@@ -1,0 +1,130 @@
+"""The place of a daemon behind TCP, and why a TLS connection to it failed, in plain words.
+
+A token goes in clear text only to this machine. To any other it goes over TLS, and only once the
+server's certificate is verified.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hopsyncd.errors import DaemonUntrusted
+
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:]+\]|[^/:\s]+):(?P<port>[0-9]{1,5})")
+_HTTPS, _HTTP = 443, 80
+# The codes of X509_verify_cert of OpenSSL.
+_EXPIRED, _NOT_YET_VALID, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A daemon behind TCP. `ca`: the file of the authorities to trust instead of the system's."""
+
+    host: str
+    port: int
+    tls: bool
+    ca: Path | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https://' if self.tls else ''}{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return str(self) if self.tls else f"http://{self}"
+
+    @cached_property
+    def context(self) -> ssl.SSLContext:
+        """The settings that verify the server. Raises DaemonUntrusted if `ca` is not usable."""
+        try:
+            return ssl.create_default_context(cafile=self.ca)
+        except (OSError, ValueError) as error:
+            why = str(getattr(error, "strerror", None) or error).lower()
+            if isinstance(error, ssl.SSLError):
+                why = "it is not in PEM format"
+            raise DaemonUntrusted(
+                f"Nothing was sent to {self}",
+                f"the file of authorities {self.ca} cannot be used: {why}",
+                "Give the certificate of the authority that signed the server's, in PEM format",
+            ) from error
+
+
+def remote_place(place: str, ca: Path | None = None) -> Remote | None:
+    """Parse an https:// or http:// address, or HOST:PORT; None for anything else.
+
+    Raises DaemonUntrusted for a place that would receive the token in clear text.
+
+    >>> str(remote_place("https://notes.example.org")), str(remote_place("127.0.0.1:7717"))
+    ('https://notes.example.org:443', '127.0.0.1:7717')
+    """
+    if place.lower().startswith(("https://", "http://")):
+        parts = urlsplit(place)
+        tls = parts.scheme.lower() == "https"
+        try:
+            host, port = parts.hostname, parts.port or (_HTTPS if tls else _HTTP)
+        except ValueError:
+            host = None
+        if not host or parts.path.strip("/") or parts.query or parts.fragment or parts.username:
+            raise DaemonUntrusted(
+                f"Nothing was sent to {place}",
+                "it is not the address of a server",
+                "Write it like https://notes.example.org:7717",
+            )
+        remote = Remote(host, port, tls, ca)
+    elif found := _HOST_AND_PORT.fullmatch(place):
+        remote = Remote(found["host"].strip("[]"), int(found["port"]), False)
+    else:
+        return None
+    if not (remote.tls or _is_loopback(remote.host)):
+        raise DaemonUntrusted(
+            f"Nothing was sent to {place}",
+            "without TLS everybody on the way could read the token",
+            f"Write https://{place.rpartition('/')[2]}",
+        )
+    return remote
+
+
+def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
+    """The error for a server that does not speak TLS, or whose certificate is not good."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why, hint = _certificate_problem(place, error)
+    elif error.reason in _NO_TLS:
+        why = "it does not speak TLS on that port"
+        hint = "Check the port; access.tls_cert and access.tls_key of the server turn TLS on"
+    else:
+        why = f"TLS failed ({(error.reason or str(error)).lower().replace('_', ' ')})"
+        hint = "Check the address, and whether a daemon of this version listens there"
+    return DaemonUntrusted(f"Nothing was sent to {place}", why, hint)
+
+
+def _certificate_problem(place: Remote, error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+    if error.verify_code == _EXPIRED:
+        return (
+            "its certificate has expired",
+            "Ask whoever runs the server to renew it, or check the clock of this machine",
+        )
+    if error.verify_code == _NOT_YET_VALID:
+        return "its certificate is not valid yet", "Check the clock of this machine"
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
+        return (
+            f"its certificate is not for {place.host}",
+            "Use the name that the certificate has; whoever runs the server knows it",
+        )
+    return (
+        "no authority that this machine trusts has signed its certificate",
+        "If your company has an authority of its own, give its certificate: --ca FILE",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
