@@ -10,7 +10,7 @@ python benchmarks/clients.py
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -65,7 +65,8 @@ def main() -> None:
             for _ in range(given.rounds):
                 for writer, found in told.items():
                     threads = given.clients // _PROCESSES
-                    ask = partial(_clients, place.socket, questions, threads, given.phase_s)
+                    connects = [partial(Client, place.socket)]
+                    ask = partial(run_clients, connects, questions, threads, given.phase_s)
                     asking = [processes.submit(ask, seed) for seed in range(_PROCESSES)]
                     until_s = time.monotonic() + given.phase_s
                     while time.monotonic() < until_s:
@@ -81,7 +82,7 @@ def main() -> None:
     )
     seconds = given.rounds * given.phase_s
     columns = ["phase", "answers/s", "p50 ms", "p95 ms", "refused (503), %", "other failures"]
-    rows = [[phase, *_figures(found, seconds)] for phase, found in told.items()]
+    rows = [[phase, *figures(found, seconds)] for phase, found in told.items()]
     table(columns, rows)
     if given.json:
         write_result("clients", columns, rows)
@@ -96,20 +97,32 @@ def main() -> None:
     )
 
 
-def _clients(
-    socket: Path, questions: Sequence[str], threads: int, seconds: float, seed: int
+def run_clients(
+    connects: Sequence[Callable[[], Client]],
+    questions: Sequence[str],
+    threads: int,
+    seconds: float,
+    seed: int,
 ) -> list[Told]:
-    """Run `threads` clients in one process for `seconds`, and return what each received."""
+    """Run `threads` clients in one process for `seconds`, and return what each received.
+
+    The clients take turns in how they connect.
+    """
     until_s = time.monotonic() + seconds
-    ask = partial(_client, socket, questions, until_s)
+    seeds = range(seed * threads, (seed + 1) * threads)
     with ThreadPoolExecutor(threads) as pool:
-        seeds = range(seed * threads, (seed + 1) * threads)
-        return [one for told in pool.map(ask, seeds) for one in told]
+        asking = [
+            pool.submit(_client, connects[number % len(connects)], questions, until_s, number)
+            for number in seeds
+        ]
+        return [one for told in asking for one in told.result()]
 
 
-def _client(socket: Path, questions: Sequence[str], until_s: float, seed: int) -> list[Told]:
+def _client(
+    connect: Callable[[], Client], questions: Sequence[str], until_s: float, seed: int
+) -> list[Told]:
     chance, told = Random(seed), []
-    with Client(socket) as client:
+    with connect() as client:
         while time.monotonic() < until_s:
             kind = chance.choice(_KINDS)
             began_s, status = time.perf_counter(), 200
@@ -144,7 +157,7 @@ def _edit(files: Sequence[Path], numbers: Sequence[int]) -> None:
             note.write(f"\nThe custodian of ledger {number} is Ximena Quolbridge{number}.\n")
 
 
-def _figures(told: Sequence[Told], seconds: float) -> list[object]:
+def figures(told: Sequence[Told], seconds: float) -> list[object]:
     ms = [one.ms for one in told if one.status == 200]
     statuses = Counter(one.status for one in told)
     failed = len(told) - statuses[200] - statuses[503]
