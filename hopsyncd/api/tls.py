@@ -12,6 +12,7 @@ import os
 import ssl
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from hopsyncd.errors import SocketRefused
 log = structlog.get_logger(__name__)
 
 MAX_HANDSHAKES = 128
-"""Connections that have not finished the start of TLS. When more come, the oldest one is closed."""
+"""Connections that have not finished the start of TLS. When more come, the address with the most
+loses its oldest one."""
 
 _LOOK_EVERY_S = 1.0
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it
@@ -163,13 +165,14 @@ class Handshakes:
 
     def __init__(self, limit: int = MAX_HANDSHAKES) -> None:
         self._limit = limit
-        self._open: dict[TlsStart, None] = {}
+        self._open: dict[TlsStart, str] = {}
 
-    def add(self, new: TlsStart) -> None:
-        """Count a connection; if there are too many, close the oldest."""
+    def add(self, new: TlsStart, address: str) -> None:
+        """Count a connection; if there are too many, close one of whoever has the most."""
         if len(self._open) >= self._limit:
-            next(iter(self._open)).abort()
-        self._open[new] = None
+            ((greediest, _),) = Counter(self._open.values()).most_common(1)
+            next(start for start, own in self._open.items() if own == greediest).abort()
+        self._open[new] = address
 
     def remove(self, ended: TlsStart) -> None:
         self._open.pop(ended, None)
@@ -198,7 +201,7 @@ class TlsStart(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()  # until TLS reads
         self._transport = transport
-        self._handshakes.add(self)
+        self._handshakes.add(self, (transport.get_extra_info("peername") or ("",))[0])
         self._task = asyncio.ensure_future(self._start(transport))
 
     def data_received(self, data: bytes) -> None:

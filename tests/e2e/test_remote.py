@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any, get_args
 
@@ -329,3 +329,63 @@ def test_an_address_without_tls_is_refused_at_the_start() -> None:
         assert place.process.wait(DEADLINE_S) != 0
         place.process = None
         assert "tls_cert and tls_key, or behind_proxy" in place.log.read_text()
+
+
+def test_behind_a_proxy_only_the_proxy_is_answered() -> None:
+    with new_place(SMALL) as place:
+        place.write("ada.md", OPEN["ada.md"])
+        port = free_port()
+        place.configure(
+            source("notes", place.notes)
+            + f'[access]\nlisten = "127.0.0.1:{port}"\nbehind_proxy = ["127.0.0.2"]\n'
+            + 'hosts = ["notes.example.org"]\n'
+        )
+        place.start()
+        token = new_token(place, "read")
+
+        def ask(peer: str, host: str = "notes.example.org", **headers: str) -> tuple[int, str]:
+            sent = {"Host": host, "Authorization": f"Bearer {token}", **headers}
+            connection = HTTPConnection(
+                "127.0.0.1", port, timeout=DEADLINE_S, source_address=(peer, 0)
+            )
+            with closing(connection):
+                connection.request("GET", "/v1/status", headers=sent)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
+
+        secure = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.9"}
+        assert ask("127.0.0.2", **secure)[0] == 200
+        for peer, host, headers, why in (
+            ("127.0.0.1", "notes.example.org", secure, "does not come through the proxy"),
+            ("127.0.0.2", "notes.example.org", {}, "does not say that its client uses https"),
+            ("127.0.0.2", "evil.example", secure, "its Host is"),
+        ):
+            status, text = ask(peer, host, **headers)
+            assert status == 403 and why in text
+        token = "wrong"
+        assert ask("127.0.0.2", **secure)[0] == 401
+        logged = [json.loads(line) for line in place.log.read_text().splitlines()]
+        refused = [line for line in logged if line["event"] == "a token was refused"]
+        assert refused[-1]["address"] == "192.0.2.9"
+
+
+def test_a_closed_source_opens_to_the_user_and_groups_of_a_token() -> None:
+    with new_place(SMALL) as place:
+        server = Server(place, ("open",))
+        config = place.home / "config.toml"
+        viewers = 'visible_to = ["user:ann", "group:board"]'
+        config.write_text(config.read_text() + source("closed", place.notes / "closed", viewers))
+        place.post("/v1/reload", {})
+        place.sync()
+
+        def sees(user: str, *options: str) -> bool:
+            made = place.run("token", "create", "--user", user, *options)
+            assert made.returncode == 0, made.stderr
+            return f"{CANARY}.md" in server.ask("documents", made.stdout.strip())[1]
+
+        assert sees("ann")
+        assert sees("bob", "--group", "board")
+        assert not sees("bob")
+        assert not sees("board")
+        assert not sees("ann", "--source", "open")
+        assert not sees("root")  # the user who runs the daemon, but not over its socket

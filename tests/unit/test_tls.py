@@ -176,7 +176,9 @@ def test_only_the_proxy_says_who_asks(peer: str, headers: dict[str, str], answer
 
 
 class _Transport(asyncio.Transport):
-    aborted = False
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1)})
+        self.aborted = False
 
     def pause_reading(self) -> None:
         """There is nothing to read."""
@@ -185,14 +187,15 @@ class _Transport(asyncio.Transport):
         self.aborted = True
 
 
-def test_of_too_many_unfinished_handshakes_the_oldest_ends(tmp_path: Path) -> None:
+def test_of_too_many_unfinished_handshakes_those_of_the_greediest_end(tmp_path: Path) -> None:
     server = ServerTls(*Authority(tmp_path).issue())
+    addresses = ["192.0.2.1", "192.0.2.9", "192.0.2.9", "192.0.2.9", "192.0.2.2"]
 
-    async def open_five() -> list[bool]:
-        handshakes, opened = Handshakes(limit=3), [_Transport() for _ in range(5)]
+    async def open_all() -> list[bool]:
+        handshakes, opened = Handshakes(limit=3), [_Transport(one) for one in addresses]
         for transport in opened:
             start = TlsStart(server, handshakes, 60, asyncio.Protocol)
             start.connection_made(transport)
         return [one.aborted for one in opened]
 
-    assert asyncio.run(open_five()) == [True, True, False, False, False]
+    assert asyncio.run(open_all()) == [False, True, True, False, False]
