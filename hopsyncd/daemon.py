@@ -14,14 +14,11 @@ from queue import SimpleQueue
 import structlog
 
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
-from hopsyncd.api.access import (
-    Access,
-    AccessRules,
-    rules_at_reload,
-    rules_at_start,
-)
+from hopsyncd.api.access import Access, AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.admin_service import AdminService, ReportedVersions, collect
 from hopsyncd.api.app import DescriptionService, Services, make_app
+from hopsyncd.api.audit import AUDIT_NAME, AuditLog
+from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
@@ -139,6 +136,9 @@ class Daemon:
         engine = self._engine_of(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
         self.access = Access(lambda: self._serving.state.access)
+        self.audit = AuditLog(
+            config.daemon.data_dir / AUDIT_NAME, lambda: self._serving.state.config.audit
+        )
         self._workers = query_workers(config)
         self._watched = WatchedQuestions(
             config.database,
@@ -164,6 +164,7 @@ class Daemon:
             self._workers,
             self._watched,
             metrics,
+            self.audit,
         )
         reported = ReportedVersions(newest.id if newest else 0)
         return Services(
@@ -175,6 +176,7 @@ class Daemon:
             WatchService(parts),
             AdminService(parts, reported, self._removed, self.reload, self._reencode),
             BackupService(parts, self._backups),
+            AuditService(self.audit),
             DescriptionService(),
         )
 
@@ -490,7 +492,7 @@ def run(
                 " `hopsyncd add PATH` adds to one"
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
-        guard = guard_daemon(app, daemon.access, config, listeners.tls)
+        guard = guard_daemon(app, daemon.access, daemon.audit, config, listeners.tls)
         whole = stack.enter_context(with_page(guard, config, config_file))
         serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

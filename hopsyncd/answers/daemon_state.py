@@ -235,6 +235,46 @@ class ListeningStatus(TypedDict):
     problem: str | None
 
 
+class AuditStatus(TypedDict):
+    """The audit log. It records all requests if `enabled`, and their questions if `questions`.
+
+    `lost`: lines that could not be written lately, because of the `problem`.
+    """
+
+    enabled: bool
+    questions: bool
+    keep_days: int
+    lost: int
+    problem: str | None
+
+
+class AuditEntry(TypedDict):
+    """A recorded request. `asked`: its fields; `sources` and `results`: what its answer had.
+
+    `transport` is "socket" or "tcp"; `token` is the public id of a token, not the token.
+    """
+
+    time: str
+    action: str
+    asked: dict[str, Any]
+    status: int
+    sources: list[str]
+    results: int | None
+    user: str
+    role: str
+    transport: str
+    program: str | None
+    address: str | None
+    token: str | None
+
+
+class AuditAnswer(AuditStatus):
+    """The audit log, the newest entry first. `torn`: lines that cannot be read."""
+
+    torn: int
+    entries: list[AuditEntry]
+
+
 class StatusAnswer(TypedDict):
     """`llm_answers`: whether an LLM answers questions.
 
@@ -269,6 +309,7 @@ class StatusAnswer(TypedDict):
     configuration: ConfigurationStatus
     store: StoreStatus
     backup: BackupStatus | None
+    audit: AuditStatus
     database: str
     database_bytes: int | None
     socket: str

@@ -1,4 +1,4 @@
-"""Who may ask, for what, and about which sources: the rules, and the audit log.
+"""Who may ask, for what, and about which sources: the rules.
 
 The kernel says which process is at the other end of the socket, or a token says whose it is. The
 configuration says what a user may do, and the audit log records what admins do. docs/security.md
@@ -11,15 +11,10 @@ configuration that is out of date can hide a source from members but cannot open
 
 from __future__ import annotations
 
-import json
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -185,9 +180,6 @@ def _select_changed(recorded: Recorded, rules: Mapping[str, AccessRule]) -> dict
 
 log = structlog.get_logger(__name__)
 
-AUDIT_NAME = "audit.log"  # in the data_dir
-_MAX_BYTES = 4 << 20  # a larger audit.log becomes audit.log.1 and replaces the last one
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -234,49 +226,6 @@ class Access:
         if sources is not None:
             acl = acl.limit_to(sources)
         return Caller(credentials.user, role, acl, credentials)
-
-
-class AuditLog:
-    """A file of JSON lines that only its owner may read. Any thread may write to it."""
-
-    def __init__(self, file: Path, max_bytes: int = _MAX_BYTES) -> None:
-        self._file = file
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-
-    def record(self, caller: Caller, action: str, request: dict[str, Any], status: int) -> None:
-        """Record an action and its HTTP status. A full disk is logged and stops nobody.
-
-        `request` holds what was asked for: names, paths and versions, and no question.
-        """
-        credentials = caller.credentials
-        line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "action": action,
-            "asked": request,
-            "status": status,
-            "user": credentials.user,
-            "role": caller.role,
-            "uid": credentials.uid,
-            "pid": credentials.pid,
-            "program": credentials.program,
-        }
-        if credentials.holder:
-            line |= {"token": credentials.token, "address": credentials.address}
-        try:
-            with self._lock:
-                self._append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-        except OSError as error:
-            log.error("the audit log was not written", file=str(self._file), why=error.strerror)
-
-    def _append(self, line: bytes) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        handle = os.open(self._file, flags, 0o600)
-        with os.fdopen(handle, "ab", buffering=0) as file:
-            file.write(line)
-            full = file.tell() >= self._max_bytes
-        if full:
-            self._file.replace(self._file.with_name(self._file.name + ".1"))
 
 
 def _matches_any(credentials: Credentials, entries: Iterable[str]) -> bool:

@@ -18,6 +18,8 @@ from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.admin_service import AdminService
+from hopsyncd.api.audit import select_recorded, summarize_answer
+from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.endpoints import NDJSON, Endpoint, endpoint, endpoints_of, openapi_document
@@ -40,7 +42,7 @@ from hopsyncd.api.worker_pools import (
     while_connected,
     worker_pools,
 )
-from hopsyncd.config.values import LimitsConfig
+from hopsyncd.config.values import AuditConfig, LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
 from store.exceptions import ServerLost
 
@@ -64,6 +66,7 @@ class Services:
     watches: WatchService
     administration: AdminService
     backups: BackupService
+    audit: AuditService
     description: DescriptionService
 
 
@@ -78,8 +81,9 @@ MAX_BODY_BYTES = 1 << 20
 def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
     """The ASGI application over the services. It expects the caller in the request's state.
 
-    For what an admin changes it adds `action`, `asked` and `outcome` to the state, for the audit
-    log. `outcome` is the status that the work ended with; a stream has begun with 200 by then.
+    For what an admin changes, and for reads if these are recorded too, it adds `action`, `asked`,
+    `found` and `outcome` to the state, for the audit log. `outcome` is the status that the work
+    ended with; a stream has begun with 200 by then.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
@@ -145,8 +149,12 @@ async def _respond(
 ) -> Response:
     """The response; a stream notes its own outcome. Raises one of REPORTABLE, or ClientGone."""
     caller = caller_of(request)
-    recorded = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
-    if recorded:
+    changes = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
+    recorded = changes or endpoint.service == "audit"
+    audit: AuditConfig | None = getattr(request.state, "audit", None)
+    reads = endpoint.service in ("reading", "collection") and not recorded
+    audits_reads = reads and audit is not None and audit.enabled
+    if recorded or audits_reads:
         request.state.action = endpoint.operation
     if not caller.may(endpoint.right):
         raise Forbidden(
@@ -157,6 +165,9 @@ async def _respond(
         request.state.asked = parsed.model_dump(mode="json", exclude_unset=True)
     operation = getattr(getattr(services, endpoint.service), endpoint.operation)
     act: Callable[..., Any] = partial(operation, parsed, caller)
+    if audits_reads and audit is not None:
+        request.state.asked = select_recorded(parsed, audit.questions)
+        act = partial(_note_found, request, act)
     if isinstance(parsed, SyncRequest) and not parsed.wait:
         act()
         return JSONResponse({"accepted": True}, 202)
@@ -177,6 +188,13 @@ async def _respond(
     if isinstance(result, str):
         return Response(result, media_type=endpoint.media_type)
     return JSONResponse(result)
+
+
+def _note_found(request: Request, act: Callable[..., Any], *arguments: Any) -> Any:
+    """Act, and note a summary of the answer for the audit log."""
+    answer = act(*arguments)
+    request.state.found = summarize_answer(answer)
+    return answer
 
 
 def _lack(caller: Caller, right: Right) -> str:

@@ -15,7 +15,8 @@ import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Caller
+from hopsyncd.api.access import Access, Caller
+from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FailedTokens
 from hopsyncd.api.failures import failure_body
 from hopsyncd.api.proxy import BehindProxy
@@ -92,13 +93,15 @@ class Guard:
 
     async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope["state"]
-        state["caller"] = caller
+        state["caller"], state["audit"] = caller, self._audit.settings()
+        self._audit.purge_due()
 
         def record() -> None:
             """Record the action once, before the end of the response is sent."""
             if "action" in state and "outcome" in state:
-                request = state.get("asked", {})
-                self._audit.record(caller, state.pop("action"), request, state["outcome"])
+                asked, found = state.get("asked", {}), state.get("found")
+                action = state.pop("action")
+                self._audit.record(caller, action, asked, state["outcome"], found)
 
         async def send_recorded(message: Message) -> None:
             record()
@@ -172,10 +175,11 @@ class Guard:
         return _refusal(503, "busy", why, hint, {"retry-after": "1"})
 
 
-def guard_daemon(app: ASGIApp, access: Access, config: Config, tls: ServerTls | None) -> ASGIApp:
+def guard_daemon(
+    app: ASGIApp, access: Access, audit: AuditLog, config: Config, tls: ServerTls | None
+) -> ASGIApp:
     """The daemon's application behind its guard and, if one is configured, its proxy."""
     names = OwnNames(config.access.hosts, tls)
-    audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
     guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user)
     proxies = config.access.behind_proxy
     return BehindProxy(guard, proxies) if proxies else guard

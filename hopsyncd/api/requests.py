@@ -310,6 +310,14 @@ class NoParameters(_Parameters):
     """A request whose path says it all."""
 
 
+class AuditRequest(_Parameters):
+    """`since`: a time such as `2 days ago`."""
+
+    since: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    user: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    limit: Annotated[int, Field(ge=1, le=10_000), Digits] = 100
+
+
 class PassageRequest(_Parameters):
     id: PassageHex
     at: At = "head"

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from hopsyncd.api.access import AccessRules
+from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.query_workers import QueryWorkers
 from hopsyncd.api.watched_questions import WatchedQuestions
@@ -247,6 +248,7 @@ class DaemonParts:
     workers: QueryWorkers
     watched: WatchedQuestions
     metrics: Metrics
+    audit: AuditLog
 
     @property
     def state(self) -> ServingState:

@@ -8,6 +8,7 @@ from contextlib import closing
 import structlog
 
 from hopsyncd.answers.daemon_state import (
+    AuditStatus,
     BackupStatus,
     ConfigurationStatus,
     HealthAnswer,
@@ -153,6 +154,7 @@ class StatusService:
             "notes": False,
             "configuration": _configuration_status(state.reloaded, whole),
             "store": self._store_status(),
+            "audit": self._audit_status(acl),
             "backup": self._backup_status(connection, acl) if whole else None,
             "database": displayed_url(config.database),
             "database_bytes": stored_bytes(config.database, connection) if whole else None,
@@ -208,6 +210,11 @@ class StatusService:
         if self._parts.follower and self._parts.follower.is_following:
             return {"role": "reader", "behind": self._parts.follower.behind}
         return {"role": "writer", "behind": 0}
+
+    def _audit_status(self, acl: Acl) -> AuditStatus:
+        """The settings of the audit log, for every caller; only admins learn of lost lines."""
+        status = self._parts.audit.status()
+        return status if acl.visible is None else {**status, "lost": 0, "problem": None}
 
     def _backup_status(self, connection: Connection, acl: Acl) -> BackupStatus | None:
         folder = self._parts.state.config.backup.dir

@@ -245,7 +245,7 @@ class Tokens:
         state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_mode, found.st_uid)
         if state == self._state:
             return
-        self._state, self._known = state, {}
+        known = dict[str, Token]()
         try:
             if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
                 raise ConfigError(
@@ -253,9 +253,12 @@ class Tokens:
                     "others may change it",
                     f"Run `chmod 600 {self._file}`, as its owner",
                 )
-            self._known = {token.id: token for token in TokenFile(self._file).read()}
+            known = {token.id: token for token in TokenFile(self._file).read()}
         except ConfigError as error:
             log.error("no token counts", why=str(error))
+        # In this order, so that another thread does not take tokens for unknown meanwhile.
+        self._known = known
+        self._state = state
 
 
 class OneToken:

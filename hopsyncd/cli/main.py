@@ -16,6 +16,7 @@ import click
 from hopsyncd import __version__
 from hopsyncd.cli.access_token import token
 from hopsyncd.cli.add import add, pause, remove, resume, sources
+from hopsyncd.cli.audit import audit
 from hopsyncd.cli.backup import backup
 from hopsyncd.cli.completion import completion
 from hopsyncd.cli.evaluate import evaluate
@@ -59,7 +60,7 @@ _GROUPS: Mapping[str, Sequence[click.Command]] = {
         completion,
         evaluate,
     ),
-    "Repair": (doctor, llm, check, backup, copy, rebuild, gc, purge, recover),
+    "Repair": (doctor, llm, check, audit, backup, copy, rebuild, gc, purge, recover),
 }
 """The commands as `--help` lists them."""
 

@@ -64,6 +64,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         _print_network_use(now["llm"], models)
     _print_backups(now["backup"])
     _print_listening(now["listening"])
+    _print_audit(now["audit"])
     _print_configuration(now["configuration"])
     _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
@@ -93,6 +94,16 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         click.echo(f"  and {more:,} more; `hopsyncd sources NAME` lists all of a source")
     _print_models(now["models"])
     warn(now["degraded"])
+
+
+def _print_audit(audit: Mapping[str, Any]) -> None:
+    """Print that requests are recorded, and how many are missing."""
+    if audit["enabled"]:
+        what = "requests and their questions are" if audit["questions"] else "requests are"
+        click.echo(f"{what} recorded for {plural(audit['keep_days'], 'day')}: `hopsyncd audit`")
+    if audit["problem"]:
+        lost = plural(audit["lost"], "request")
+        click.secho(f"  the audit log misses {lost}: {printable(audit['problem'])}", fg="yellow")
 
 
 def _print_backups(backup: Mapping[str, Any] | None) -> None:

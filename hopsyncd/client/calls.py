@@ -396,6 +396,13 @@ def backup(file: str | None = None) -> Call[changed.BackupAnswer]:
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
+def audit(
+    since: str | None = None, user: str | None = None, limit: int = 100
+) -> Call[daemon_state.AuditAnswer]:
+    """Who asked for what; the newest first."""
+    return call("GET", "/v1/audit", {"since": since, "user": user, "limit": limit}, "AuditAnswer")
+
+
 def openapi() -> Call[dict[str, Any]]:
     """The OpenAPI 3.1 document."""
     return call("GET", "/v1/openapi.json", {})
@@ -452,4 +459,5 @@ class Methods:
     purge = send_method(purge)
     reload = send_method(reload)
     backup = send_method(backup)
+    audit = send_method(audit)
     openapi = send_method(openapi)

@@ -28,6 +28,7 @@ from hopsyncd.config.values import (
     CRON_HINT,
     FULL_SCAN_AT,
     GC_AT,
+    AuditConfig,
     BackupConfig,
     ConfigPath,
     CronText,
@@ -255,6 +256,7 @@ class Config(Section):
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
     backup: BackupConfig = Field(default_factory=BackupConfig)
+    audit: AuditConfig = Field(default_factory=AuditConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
     access: AccessConfig = Field(default_factory=AccessConfig)
     client: ClientConfig = Field(default_factory=ClientConfig)

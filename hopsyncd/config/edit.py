@@ -20,7 +20,7 @@ from hopsyncd.errors import ConfigError
 
 _PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
-_AT_ONCE = ("query", "watch", "schedule", "retention", "backup")
+_AT_ONCE = ("query", "watch", "schedule", "retention", "backup", "audit")
 _KEYS_AT_ONCE = {"daemon": ("log_level",), "access": ("admins", "backup_dir")}
 
 

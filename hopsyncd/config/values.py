@@ -385,6 +385,14 @@ def _are_times(times: str) -> None:
         _is_cron(times)
 
 
+class AuditConfig(Section):
+    """Which requests the audit log records, and for how long."""
+
+    enabled: bool = False
+    keep_days: int = Field(default=90, ge=1, le=3650)
+    questions: bool = False
+
+
 class BackupConfig(Section):
     """Where scheduled backups are made, when, and how many are kept. Without `dir`, none is."""
 

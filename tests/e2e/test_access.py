@@ -72,6 +72,7 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "tag": ("POST", "/v1/tags", {"name": "first", "version": "1"}),
     "untag": ("DELETE", "/v1/tags/first", None),
     "check": ("POST", "/v1/check", {}),
+    "audit": ("GET", "/v1/audit", None),
     "backup": ("POST", "/v1/backup", {"file": "/tmp/never"}),
     "rebuild": ("POST", "/v1/rebuild", {}),
     "gc": ("POST", "/v1/gc", {}),

@@ -133,6 +133,7 @@ def reading(place: Place) -> Requests:
         "jobs": [("GET", "/v1/jobs", None)],
         "stats": [("GET", "/v1/stats", None)],
         "metrics": [("GET", "/v1/metrics", None)],
+        "audit": [("GET", "/v1/audit?since=yesterday", None)],
         "openapi": [("GET", "/v1/openapi.json", None)],
         "watches": [("GET", "/v1/watches", None)],
         "watch_changes": [("GET", "/v1/watches/1", None)],

@@ -21,7 +21,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AccessRules, AuditLog, Caller
+from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE
 from hopsyncd.api.guard import Guard
 from hopsyncd.api.server import bound_address
@@ -29,7 +30,6 @@ from hopsyncd.api.tokens import OneToken, Role, TokenFile, Tokens, TokenUses
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
-from hopsyncd.retrieve.visible_sources import EVERYTHING
 from store.access_rules import OPEN, AccessRule
 
 OWNER = Credentials(os.geteuid(), 1, frozenset({0}))
@@ -270,17 +270,6 @@ def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:
     (line,) = (tmp_path / "audit.log").read_text().splitlines()
     recorded = json.loads(line)
     assert (recorded["action"], recorded["asked"], recorded["status"]) == ("sync", {}, 503)
-
-
-def test_the_record_is_bounded(tmp_path: Path) -> None:
-    audit = AuditLog(tmp_path / "audit.log", max_bytes=1000)
-    for number in range(100):
-        audit.record(Caller("ann", "owner", EVERYTHING, OWNER), "tag", {"name": str(number)}, 200)
-    files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == ["audit.log", "audit.log.1"]
-    assert all(file.stat().st_size < 1500 for file in files)
-    kept = [json.loads(line)["asked"]["name"] for file in files for line in file.open()]
-    assert "99" in kept and "0" not in kept
 
 
 def test_an_address_that_is_taken_is_refused() -> None:

@@ -33,7 +33,8 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import AUDIT_NAME, Access, AccessRules, AuditLog
+from hopsyncd.api.access import Access, AccessRules
+from hopsyncd.api.audit import AUDIT_NAME, AuditLog
 from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.arguments import lean_schema, mistake_line, rename_arguments
 from hopsyncd.api.mcp.shapes import NOTICE, document_text, json_text, shorten

@@ -1,0 +1,296 @@
+"""The audit log: who asked for what, about which sources, when, and with which result.
+
+Requests that change something, and refused ones, are always recorded; others if `audit.enabled`
+says so. The log is a file of JSON lines, `audit.log`. When it is full or its day is over, it is
+renamed to `audit.log.TIME`. Renamed files are deleted after `audit.keep_days` days.
+
+A line is one write at the end of the file, so a killed process leaves at most one torn line, which
+readers skip. If a line cannot be written, because the disk is full, the request is answered all the
+same. The daemon logs the failure, the status shows it, and once lines can be written again, the
+first one says how many are missing.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import BaseModel
+
+from hopsyncd.answers.daemon_state import AuditStatus
+from hopsyncd.api.access import Caller
+from hopsyncd.config.values import AuditConfig
+
+log = structlog.get_logger(__name__)
+
+AUDIT_NAME = "audit.log"  # in the data_dir
+GAP = "lines are missing"  # the action of a line that stands for lost ones
+_MAX_BYTES = 4 << 20  # of a file before it is renamed
+_MAX_TOTAL_BYTES = 1 << 30  # of all files; then the oldest are deleted before their time
+_DAY_S = 86_400.0
+_LOG_EVERY_S = 60.0  # between two messages about failures
+
+# The fields of a request that are recorded. Others may have words of a question.
+_NAMES = frozenset(
+    {"source", "document", "id", "at", "before", "from", "to", "start", "end", "under", "after"}
+)
+_SETTINGS = frozenset({"strategy", "profile", "method", "k", "limit", "hops", "max_hops"})
+_QUESTIONS = frozenset({"question", "filters", "queries"})  # recorded if `audit.questions` is set
+# The lists of answers whose length is the number of results, by rank.
+_RESULTS = ("answers", "citations", "passages", "documents", "paths", "versions", "changes")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSummary:
+    """The sources of the results of a read request, and their number, if they are counted."""
+
+    sources: tuple[str, ...]
+    results: int | None
+
+
+def summarize_answer(answer: Any) -> FoundSummary:
+    """Count the results in the JSON of an answer, and list the sources that it names."""
+    sources = {*_sources_in(answer)}
+    found = answer if isinstance(answer, dict) else {}
+    lists = (found[key] for key in _RESULTS if isinstance(found.get(key), list))
+    results = next(lists, None)
+    if results is None:
+        is_item = "passage" in found or "text" in found
+        return FoundSummary(tuple(sorted(sources)), 1 if is_item else None)
+    count = sum(len(one.get("passages", ())) if "answers" in found else 1 for one in results)
+    return FoundSummary(tuple(sorted(sources)), count)
+
+
+def _sources_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(name := value.get("source"), str):
+            yield name
+        for below in value.values():
+            yield from _sources_in(below)
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _sources_in(below)
+
+
+def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
+    """The fields of a read request for the audit log: names and numbers, and texts if wanted."""
+    fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
+    return {key: value for key, value in fields.items() if key in wanted}
+
+
+class AuditLog:
+    """Files of JSON lines that only their owner may read. Any thread may use it."""
+
+    def __init__(
+        self,
+        file: Path,
+        settings: Callable[[], AuditConfig] = AuditConfig,
+        max_bytes: int = _MAX_BYTES,
+        max_total_bytes: int = _MAX_TOTAL_BYTES,
+    ) -> None:
+        self.settings = settings
+        self._file = file
+        self._max_bytes = max_bytes
+        self._max_total_bytes = max_total_bytes
+        self._lock = threading.Lock()
+        self._lost = 0  # lines since the last one that was written
+        self._problem: str | None = None
+        self._logged_s = -_LOG_EVERY_S
+        self._may_be_torn = True  # the last line of the file
+        self._purged_day = -1
+
+    def record(
+        self,
+        caller: Caller,
+        action: str,
+        request: dict[str, Any],
+        status: int,
+        found: FoundSummary | None = None,
+    ) -> None:
+        """Record a request and its HTTP status. A failure is logged, and stops nobody.
+
+        `request` has what was asked for: names, paths and versions, and no question unless that is
+        configured.
+        """
+        credentials = caller.credentials
+        line = {
+            "time": _time_text(time.time()),
+            "action": action,
+            "asked": request,
+            "status": status,
+            "sources": list(found.sources) if found else [],
+            "results": found.results if found else None,
+            "user": credentials.user,
+            "role": caller.role,
+            "transport": "tcp" if credentials.uid is None else "socket",
+            "uid": credentials.uid,
+            "pid": credentials.pid,
+            "program": credentials.program,
+        }
+        if credentials.holder:
+            line |= {"token": credentials.token, "address": credentials.address}
+        with self._lock:
+            try:
+                if self._lost:
+                    self._append(self._gap())
+                    self._lost = 0
+                self._append(line)
+                self._problem = None
+            except OSError as error:
+                self._note_failure(error)
+
+    def purge_due(self) -> None:
+        """Delete what is older than `audit.keep_days`. Does nothing before the next day."""
+        day = int(time.time() // _DAY_S)
+        if day == self._purged_day:
+            return
+        with self._lock:
+            self._purged_day = day
+            try:
+                self._rotate_old()
+                self._purge()
+            except OSError as error:
+                log.error("the audit log was not purged", why=error.strerror)
+
+    def status(self) -> AuditStatus:
+        """The settings of the log, and why lines are missing, if they are."""
+        settings = self.settings()
+        return {
+            "enabled": settings.enabled,
+            "questions": settings.questions,
+            "keep_days": settings.keep_days,
+            "lost": self._lost,
+            "problem": self._problem,
+        }
+
+    def read(
+        self, limit: int, since: datetime | None = None, user: str | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The newest lines, the newest first, and the number of torn lines that were skipped."""
+        self.purge_due()
+        begin = _time_text(since.timestamp()) if since else ""
+        torn = 0
+
+        def select() -> Iterator[dict[str, Any]]:
+            nonlocal torn
+            for file in [self._file, *reversed(self._older_files())]:
+                try:
+                    text = file.read_bytes()
+                except FileNotFoundError:
+                    continue
+                for raw in reversed(text.splitlines()):
+                    line = _parse(raw)
+                    if line is None:
+                        torn += bool(raw)
+                    elif line["time"] < begin:
+                        return
+                    elif user in (None, line["user"]):
+                        yield line
+
+        return [*islice(select(), limit)], torn
+
+    def _append(self, line: dict[str, Any]) -> None:
+        """Append a line. Raises OSError if it is not whole in the file."""
+        self._rotate_old()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self._file, flags, 0o600)
+        try:
+            data = json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
+            size = os.fstat(handle).st_size
+            if self._may_be_torn and size and os.pread(handle, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            self._may_be_torn = True
+            if os.write(handle, data) < len(data):
+                raise OSError(None, "a line was written in part; the disk may be full")
+            self._may_be_torn = False
+            full = size + len(data) >= self._max_bytes
+        finally:
+            os.close(handle)
+        if full:
+            self._rotate()
+            self._purge()
+
+    def _rotate_old(self) -> None:
+        """Rename the file if its last line is of another day."""
+        try:
+            written_s = self._file.stat().st_mtime
+        except FileNotFoundError:
+            return
+        if int(written_s // _DAY_S) != int(time.time() // _DAY_S):
+            self._rotate()
+
+    def _rotate(self) -> None:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        self._file.replace(self._file.with_name(f"{self._file.name}.{stamp}"))
+
+    def _older_files(self) -> list[Path]:
+        """The renamed files, the oldest first."""
+        found = self._file.parent.glob(f"{self._file.name}.*")
+        return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
+
+    def _purge(self) -> None:
+        """Delete renamed files that are too old, and the oldest ones if all take too much space."""
+        oldest_s = time.time() - self.settings().keep_days * _DAY_S
+        files = [(file, file.stat()) for file in self._older_files()]
+        total = sum(state.st_size for _, state in files)
+        for file, state in files:
+            is_early = state.st_mtime >= oldest_s
+            if is_early and total <= self._max_total_bytes:
+                return
+            file.unlink(missing_ok=True)
+            total -= state.st_size
+            if is_early:
+                log.error(
+                    "a part of the audit log was deleted early: it is too large", file=file.name
+                )
+
+    def _gap(self) -> dict[str, Any]:
+        return {
+            "time": _time_text(time.time()),
+            "action": GAP,
+            "asked": {"lines": self._lost, "why": self._problem},
+            "status": 0,
+            "sources": [],
+            "results": None,
+            "user": "hopsyncd",
+            "role": "owner",
+            "transport": "socket",
+        }
+
+    def _note_failure(self, error: OSError) -> None:
+        self._lost += 1
+        self._problem = error.strerror
+        now_s = time.monotonic()
+        if now_s >= self._logged_s + _LOG_EVERY_S:
+            self._logged_s = now_s
+            log.error(
+                "the audit log was not written",
+                file=str(self._file),
+                why=error.strerror,
+                lost=self._lost,
+            )
+
+
+def _parse(raw: bytes) -> dict[str, Any] | None:
+    """The line; None if it is torn."""
+    try:
+        line = json.loads(raw)
+    except ValueError:
+        return None
+    is_whole = isinstance(line, dict) and all(
+        isinstance(line.get(key), str) for key in ("time", "action", "user")
+    )
+    return line if is_whole else None
+
+
+def _time_text(moment_s: float) -> str:
+    """UTC, so that texts compare as times do."""
+    return datetime.fromtimestamp(moment_s, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,57 @@
+"""The endpoint that reads the audit log, for the owner."""
+
+from datetime import datetime
+
+from hopsyncd.answers.daemon_state import AuditAnswer
+from hopsyncd.api.access import Caller
+from hopsyncd.api.audit import AuditLog
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.requests import AuditRequest
+from hopsyncd.errors import BadRequest
+from store.relative_time import relative_moment
+
+
+class AuditService:
+    """The endpoint of the audit log."""
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+
+    @endpoint("GET", "/v1/audit", "owner")
+    def audit(self, request: AuditRequest, caller: Caller) -> AuditAnswer:
+        """Who asked for what; the newest first."""
+        since = _moment(request.since) if request.since else None
+        entries, torn = self._audit.read(request.limit, since, request.user)
+        return {
+            **self._audit.status(),
+            "torn": torn,
+            "entries": [
+                {
+                    "time": line["time"],
+                    "action": line["action"],
+                    "asked": line.get("asked") or {},
+                    "status": line.get("status") or 0,
+                    "sources": line.get("sources") or [],
+                    "results": line.get("results"),
+                    "user": line["user"],
+                    "role": line.get("role") or "",
+                    "transport": line.get("transport") or "",
+                    "program": line.get("program"),
+                    "address": line.get("address"),
+                    "token": line.get("token"),
+                }
+                for line in entries
+            ],
+        }
+
+
+def _moment(text: str) -> datetime:
+    try:
+        named = relative_moment(text, datetime.now())
+        return (named or datetime.fromisoformat(text)).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(
+            "The audit log was not read",
+            f"{text!r} is not a time",
+            "Write a time like `2 days ago` or 2026-11-01T09:00",
+        ) from error

@@ -1,0 +1,62 @@
+"""`hopsyncd audit`: who asked for what."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hopsyncd.cli.output import client_of, json_option, print_if_json, warn
+from hopsyncd.display import plural, relative_time
+from hopsyncd.printable import printable
+
+
+@click.command()
+@click.option("--since", metavar="TIME", help="Only since this time, such as `2 days ago`.")
+@click.option("--user", metavar="NAME", help="Only requests of this user.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many requests to show.",
+)
+@json_option
+@click.pass_context
+def audit(
+    context: click.Context, since: str | None, user: str | None, limit: int, as_json: bool
+) -> None:
+    """Show who asked for what, the newest last. Only the owner may.
+
+    Without `enabled` in [audit], only requests that change something or were refused are recorded.
+
+    Example: hopsyncd audit --since yesterday --user ann
+    """
+    found = client_of(context).audit(since=since, user=user, limit=limit)
+    if print_if_json(found, as_json):
+        return
+    for entry in reversed(found["entries"]):
+        click.echo(_line(entry))
+    if not found["entries"]:
+        click.echo("Nothing is recorded.")
+    if not found["enabled"]:
+        click.echo("Searches are not recorded: set `enabled = true` in [audit] to record them.")
+    if found["problem"]:
+        warn([f"{plural(found['lost'], 'request')} could not be recorded: {found['problem']}"])
+    if found["torn"]:
+        warn([f"{plural(found['torn'], 'line')} of the log cannot be read"])
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    """One request on one line."""
+    where = entry["address"] or entry["program"] or entry["transport"]
+    asked = " ".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in entry["asked"].items()
+    )
+    results = "" if entry["results"] is None else f", {plural(entry['results'], 'result')}"
+    sources = f" from {', '.join(entry['sources'])}" if entry["sources"] else ""
+    return printable(
+        f"{relative_time(entry['time'])}  {entry['user']} ({entry['role']}, {where}):"
+        f" {entry['action']}{f' {asked}' if asked else ''}: {entry['status']}{results}{sources}"
+    )
