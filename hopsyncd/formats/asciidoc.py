@@ -38,6 +38,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(https?://[^\s\[\]<>]{1,300})\[([^\[\]^]{1,300})\^?\]"), r"[\2](\1)"),
     (re.compile(r"\b(https?://[^\s\[\]<>]{1,300})\[\^?\]"), r"\1"),
     (re.compile(r"footnote:[\w-]{0,60}\[([^\[\]]{1,300})\]"), r" (\1)"),
+    (re.compile(r"(?:stem|latexmath):\w{0,9}\[([^\[\]$]{0,300}\\[a-z][^\[\]$]{0,300})\]"), r"$\1$"),
     (re.compile(r"(?:kbd|btn|pass|stem|latexmath|asciimath):\w{0,9}\[([^\[\]]{1,300})\]"), r"\1"),
     (re.compile(r"menu:([^\s\[\]]{1,100})\[([^\[\]]{0,200})\]"), r"\1 > \2"),
     (re.compile(r'"`([^`]{1,500})`"'), "\u201c\\1\u201d"),

@@ -7,6 +7,7 @@ from itertools import accumulate
 from hopsyncd.formats.blocks import Links, link_to_address
 from hopsyncd.formats.html_tree import Element, Event
 from hopsyncd.formats.inline import add_brackets, write_subscript, write_superscript
+from hopsyncd.formats.tex_formulas import read_formulas
 
 LISTS = frozenset(("ul", "ol", "menu", "dl"))
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -178,6 +179,8 @@ class InlineText:
         text = "".join(self.parts)
         if pre:
             return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
+        if "\\" in text or "$$" in text:
+            text = _MARK.join(map(read_formulas, text.split(_MARK)))
         if "\n" not in text:
             return _BLANKS.sub(" ", text).strip()
         lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))

@@ -33,6 +33,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _FRACTIONS = frozenset(("frac", "dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"))
+# Signs between two sides, which are written with spaces around them.
+_RELATIONS = frozenset("≤≥≠≈\u2261\u223c≅∝\u2208∉\u220b⊂⊆⊃⊇→←↔⇒⇐⇔↦≪≫\u2227\u2228\u222a\u2229\u00d7")
 _MAX_DEPTH = 40
 _MAX_OPTION_TOKENS = 200
 _MAX_EXPANSIONS = 5_000
@@ -446,7 +448,7 @@ class InlineReader:
                 at = self.argument(self.skip_options(at, end), end)[2]
             return at
         if (sign := sign_of(word)) is not None:
-            parts.append(sign)
+            parts.append(f" {sign} " if sign in _RELATIONS else sign)
             return at
         if at < end and self.source.tokens[at] == "{":  # a typeface, or a mark above
             first, close, at = self.argument(at, end)

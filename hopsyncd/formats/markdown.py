@@ -46,6 +46,7 @@ from hopsyncd.formats.note_markup import (
 )
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.tex_formulas import formula_text
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -264,6 +265,9 @@ class _Walk:
                 blocks = html_blocks(token.content, first_line=start + 1)
                 self._env.skipped.update(skipped_of(blocks))
                 yield from (block for block in blocks if block.kind != "skipped")
+            case "fence" if token.info.strip() == "math":
+                text = formula_text(token.content)
+                yield Block("paragraph", text, start + 2, end - 1, leads=self._above())
             case "fence" | "code_block":
                 first = start + 2 if token.type == "fence" else start + 1
                 yield replace(_code(token.content, first), leads=self._above())

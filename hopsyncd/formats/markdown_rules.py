@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hopsyncd.formats.tex_formulas import match_formula
+
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
@@ -62,15 +64,21 @@ def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
 
 
 def math_rule(state: StateInline, silent: bool) -> bool:
-    """An inline rule: a formula between dollar signs is text, its `*` and `_` no emphasis."""
-    if state.src[state.pos] != "$":
+    """An inline rule: a formula in TeX is text that can be read.
+
+    Other text between dollar signs stays as it is, without emphasis.
+    """
+    if state.src[state.pos] not in "$\\":
         return False
-    found = _MATH.match(state.src, state.pos, state.posMax)
-    if not found:
-        return False
+    formula = match_formula(state.src, state.pos, state.posMax)
+    if formula is None:
+        found = _MATH.match(state.src, state.pos, state.posMax)
+        if not found:
+            return False
+        formula = found[0], found.end()
     if not silent:
-        state.push("text_special", "", 0).content = found[0]
-    state.pos = found.end()
+        state.push("text_special", "", 0).content = formula[0]
+    state.pos = formula[1]
     return True
 
 

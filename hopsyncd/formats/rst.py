@@ -25,6 +25,7 @@ from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.tex_formulas import formula_text
 
 rst_dialect.install()
 
@@ -35,8 +36,8 @@ _MAX_DEPTH = 6
 _MAX_SUBSTITUTIONS = 8  # one inside another
 _NEVER = 6  # no message of docutils has this level
 _WARNING = 2
-_LEAVES = (nodes.Text, nodes.superscript, nodes.subscript)
-_CODE = (nodes.literal_block, nodes.doctest_block, nodes.math_block)
+_LEAVES = (nodes.math, nodes.Text, nodes.superscript, nodes.subscript)
+_CODE = (nodes.literal_block, nodes.doctest_block)
 _TITLED = (nodes.topic, nodes.sidebar, nodes.admonition)
 
 Leads = tuple[str, ...]
@@ -125,6 +126,7 @@ class _Reader:
         self._readers: tuple[tuple[Any, Callable[..., Iterator[Block]]], ...] = (
             (nodes.title, self._read_heading),
             (_CODE, _read_code),
+            (nodes.math_block, _read_formula),
             ((nodes.bullet_list, nodes.enumerated_list), self._read_list),
             (nodes.definition_list, self._read_definitions),
             ((nodes.field_list, nodes.option_list), self._read_fields),
@@ -320,6 +322,8 @@ class _Reader:
                 text += write_superscript(part.astext(), text)
             elif isinstance(part, nodes.subscript):
                 text += write_subscript(part.astext(), text)
+            elif isinstance(part, nodes.math):
+                text += formula_text(part.astext())
             else:
                 text += part.astext() if isinstance(part, nodes.Node) else part
         return text, tuple(links)
@@ -355,6 +359,11 @@ class _Reader:
 def _read_code(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:
     text, first = node.astext(), _line_of(node)
     yield Block("code", text, first, first + text.count("\n"), leads=_near(leads))
+
+
+def _read_formula(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:
+    line = _line_of(node)
+    yield Block("paragraph", formula_text(node.astext()), line, line, leads=_near(leads))
 
 
 def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:

@@ -56,7 +56,7 @@ def test_a_paper_is_read_as_it_is_printed() -> None:
         ("heading", "Introduction"),
         (
             "paragraph",
-            "The café in Malmö [smith2020, jones99] has \u03b1≤10^6 cells and bold text."
+            "The café in Malmö [smith2020, jones99] has \u03b1 ≤ 10^6 cells and bold text."
             " See our page.",
         ),
         ("note", "A note about bolt 12."),
@@ -106,8 +106,8 @@ A \& B & $10^{3}$ & --- \\
     ("formula", "expected"),
     [
         (r"$E = mc^2$", "E = mc^2"),
-        (r"\[ \frac{a+b}{2} \leq \sqrt{x+1} \]", "(a+b)/2 ≤√(x+1)"),
-        (r"$\sum_{i=1}^{n} x_i \in \mathbb{R}$", "∑_(i=1)^n x_i ∈R"),
+        (r"\[ \frac{a+b}{2} \leq \sqrt{x+1} \]", "(a+b)/2 ≤ √(x+1)"),
+        (r"$\sum_{i=1}^{n} x_i \in \mathbb{R}$", "∑_(i=1)^n x_i ∈ R"),
         (r"\(\left. f \right|_{x=0} = \sin x\)", "f |_(x=0) = sin x"),
         (r"\begin{align} a &= 1 \\ b &= 2 \label{eq:b} \end{align}", "a = 1; b = 2"),
         (r"$\text{speed} > 5\,\mathrm{km}$ in \SI{3}{\kilo\metre\per\hour}",

@@ -1,0 +1,77 @@
+r"""Formulas in TeX inside texts of other formats: `$x^2$`, `\(x^2\)`, `$$…$$` and `\[…\]`."""
+
+import re
+
+from hopsyncd.formats.latex_text import InlineReader, Source
+
+_INLINE = r"[^$\n]{1,300}?"
+_DISPLAYED = r".{1,2000}?"
+# A formula in brackets of TeX, at any place in a text.
+_BRACKETED = re.compile(rf"\\\(({_DISPLAYED})\\\)|\\\[({_DISPLAYED})\\\]", re.DOTALL)
+_DOLLARS = re.compile(
+    rf"\$\$({_DISPLAYED})\$\$|\$(?![\s$])({_INLINE})(?<![\s\\])\$(?!\d)", re.DOTALL
+)
+_COMMAND = re.compile(r"\\(?:[A-Za-z]{2,}|[,;:!])")
+_RAISED = re.compile(
+    r"(?:\b[A-Za-z0-9]|[)\]}|])['*]?[\^_](?:[A-Za-z0-9]\b|[A-Za-z0-9][\^_]|[{\\(+*-])"
+)
+_PLAIN = re.compile(r"[A-Za-z]|[\w\s+*/=<>().,|!:-]*[\w)]\s*(?:[=<>]|[+*/-](?=\s))\s*[\w(-][^;&@]*")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+def formula_text(tex: str) -> str:
+    r"""A formula in one line of signs.
+
+    >>> formula_text(r"\frac{a+b}{2} \leq \sqrt{x^2}")
+    '(a+b)/2 ≤ √(x^2)'
+    """
+    source = Source.of(tex)
+    return InlineReader(source).formula(0, len(source.tokens))
+
+
+def is_formula(tex: str) -> bool:
+    r"""Whether a text between formula signs is in TeX, and no price, path or shell variable.
+
+    >>> [is_formula(one) for one in (r"\alpha", "x^2", "x_i", "n", "a = b", "5 and", "HOME/bin")]
+    [True, True, True, True, True, False, False]
+    """
+    if _COMMAND.search(tex) or _RAISED.search(tex):
+        return True
+    return bool(_PLAIN.fullmatch(tex.strip())) and not _WORD.search(tex)
+
+
+def match_formula(text: str, at: int, end: int) -> tuple[str, int] | None:
+    """The formula that begins at a place as readable text, and where it ends."""
+    pattern = _DOLLARS if text[at] == "$" else _BRACKETED
+    found = pattern.match(text, at, end)
+    if found is None:
+        return None
+    tex = found[1] or found[2]
+    after = text[found.end() : found.end() + 1]
+    is_name = text[at] == "$" and found[1] is None and (after.isalnum() or after == "_")
+    if is_name or not is_formula(tex):
+        return None
+    written = formula_text(tex)
+    return (written, found.end()) if written else None
+
+
+def read_formulas(text: str) -> str:
+    r"""The text with the formulas between brackets and double dollars of TeX as readable text.
+
+    >>> read_formulas(r"The area \(\pi r^2\) costs $5.")
+    'The area πr^2 costs $5.'
+    """
+    if "\\" not in text and "$$" not in text:
+        return text
+    parts, end = [], 0
+    for found in _FORMULA_START.finditer(text):
+        if found.start() < end:
+            continue
+        formula = match_formula(text, found.start(), len(text))
+        if formula:
+            parts += [text[end : found.start()], formula[0]]
+            end = formula[1]
+    return "".join((*parts, text[end:]))
+
+
+_FORMULA_START = re.compile(r"\\[(\[]|\$\$")
