@@ -175,7 +175,7 @@ def _read_ended(connection: Connection, table: str, key: str, span: Span) -> End
     sql = (
         f"SELECT t.{key}, t.died FROM {table} AS t"
         f" {connection.dialect.indexed_by(f'{table}_died')}"
-        " WHERE t.died > ?1 AND t.died <= ?2 AND t.born <= ?1"
+        f" WHERE t.died > ?1 AND t.died <= ?2 AND t.died < {ALIVE} AND t.born <= ?1"
     )
     return Ended(*_columns(connection, sql, span, (np.int64,) * 2))
 

@@ -157,7 +157,7 @@ def put_content(
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
         sets = known_sets(connection, (questions.id for _, questions in content))
-        for passage, questions in content:
+        for passage, questions in sorted(content, key=lambda pair: pair[1].id):  # as on disk
             if passage.id not in known:
                 _insert_passage(connection, passage)
                 known[passage.id] = passage

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from store.contract import Connection
 from store.exceptions import NoSuchVersion, TagRefused
-from store.records import PassageId, QuestionId, Version
+from store.records import ALIVE, PassageId, QuestionId, Version
 from store.relative_time import relative_moment
 from store.sources import names_json
 from store.transactions import transaction
@@ -21,7 +21,7 @@ Edge: TypeAlias = tuple[QuestionId, QuestionId]
 """An outgoing question and the incoming question that it is matched with."""
 
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
-_NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
+_NO_LONGER = f"born <= ?1 AND died > ?1 AND died <= ?2 AND died < {ALIVE}"
 _NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
 # The number of documents that version ?1 moved to another path.
 _RENAMES = """

@@ -45,6 +45,7 @@ from store.sources import source_names
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
 
+_UNSTORED_S = 2.0  # the most work that a crash can lose
 _GROUP = 32  # provisional sets stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
@@ -108,6 +109,7 @@ class Preparer:
         self._now_ms = now_ms
         self._patience_s = patience_s
         self._unstored: list[tuple[Passage, QuestionSet]] = []
+        self._stored_s = time.monotonic()
         self.generation = register_generation(connection, maker.generation)
 
     def prepare(
@@ -218,7 +220,7 @@ class Preparer:
                 sets = self._not_stored(made)
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])
-                if len(self._unstored) >= self._maker.store_after:
+                if self._is_store_due():
                     self._store()
                 yield made
             self._store()
@@ -229,9 +231,14 @@ class Preparer:
         known = known_sets(self._connection, [got.id for _, got in sets])
         return [(passage, got) for passage, got in sets if got.id not in known]
 
+    def _is_store_due(self) -> bool:
+        unstored_s = time.monotonic() - self._stored_s
+        return len(self._unstored) >= self._maker.store_after or unstored_s > _UNSTORED_S
+
     def _store(self) -> None:
         """Store the finished sets, including the sets of an outer prepare()."""
         unstored, self._unstored = self._unstored, []
+        self._stored_s = time.monotonic()
         if unstored:
             put_content(self._connection, self.generation, unstored)
 

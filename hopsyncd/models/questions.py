@@ -64,7 +64,7 @@ class QuestionMaker(Protocol):
 
     @property
     def store_after(self) -> int:
-        """The number of results stored in one transaction: the most that a crash can lose."""
+        """The most results that are stored in one transaction, and that a crash can lose."""
         ...
 
     def make_each(
@@ -281,7 +281,7 @@ class _PartOfGroup:
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
-    store_after = 64
+    store_after = 512
 
     def __init__(
         self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1

@@ -107,7 +107,7 @@ def derive(connection: Connection) -> None:
 
 def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:
     return {
-        table: connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()
+        table: sorted(connection.execute(f"SELECT {', '.join(names)} FROM {table}"), key=repr)
         for table, names in columns.items()
     }
 

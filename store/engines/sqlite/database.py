@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -25,6 +26,7 @@ from store.engines.sqlite.acknowledged import (
     refuse_older,
     versions_lost_error,
 )
+from store.engines.sqlite.checkpoints import LOG_FRAMES, Checkpointer
 from store.engines.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.exceptions import (
     DiskFailure,
@@ -51,8 +53,9 @@ OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
-_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
-_LOG = "wal_autocheckpoint = 4096"  # 16 MiB: an import soon writes most of its pages again
+_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -65536"
+# Pages after which a commit checkpoints by itself. A thread does so earlier.
+_LOG = f"wal_autocheckpoint = {4 * LOG_FRAMES}"
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
 _AGAIN = "syncs then continue by themselves; repeat any other request"
@@ -110,6 +113,7 @@ class FileConnection(sqlite.Connection):
     server: Server | None = None
     engine: Engine = "sqlite"
     dialect: Dialect = SqliteDialect()
+    checkpointer: Checkpointer | None = None
 
     def size_bytes(self) -> int:
         pages, size = (
@@ -138,6 +142,13 @@ class FileConnection(sqlite.Connection):
         refuse_gone(self)
         note_size(self)
         acknowledge(self)
+        if self.checkpointer:
+            self.checkpointer.after_commit()
+
+    def close(self) -> None:
+        if self.checkpointer:
+            self.checkpointer.wait()
+        super().close()
 
     @contextmanager
     def disk_failures(self) -> Iterator[None]:
@@ -302,7 +313,8 @@ def _migrate(connection: FileConnection) -> None:
     """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
-    with transaction(connection):
+    # A script that replaces a table would delete the rows that refer to it.
+    with connection.without_reference_checks(), transaction(connection):
         apply_migrations(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -387,10 +399,20 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
             note_path(path).unlink()
         connection.opened = opened_now(path)
         connection.acknowledge()
+        page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+        connection.checkpointer = Checkpointer(
+            path.with_name(path.name + "-wal"), page_bytes, partial(_checkpoint, path)
+        )
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _checkpoint(path: Path) -> None:
+    """Move what the log has into the file. If this fails, a later commit tries again."""
+    with suppress(SqliteError, NotADatabase), closing(open_file(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def open_reader(path: Path) -> FileConnection:

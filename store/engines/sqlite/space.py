@@ -10,7 +10,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -294,8 +294,10 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
     """Switch off automatic checkpoints, so that the log keeps all pages written in the block."""
     usual = connection.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
     connection.execute("PRAGMA wal_autocheckpoint = 0")
+    checkpointer = connection.checkpointer if isinstance(connection, FileConnection) else None
     try:
-        yield
+        with checkpointer.pause() if checkpointer else nullcontext():
+            yield
     finally:
         connection.execute(f"PRAGMA wal_autocheckpoint = {usual}")
 

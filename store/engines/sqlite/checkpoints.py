@@ -1,0 +1,74 @@
+"""Moves the log (-wal) into the database while the writer goes on.
+
+SQLite checkpoints at the end of the commit that fills the log, and the edit that made this commit
+waits meanwhile. So a thread checkpoints before the log is so long. It holds no lock that the writer
+or a reader needs. SQLite starts the log over at the first write after all of it has been moved.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOG_FRAMES = 8192  # new ones, after which the thread checkpoints: 32 MiB
+_HEADER, _FRAME_HEADER = 32, 24
+_SALT = slice(16, 24)  # of the log's header; a frame has its own at 8
+
+
+class Checkpointer:
+    """Runs `checkpoint` on a thread once the log has grown by LOG_FRAMES. For the writer only."""
+
+    def __init__(self, log: Path, page_bytes: int, checkpoint: Callable[[], None]) -> None:
+        self._log = log
+        self._frame_bytes = _FRAME_HEADER + page_bytes
+        self._checkpoint = checkpoint
+        self._thread: threading.Thread | None = None
+        self._moved = 0  # frames of the log at the last checkpoint
+        self._is_paused = False
+
+    def after_commit(self) -> None:
+        """Checkpoint if it is time. Does not wait."""
+        if self._is_paused or (self._thread and self._thread.is_alive()):
+            return
+        frames = count_frames(self._log, self._frame_bytes)
+        if frames < self._moved:  # the log has started over
+            self._moved = 0
+        if frames - self._moved >= LOG_FRAMES:
+            self._moved = frames
+            self._thread = threading.Thread(target=self._checkpoint, name="checkpoint")
+            self._thread.start()
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Do not checkpoint within the block."""
+        self.wait()
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+
+    def wait(self) -> None:
+        """Wait for a checkpoint that is under way."""
+        if self._thread:
+            self._thread.join()
+
+
+def count_frames(log: Path, frame_bytes: int) -> int:
+    """The number of frames since the log began; behind them are frames of an older log, which have
+    another salt. 0 if the file is missing."""
+    try:
+        descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        salt = os.pread(descriptor, _HEADER, 0)[_SALT]
+        low, high = 0, max(os.fstat(descriptor).st_size - _HEADER, 0) // frame_bytes
+        while low < high:
+            middle = (low + high) // 2
+            is_new = os.pread(descriptor, 8, _HEADER + middle * frame_bytes + 8) == salt
+            low, high = (middle + 1, high) if is_new else (low, middle)
+        return low
+    finally:
+        os.close(descriptor)
