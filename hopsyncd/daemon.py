@@ -69,8 +69,8 @@ from hopsyncd.ingest.connect import close_sources, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.generation_switch import GenerationSwitch
-from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.read import READER, rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import GC, Chore, Task, gc_times, make_task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions

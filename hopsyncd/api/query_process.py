@@ -21,7 +21,8 @@ from hopsyncd.errors import REPORTABLE
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.index.throttle import shorten_switch_interval
-from hopsyncd.ingest.index_loading import SavedIndex, follow
+from hopsyncd.ingest.index_loading import follow
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.encoder import PromptedEncoder
 from hopsyncd.models.language import Entity
 from hopsyncd.retrieve.answering.asker import Asker

@@ -316,29 +316,14 @@ class LiveIndex:
         self._pending_matches.settle(self.matches, version)
         self.version = version
 
-    # As arrays, to be saved
-
-    def columns(self) -> dict[str, Column]:
-        """All arrays by name, without the arrays of the vectors."""
-        arrays: dict[str, Column] = {
-            "names": self.name_numbers.keys,
-            "passages": self.passage_numbers.keys,
-        }
-        for table_name, table in self._tables().items():
-            arrays |= {f"{table_name}.{name}": array for name, array in table.columns().items()}
-        for each in fields(self.postings):
-            segment: Segment = getattr(self.postings, each.name).merge()
-            arrays[f"{each.name}:keys"], arrays[f"{each.name}:rows"] = segment.keys, segment.rows
-        return arrays
-
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
-        """Replace everything but vectors and texts by what `columns` gave, of a settled index.
+        """Replace everything but vectors and texts by the columns of a FrozenIndex.
 
         Each array may have spare room behind its length.
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])
-        for table_name, table in self._tables().items():
+        for table_name, table in self.tables().items():
             columns = {name: buffers[f"{table_name}.{name}"] for name in table.dtypes()}
             length = lengths[f"{table_name}.{next(iter(columns))}"]
             setattr(self, table_name, table.from_buffers(columns, length))
@@ -356,7 +341,8 @@ class LiveIndex:
         self.document_row_of_id = _dictionary(documents.id[current], current)
         self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
 
-    def _tables(self) -> dict[str, Table]:
+    def tables(self) -> dict[str, Table]:
+        """All tables by the names of their fields."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
 
 

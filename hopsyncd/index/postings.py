@@ -1,5 +1,6 @@
 """Postings: for each key the rows that have it, as search engines keep them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,7 @@ class Postings:
     def __init__(self) -> None:
         # The last is the small one. One tuple, so that a reader never sees half of a merge.
         self._segments: tuple[Segment, ...] = (_EMPTY,)
+        self._frozen = 0  # the first segments, which are not merged with others
 
     def add(self, keys: AnyIntegers, rows: AnyIntegers) -> None:
         """Add rows, which rise for each key."""
@@ -76,7 +78,7 @@ class Postings:
         *large, small = self._segments
         small = _merge(small, Segment(keys.astype(np.int64), rows.astype(np.int32)))
         if len(small.keys) >= _SMALL:
-            while large and len(large[-1].keys) < 2 * len(small.keys):
+            while len(large) > self._frozen and len(large[-1].keys) < 2 * len(small.keys):
                 small = _merge(large.pop(), small)
             large.append(small)
             small = _EMPTY
@@ -147,22 +149,35 @@ class Postings:
         joined = np.concatenate(rows).astype(np.int64)
         return RankedRows(joined, np.concatenate(ranks), np.concatenate(positions), is_cut)
 
-    def merge(self) -> Segment:
-        """All rows as one segment."""
-        *large, segment = self._segments
-        for earlier in reversed(large):
-            segment = _merge(earlier, segment)
-        return segment
+    def freeze(self) -> tuple[Segment, ...]:
+        """The present segments, which stay apart from new rows until they are replaced."""
+        self._segments = (*self._segments, _EMPTY)
+        self._frozen = len(self._segments) - 1
+        return self._segments[:-1]
+
+    def replace_frozen(self, segment: Segment | None) -> None:
+        """Have this segment in place of those that were frozen; None lets these be merged again."""
+        first = self._segments[: self._frozen] if segment is None else (segment,)
+        self._segments = (*first, *self._segments[self._frozen :])
+        self._frozen = 0
 
     def replace(self, segment: Segment) -> None:
         """Have the rows of this segment only."""
-        self._segments = (segment, _EMPTY)
+        self._segments, self._frozen = (segment, _EMPTY), 0
 
 
 def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
     """Keys below 2 ** 31 that sort by key and then by id, of which they have the first 32 bits. So
     the lowest ids of a key are found without looking at the others."""
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + (1 << RANK_BITS - 1)
+
+
+def merge_segments(segments: Sequence[Segment]) -> Segment:
+    """All rows as one segment."""
+    *large, segment = segments
+    for earlier in reversed(large):
+        segment = _merge(earlier, segment)
+    return segment
 
 
 def _merge(first: Segment, second: Segment) -> Segment:

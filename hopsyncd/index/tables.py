@@ -66,6 +66,10 @@ class Table:
         """All columns, by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
 
+    def select_from(self, start: int) -> Self:
+        """The rows from this one on."""
+        return self._make({name: column[start:] for name, column in self.columns().items()}, {})
+
     def extend(self, new: Self) -> Self:
         """This table with the rows of `new` behind its own. Extend only the newest table, because
         it shares its arrays with the tables that it was made from."""
@@ -366,6 +370,11 @@ class KeyNumbers:
         found, positions = self._postings.find_all(keys)
         numbers[positions] = found
         return numbers
+
+    def move(self, buffer: Integers, length: int) -> None:
+        """Keep the first `length` keys, which this array has too, in it."""
+        new = self._table.key[length:]
+        self._table = _KeyTable.from_buffers({"key": buffer}, length).extend(_KeyTable(key=new))
 
     def replace(self, buffer: Integers, length: int) -> None:
         """Use only the first `length` keys of this array."""

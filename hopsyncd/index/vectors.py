@@ -15,7 +15,7 @@ from store.records import GRID, Vectors
 
 Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
-"""Returns an array with that number of rows, which begins with the rows of the old array."""
+"""Returns an array with at least so many rows, which begins with the rows of the old array."""
 
 _FIRST_ROOM = 256  # rows
 _ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache
@@ -27,8 +27,9 @@ _WIDTH = 6.0  # in usual components: a larger component has the largest code
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Grow an array in memory."""
-    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
+    """Grow an array in memory, twice as large at each time."""
+    room = max(rows, 2 * len(old), _FIRST_ROOM)
+    grown = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
     grown[: len(old)] = old
     return grown
 
@@ -80,13 +81,12 @@ class VectorTable:
         new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
-            room = max(end, 2 * start, _FIRST_ROOM)
-            self._exact = self._grow("exact", self._exact, room)
-            self._codes = self._grow("codes", self._codes, room)
+            self._exact = self._grow("exact", self._exact, end)
+        if end > len(self._codes):
+            self._codes = self._grow("codes", self._codes, end)
         passages = self._passages + len(passage_starts)
         if passages > len(self._passage_codes):
-            room = max(passages, 2 * self._passages, _FIRST_ROOM)
-            self._passage_codes = self._grow("passage_codes", self._passage_codes, room)
+            self._passage_codes = self._grow("passage_codes", self._passage_codes, passages)
         codes = self._encode(vectors)
         self._exact[start:end] = vectors
         self._codes[start:end] = codes
@@ -103,8 +103,7 @@ class VectorTable:
         passages: int,
     ) -> None:
         """Have the first `rows` and `passages` of these arrays only, which may have spare room."""
-        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
-        self._exact, self._codes, self._rows = exact[:room], codes[:room], rows
+        self._exact, self._codes, self._rows = exact, codes, rows
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:

@@ -16,7 +16,8 @@ from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.ingest.index_loading import SavedIndex, follow
+from hopsyncd.ingest.index_loading import follow
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.changes import Stamp, stamp

@@ -11,8 +11,8 @@ from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, NEXT_INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
-from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.read import Batch
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.upkeep import remove_everywhere
 from hopsyncd.ingest.version_writer import VersionWriter

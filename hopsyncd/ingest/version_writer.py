@@ -30,7 +30,7 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.ingest.index_loading import SavedIndex, follow_documents, load_index, new_passages
+from hopsyncd.ingest.index_loading import follow_documents, load_index, new_passages
 from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
 from hopsyncd.ingest.read import (
     Batch,
@@ -40,6 +40,7 @@ from hopsyncd.ingest.read import (
     Reading,
     intervals_of,
 )
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
@@ -127,17 +128,25 @@ class VersionWriter:
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
-        """Save the index if it has grown enough."""
-        if self._saved and self._index is not None and self._saved.is_due(self._index):
-            self.keep_index()
+        """Save the index on a thread if it has grown enough."""
+        if self._saved is None or self._index is None or self._saved.is_saving:
+            return
+        self._saved.finish_saving()
+        if self._saved.is_due(self._index):
+            encoder = self._maker.generation.encoder
+            self._saved.start_saving(self._connection, self._index, encoder)
 
     def keep_index(self) -> None:
-        """Save the index for the next start."""
+        """Save the index for the next start, unless this has little to add to the saved one."""
         if self._saved and self._index is not None and self._index.version:
-            self._saved.save(self._connection, self._index, self._maker.generation.encoder)
+            self._saved.finish_saving()
+            if not self._saved.is_close(self._index):
+                self._saved.save(self._connection, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
         """Release memory that only changes need; takes some milliseconds."""
+        if self._saved and not self._saved.is_saving:
+            self._saved.finish_saving()
         release_memory(self._connection)
 
     def forget_index(self) -> None:

@@ -5,8 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
-from hopsyncd.ingest.index_loading import SavedIndex
 from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from tests.fakes.dump import served_by
 from tests.fakes.memory import MemoryConnector

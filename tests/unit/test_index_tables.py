@@ -20,7 +20,7 @@ from hopsyncd.index.arrays import (
     take_flags,
     to_sortable,
 )
-from hopsyncd.index.postings import Postings
+from hopsyncd.index.postings import Postings, merge_segments
 from hopsyncd.index.tables import KeyNumbers, Table
 from tests.fakes.indexed import drawn
 
@@ -122,7 +122,7 @@ class TestPostings:
             assert {*few} <= {*every}
         for key in range(13):
             assert postings.find(key).tolist() == expected.get(key, [])
-        segment = postings.merge()
+        segment = merge_segments(postings.freeze())
         taken = Postings()
         taken.replace(segment)
         assert (np.diff(segment.keys) >= 0).all()

@@ -1,5 +1,6 @@
 """The live index as arrays, and saved between two starts."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -7,10 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from hopsyncd.index.arrays import Column
 from hopsyncd.index.documents import NewDocument, change_documents
+from hopsyncd.index.frozen_index import FrozenIndex, freeze
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.ingest.index_loading import SavedIndex
+from hopsyncd.ingest import saved_index
 from hopsyncd.ingest.read import Batch, rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
 from store.gc import Retention, collect
@@ -33,7 +37,7 @@ def copied(index: LiveIndex) -> LiveIndex:
     exact, codes = vectors.exact.copy(), vectors.codes.copy()
     whole = vectors.passage_codes.copy()
     copy.vectors.replace(exact, codes, len(vectors), whole, len(whole))
-    columns = {name: column.copy() for name, column in index.columns().items()}
+    columns = {name: column.copy() for name, column in freeze(index).columns()}
     copy.replace_columns(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("name_texts", "sources", "document_paths", "link_texts"):
         getattr(copy, texts).extend(getattr(index, texts))
@@ -70,13 +74,14 @@ class Kept:
         self.stack.sync()
 
     def started(self) -> VersionWriter:
+        self.saved = SavedIndex(self.folder)
         return VersionWriter(
             self.stack.connection,
             fake_maker(),
             rules=rules_of(12),
             budget_factor=1.0,
             now_ms=lambda: 0,
-            saved=SavedIndex(self.folder),
+            saved=self.saved,
         )
 
     def served(self, writer: VersionWriter) -> dict[str, object]:
@@ -94,7 +99,8 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Kept]:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
+    monkeypatch.setattr(saved_index, "_FEW_ROWS", -1)  # each keep_index() saves
     made = Kept(tmp_path)
     writer = made.started()
     assert made.served(writer) == made.expected
@@ -195,7 +201,7 @@ def test_a_damaged_saved_index_is_rebuilt(
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_a_kill_during_saving_leaves_no_index_that_is_accepted(
+def test_a_kill_during_saving_leaves_the_saved_index_or_none(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -204,15 +210,59 @@ def test_a_kill_during_saving_leaves_no_index_that_is_accepted(
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
-    writer = kept.started()
-    kept.served(writer)
-    for at in ("numpy.ascontiguousarray", "json.dumps"):
+    expected, replace = kept.expected, Path.replace
+
+    def die_after_columns(self: Path, target: Path) -> Path:
+        return replace(self, target) if target.name == "columns.bin" else killed()  # type: ignore[func-returns-value]
+
+    for at, by, is_there in (
+        ("numpy.ascontiguousarray", killed, True),
+        ("json.dumps", killed, True),
+        ("pathlib.Path.replace", die_after_columns, False),
+    ):
+        writer = kept.started()
+        assert kept.served(writer) == expected
         with monkeypatch.context() as patch:
-            patch.setattr(at, killed)
+            patch.setattr(at, by)
             with pytest.raises(Killed):
                 writer.keep_index()
-        assert not kept.is_there
-        assert kept.served(kept.started()) == kept.expected
+        assert kept.is_there == is_there
+        assert kept.served(kept.started()) == expected
+
+
+def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that saves waits at each column until the writer has committed an edit."""
+    writer = kept.started()
+    kept.served(writer)
+    may_go_on, edits = threading.Semaphore(0), 4
+    columns = FrozenIndex.columns
+
+    def slow_columns(self: FrozenIndex) -> Iterator[tuple[str, Column]]:
+        for number, named in enumerate(columns(self)):
+            if number < edits:
+                may_go_on.acquire()
+            yield named
+
+    monkeypatch.setattr(FrozenIndex, "columns", slow_columns)
+    saved, stack = kept.saved, kept.stack
+    stack.path.write_by(writer, stack.versions.append)
+    saved.start_saving(stack.connection, writer.index, stack.maker.generation.encoder)
+    for number in range(edits):
+        assert saved.is_saving
+        kept.files.put("b.md", PARIS + f"\nParis has {number + 2} towers.\n".encode())
+        kept.files.put(f"new{number}.md", f"Oslo met Caesar{number} of Rome.\n".encode())
+        if number == 2:
+            kept.files.remove("a.md")
+        stack.sync()
+        may_go_on.release()
+    saved.finish_saving()
+    expected = kept.expected
+    assert kept.served(writer) == expected  # by the columns of the file, and what came since
+    assert saved.version == 1
+    kept.files.put("last.md", b"Rome met Oslo.\n")
+    stack.sync()
+    assert kept.served(writer) == kept.expected
+    assert kept.served(kept.started()) == kept.expected  # by the file, brought up to date
 
 
 def test_after_a_purge_or_garbage_collection_of_its_version_the_index_is_rebuilt(
@@ -271,11 +321,11 @@ def test_documents_added_together_equal_documents_added_one_by_one() -> None:
     change_documents(together, 1, [], documents)
     for one in documents:
         change_documents(alone, 1, [], [one])
-    columns = together.columns()
-    assert columns.keys() == alone.columns().keys()
+    columns = dict(freeze(together).columns())
+    assert columns.keys() == dict(freeze(alone).columns()).keys()
     edges = {name for name in columns if name.startswith("link_edges")}
     for name in columns.keys() - edges:  # a link that led nowhere at first gets its edge later
-        assert columns[name].tolist() == alone.columns()[name].tolist(), name
+        assert columns[name].tolist() == dict(freeze(alone).columns())[name].tolist(), name
     for name in (
         "sources",
         "document_paths",

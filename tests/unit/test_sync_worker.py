@@ -16,7 +16,7 @@ from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.ingest.follower import Follower, NotWriter
 from hopsyncd.ingest.generation_switch import GenerationSwitch
-from hopsyncd.ingest.index_loading import SavedIndex
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Chore, Clocks, Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import Interruptions

@@ -1,0 +1,141 @@
+"""An index as of one version, to be saved by another thread while the writer goes on.
+
+Rows are only added. Two columns change: `died` of rows that end, and `match_row` of questions. What
+they were at the version follows from the intervals. So nothing is copied, and nobody waits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hopsyncd.index.arrays import Column, Integers
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.postings import Segment, merge_segments
+from hopsyncd.index.tables import IntervalTable, MatchTable, OutgoingQuestionTable, Table
+from hopsyncd.index.vectors import Codes
+from store.records import Vectors
+
+Buffers = Mapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MovedColumns:
+    """The columns of a frozen index in other arrays, which may have spare room behind `lengths`."""
+
+    buffers: Buffers
+    lengths: Mapping[str, int]
+    tables: Mapping[str, Table]
+    segments: Mapping[str, Segment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenIndex:
+    """`segments` are those of all postings, by name. `texts` has what is no number."""
+
+    version: int
+    names: Integers
+    passages: Integers
+    tables: Mapping[str, Table]
+    segments: Mapping[str, Sequence[Segment]]
+    texts: Sequence[Sequence[Any]]
+    exact: Vectors
+    codes: Codes
+    passage_codes: Codes
+
+    def columns(self) -> Iterator[tuple[str, Column]]:
+        """All arrays by name, without the arrays of the vectors."""
+        yield "names", self.names
+        yield "passages", self.passages
+        for table_name, table in self.tables.items():
+            for name, column in table.columns().items():
+                yield f"{table_name}.{name}", self._restore(table, name, column)
+        for name, segments in self.segments.items():
+            merged = merge_segments(segments)
+            yield f"{name}:keys", merged.keys
+            yield f"{name}:rows", merged.rows
+
+    def _restore(self, table: Table, name: str, column: Column) -> Column:
+        """The column as it was at the version."""
+        if isinstance(table, IntervalTable) and name == "died":
+            return np.where(column > self.version, np.int32(DEAD), column)
+        if isinstance(table, OutgoingQuestionTable) and name == "match_row":
+            matches = self.tables["matches"]
+            assert isinstance(matches, MatchTable)
+            rows = np.flatnonzero(matches.died > self.version)
+            match_rows = np.full(len(column), -1, dtype=np.int32)
+            match_rows[matches.source_question[rows]] = rows
+            return match_rows
+        return column
+
+    def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
+        """Prepare these arrays, which have what `columns` gave, to replace the index's own."""
+        tables = {
+            name: table.from_buffers(
+                {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
+            )
+            for name, table in self.tables.items()
+        }
+        segments = {}
+        for name in self.segments:
+            keys, rows = f"{name}:keys", f"{name}:rows"
+            segments[name] = Segment.build(
+                buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]]
+            )
+        return MovedColumns(buffers, lengths, tables, segments)
+
+
+def freeze(index: LiveIndex) -> FrozenIndex:
+    """A settled index as of its version. The writer then calls `use_columns` or `thaw`."""
+    return FrozenIndex(
+        version=index.version,
+        names=index.name_numbers.keys,
+        passages=index.passage_numbers.keys,
+        tables=index.tables(),
+        segments={
+            each.name: getattr(index.postings, each.name).freeze()
+            for each in fields(index.postings)
+        },
+        texts=[
+            [*index.name_texts],
+            [*index.vocabulary],
+            [*index.sources],
+            [*index.document_paths],
+            [*index.link_texts],
+            [*index.properties],
+        ],
+        exact=index.vectors.exact,
+        codes=index.vectors.codes,
+        passage_codes=index.vectors.passage_codes,
+    )
+
+
+def thaw(index: LiveIndex) -> None:
+    """Let the frozen segments be merged with others again."""
+    for each in fields(index.postings):
+        getattr(index.postings, each.name).replace_frozen(None)
+
+
+def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
+    """Let a frozen index use these columns, with all that came and went since. Readers keep theirs.
+
+    Call it on the writer's thread. It takes time for the changes, and compares a few columns.
+    """
+    index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
+    index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
+    for name, table in moved.tables.items():
+        setattr(index, name, _catch_up(table, index.tables()[name]))
+    for name, segment in moved.segments.items():
+        getattr(index.postings, name).replace_frozen(segment)
+
+
+def _catch_up(table: Table, now: Table) -> Table:
+    """The table with the rows that `now` has behind them, and what has changed since."""
+    count = len(table)
+    for name in ("died", "match_row"):
+        if name in table.dtypes():
+            column, newer = getattr(table, name), getattr(now, name)[:count]
+            changed = np.flatnonzero(column != newer)
+            column[changed] = newer[changed]
+    return table.extend(now.select_from(count))

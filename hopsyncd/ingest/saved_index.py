@@ -1,0 +1,365 @@
+"""The live index on disk: mapped vectors, and the other columns as of one version.
+
+The saved index is derived data. It is used only if every digest in the manifest matches and the
+store gives the same stamp as when it was saved. Otherwise the index is built from the store. The
+manifest is removed before any other file is replaced, and written last. So after a kill at any
+step, an incomplete index is never used.
+
+Vectors are in files that only grow; rows behind the saved ones are ignored. The other columns are
+in one file that never changes, with spare room behind each column. Processes map these files, and
+share all pages that they do not write to.
+
+A thread saves the index as of a version, while the writer goes on.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from hopsyncd.index.arrays import Column
+from hopsyncd.index.frozen_index import FrozenIndex, MovedColumns, freeze, thaw, use_columns
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.vectors import grow_in_memory
+from hopsyncd.ingest.index_loading import follow
+from store.changes import Stamp, stamp
+from store.contract import Connection
+from store.exceptions import NoSuchVersion
+from store.records import GenerationConfig
+
+log = structlog.get_logger(__name__)
+
+_FORMAT = 14
+_MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
+_VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
+_MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.
+_FEWEST = 2000
+_FEW_ROWS, _FEW_VERSIONS = 500, 50  # that a start adds to a saved index at once
+_ROOM, _FEWEST_ROWS = 1.5, 4096  # spare room of a column: a factor and a minimum of rows.
+_ALIGNED = 64  # bytes
+_MORE_VECTORS = 1.125  # room of a file of vectors
+_FEWEST_VECTORS = 4096
+_TEXTS_AT_ONCE = 1 << 12  # while they become JSON, other threads wait
+
+Layout = Mapping[str, tuple[str, int, int, int]]
+"""Of each column its type, where it begins in the file, its rows, and for how many is room."""
+
+Parts = dict[str, Sequence[NDArray[np.generic]]]
+"""The content of each digest."""
+
+
+class SavedIndex:
+    """The folder of a database's live index. Only the writer changes files in it."""
+
+    def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
+        self.folder = folder
+        self._is_owned = is_owned
+        self.version = 0  # that the files have; 0 without files
+        self._entries = 0  # rows at the last save
+        self._is_mapped = False
+        self._is_kept = True  # all vectors are in its files
+        self._files: dict[str, int] = {}  # the inodes of the files of vectors that are mapped
+        self._saving: _Saving | None = None
+
+    def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
+        """Load the index as of a version: the saved index brought up to date, or from the store.
+
+        Call it in a snapshot.
+        """
+        self._cancel_saving()
+        index = self._load_saved(connection, generation)
+        if index is not None:
+            try:
+                if index.version < until:
+                    follow(connection, index, generation.encoder, index.version, until)
+            except NoSuchVersion:
+                log.info("the saved index is too old to follow", version=index.version)
+            else:
+                return index
+        if self._is_owned:
+            self.forget()
+        self._is_kept = True
+        index = LiveIndex(generation.dimensions, self._grow)
+        if until:
+            follow(connection, index, generation.encoder, 0, until)
+        return index
+
+    def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
+        """Save the index, which then uses the new file of columns. A failure is logged."""
+        self.start_saving(connection, index, encoder)
+        self.finish_saving()
+
+    def start_saving(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
+        """Save the settled index on a thread. `finish_saving` then lets it use the new file."""
+        self.finish_saving()
+        if not self._is_kept:
+            return
+        self._entries = len(index.passages)  # whether or not there is room for them
+        saving = _Saving(index, freeze(index), encoder, stamp(connection, index.version))
+        saving.thread = threading.Thread(target=self._run, args=(saving,), name="save index")
+        self._saving = saving
+        saving.thread.start()
+
+    @property
+    def is_saving(self) -> bool:
+        return self._saving is not None and self._saving.thread.is_alive()
+
+    def finish_saving(self) -> None:
+        """Wait for a save that is under way. On the writer's thread."""
+        saving, self._saving = self._saving, None
+        if saving is None:
+            return
+        saving.thread.join()
+        self.version = saving.frozen.version if saving.moved else 0
+        if saving.moved:
+            use_columns(saving.index, saving.moved)
+        else:
+            thaw(saving.index)
+        if saving.error:
+            raise saving.error
+
+    def _cancel_saving(self) -> None:
+        if self._saving:
+            self._saving.is_cancelled = True
+            self.finish_saving()
+
+    def _run(self, saving: "_Saving") -> None:
+        try:
+            saving.moved = self._save(saving)
+        except OSError as error:
+            log.warning("the index was not saved", why=str(error))
+            with suppress(OSError):
+                (self.folder / _MANIFEST).unlink(missing_ok=True)
+        except _Cancelled:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised on the writer's thread
+            saving.error = error
+
+    def _save(self, saving: "_Saving") -> MovedColumns:
+        frozen = saving.frozen
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        layout, digest = self._write_columns(saving)
+        text = self._write_texts(frozen.texts)
+        parts: Parts = {
+            "exact": [frozen.exact],
+            "codes": [frozen.codes],
+            "passage_codes": [frozen.passage_codes],
+            _TEXTS: [np.fromfile(text, dtype=np.uint8)],
+        }
+        manifest = {
+            "format": _FORMAT,
+            "encoder": saving.encoder,
+            "dimensions": frozen.exact.shape[1],
+            "rows": len(frozen.exact),
+            "stamp": asdict(saving.stamp),
+            "columns": layout,
+            "digests": {**_digests(parts), _COLUMNS: digest},
+        }
+        saving.go_on()
+        (self.folder / _MANIFEST).unlink(missing_ok=True)
+        for name in (_COLUMNS, _TEXTS):
+            (self.folder / f"{name}.new").replace(self.folder / name)
+        new = self.folder / f"{_MANIFEST}.new"
+        new.write_text(json.dumps(manifest), encoding="utf-8")
+        new.replace(self.folder / _MANIFEST)
+        return frozen.move(self._columns(layout), _lengths(layout))
+
+    def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
+        """Write the columns into a new file; returns their digest too.
+
+        Processes that map the old file keep it.
+        """
+        layout, at, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
+        with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
+            for name, column in saving.frozen.columns():
+                saving.go_on()
+                room = int(_ROOM * len(column)) + _FEWEST_ROWS
+                layout[name] = (column.dtype.str, at, len(column), room)
+                whole = np.ascontiguousarray(column)
+                digest.update(whole.view(np.uint8).data)
+                file.seek(at)
+                file.write(whole.data)
+                at += -(-room * column.itemsize // _ALIGNED) * _ALIGNED
+            file.truncate(at)
+        return layout, digest.hexdigest()
+
+    def _write_texts(self, texts: Sequence[Sequence[Any]]) -> Path:
+        """Write the lists as one JSON array."""
+        path = self.folder / f"{_TEXTS}.new"
+        with path.open("w", encoding="utf-8") as file:
+            for number, each in enumerate(texts):
+                file.write(", [" if number else "[[")
+                for start in range(0, len(each), _TEXTS_AT_ONCE):
+                    part = json.dumps(each[start : start + _TEXTS_AT_ONCE])[1:-1]
+                    file.write(f", {part}" if start else part)
+                file.write("]")
+            file.write("]")
+        return path
+
+    def is_due(self, index: LiveIndex) -> bool:
+        """Whether the index has grown enough to save it again."""
+        return len(index.passages) > _MORE * self._entries + _FEWEST
+
+    def is_close(self, index: LiveIndex) -> bool:
+        """Whether a start has little to add to the files, so that saving is not worth the time."""
+        rows, versions = len(index.passages) - self._entries, index.version - self.version
+        return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
+
+    def forget(self) -> None:
+        """Delete the saved index from disk."""
+        self._cancel_saving()
+        self.version = 0
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._entries = 0
+
+    def _load_saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
+        """The saved index; None if there is none, or its digests do not match."""
+        try:
+            manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
+            made = Stamp(**manifest["stamp"])
+            wanted = [_FORMAT, generation.encoder, generation.dimensions]
+            if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
+                return None
+            if stamp(connection, made.version) != made:
+                return None
+            index = self._read_columns(manifest, generation.dimensions)
+            index.version = made.version
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("the saved index is damaged and will be rebuilt", why=str(error))
+            return None
+        self._entries, self.version = len(index.passages), made.version
+        return index
+
+    def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
+        """Raises ValueError if a digest does not match."""
+        rows, digests = int(manifest["rows"]), manifest["digests"]
+        # Each is opened once: a writer may replace them while a query worker starts.
+        text = (self.folder / _TEXTS).read_bytes()
+        columns = self._columns(manifest["columns"])
+        lengths = _lengths(manifest["columns"])
+        vectors = {name: self._map_file(name, dimensions) for name in _VECTORS}
+        self._is_mapped = True
+        wholes = lengths["passages.passage_id"]
+        used = {"exact": rows, "codes": rows, "passage_codes": wholes}
+        parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
+        parts[_COLUMNS] = [one[: lengths[name]] for name, one in columns.items()]
+        parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
+        found = _digests(parts)
+        if found != digests:
+            raise ValueError("its digests do not match its files")
+        index = LiveIndex(dimensions, self._grow)
+        *names, properties = json.loads(text)
+        index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
+        index.vocabulary = dict.fromkeys(words)
+        index.properties = [(name, value) for name, value in properties]
+        index.vectors.replace(
+            vectors["exact"], vectors["codes"], rows, vectors["passage_codes"], wholes
+        )
+        index.replace_columns(columns, lengths)
+        return index
+
+    def _columns(self, layout: Layout) -> dict[str, Column]:
+        """Map the columns with spare room. Changes stay in memory."""
+        data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
+        return {
+            name: data[at : at + room * np.dtype(kind).itemsize].view(kind)
+            for name, (kind, at, _, room) in layout.items()
+        }
+
+    def _map_file(self, name: str, dimensions: int) -> NDArray[np.generic]:
+        path = self.folder / f"{name}.bin"
+        if not self._is_owned:
+            return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
+        if self._is_mapped:  # readers keep the file that an index before this one went on with
+            shutil.copyfile(path, new := self.folder / f"{name}.new")
+            new.replace(path)
+        self._files[name] = path.stat().st_ino
+        return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
+
+    def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+        """Make the file longer, and map it again. Processes that map its beginning keep that.
+
+        Grows in memory instead if the disk is full, because the mapped file could not be written.
+        """
+        if not self._is_owned:
+            return grow_in_memory(name, old, rows)
+        room = int(_MORE_VECTORS * rows) + _FEWEST_VECTORS
+        path = self.folder / f"{name}.bin"
+        try:
+            is_same = isinstance(old, np.memmap) and path.stat().st_ino == self._files.get(name)
+        except FileNotFoundError:
+            is_same = False
+        file = path if is_same else self.folder / f"{name}.new"
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            with file.open("r+b" if is_same else "wb") as opened:
+                os.posix_fallocate(opened.fileno(), 0, room * old.shape[1] * old.itemsize)
+        except OSError as error:
+            log.warning("the index stays in memory", why=str(error))
+            self.forget()
+            self._is_kept = False
+            return grow_in_memory(name, old, rows)
+        self._is_mapped = True
+        grown = np.memmap(file, old.dtype, "r+", shape=(room, old.shape[1]))
+        if not is_same:
+            grown[: len(old)] = old
+            file.replace(path)
+            self._files[name] = path.stat().st_ino
+        return grown
+
+
+class _Cancelled(Exception):
+    """Raised on the thread that saves, if the index is forgotten meanwhile."""
+
+
+@dataclass(slots=True, eq=False)
+class _Saving:
+    """A save on a thread. `moved` are the new columns, None if it failed."""
+
+    index: LiveIndex
+    frozen: FrozenIndex
+    encoder: str
+    stamp: Stamp
+    thread: threading.Thread = field(init=False)
+    moved: MovedColumns | None = None
+    error: BaseException | None = None
+    is_cancelled: bool = False
+
+    def go_on(self) -> None:
+        """Raise if it was cancelled."""
+        if self.is_cancelled:
+            raise _Cancelled
+
+
+def _lengths(layout: Layout) -> dict[str, int]:
+    return {name: length for name, (_, _, length, _) in layout.items()}
+
+
+def _new_digest() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=16)
+
+
+def _digests(parts: Parts) -> dict[str, str]:
+    """The digest of each name's arrays, computed by two threads."""
+
+    def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
+        made = _new_digest()
+        for array in arrays:
+            made.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return made.hexdigest()
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(parts, pool.map(digest, parts.values()), strict=True))
