@@ -4,36 +4,47 @@ An invented collection (benchmarks/invented.py) goes through the real daemon and
 models cost nothing (benchmarks/fast_daemon.py), so what is left is hopsyncd. All sizes in one run.
 
 python benchmarks/scale.py --passages 1000 --passages 10000
+python benchmarks/scale.py --passages 1000000 --home /var/h --resume   # may be stopped at any time
 python benchmarks/scale.py --passages 10000 --checkout ../older   # the same of another checkout
 python benchmarks/scale.py --real           # the default models on all passages of the data sets
 
+--home keeps each size in a folder. With --resume a size that was measured is not measured again,
+and an import that was stopped goes on; so one command makes the table of all sizes. Files that have
+been written are written again, unchanged.
+
 edit: from writing one more sentence into a file until the socket answers with it; nobody asks for a
-sync. first query: the one after a commit. past: at a version before the edits, the first question
-to it and further ones. masked: the first question after a commit by a member of the group from whom
-a source is hidden (asked as another user, so only root measures it). memory: of the daemon and the
-processes that answer for it, mapped files apart. import, last / first: what a passage of the last
-tenth costs, against one of the first tenth; the cost of a version is shared equally by its
-passages.
+sync, and two readers ask all the time. A tenth of the edits comes right after the import, a tenth
+right after a start. first query: the one after a commit. past: at a version before the edits, the
+first question to it and further ones. member: of the group from whom a source is hidden (asked as
+another user, so only root measures it). memory: of the daemon and the processes that answer for it,
+mapped files apart. import, last / first: what a passage of the last tenth costs, against one of the
+first tenth; the cost of a version is shared equally by its passages.
 """
 
 import grp
 import itertools
 import json
+import math
 import os
 import pwd
 import random
+import shutil
+import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import disk
 from common import (
     EDIT_DEADLINE_S,
+    JSON,
     answered_s,
     append,
     arguments,
@@ -43,9 +54,11 @@ from common import (
     p95,
     table,
     write_markdown,
+    write_result,
 )
 from invented import collection
 
+from hopsyncd.client import Client
 from tests.e2e.daemon import HOPSYNCD, ROOT, Place, new_place, source
 
 _SIZES = [1_000, 10_000, 100_000]
@@ -53,7 +66,7 @@ _QUESTIONS = 100
 _SOURCES = 2
 _WARM_UP = 10
 _PAST_VERSIONS = 3
-_POLL_S, _POLL_IMPORT_S = 0.002, 0.05
+_POLL_S, _POLL_IMPORT_S = 0.01, 0.05
 _GROUP = grp.getgrgid(1)
 _ACCESS = f'[access]\ngroup = "{_GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
@@ -77,6 +90,9 @@ for line in sys.stdin:
     print((time.perf_counter() - began_s) * 1000, flush=True)
 """
 
+_READERS, _READER_PAUSE_S = 2, 0.05
+_FIRST_QUERIES = 20
+_KEPT = "size.json"
 _DATASETS = ("hotpotqa", "musique", "2wiki")
 _CLOSED = 10  # one document in 10 is in the source that a member does not see
 
@@ -95,11 +111,25 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The measurements at one size; None where one could not be taken."""
+    """The measurements at one size; None where one could not be taken.
+
+    `tenths_s` are the seconds of each tenth of the import. `disk` has the bytes on disk a passage,
+    by part.
+    """
 
     passages: int
-    edit_p50_s: float
-    edit_p95_s: float
+    import_s: float
+    tenths_s: Sequence[float]
+    import_first_s: float
+    versions: int
+    parts: int
+    member_after_import_s: float | None
+    edits_after_import_s: Sequence[float]
+    stop_s: float
+    start_s: float
+    member_after_start_s: float | None
+    edits_after_start_s: Sequence[float]
+    edits_s: Sequence[float]
     query_p50_ms: float
     query_p95_ms: float
     first_query_ms: float
@@ -108,41 +138,116 @@ class Size:
     masked_p50_ms: float | None
     rss_mb: float
     mapped_mb: float
-    start_s: float
-    import_s: float
-    import_first_s: float
-    import_last_over_first: float
-    versions: int
+    disk: Mapping[str, float]
+
+    @property
+    def all_edits_s(self) -> list[float]:
+        return [*self.edits_after_import_s, *self.edits_after_start_s, *self.edits_s]
 
 
 def main() -> None:
     given = arguments(
         (__doc__ or "").partition("\n")[0],
         ("--passages", {"type": int, "action": "append", "help": f"Default: {_SIZES}"}),
-        ("--edits", {"type": int, "default": 20}),
+        ("--edits", {"type": int, "default": 200}),
         ("--checkout", {"type": Path, "default": ROOT, "help": "Another hopsyncd's worktree"}),
         ("--real", {"action": "store_true", "help": "The default models on the data sets"}),
-        ("--json", {"action": "store_true"}),
+        ("--home", {"type": Path, "help": "Keep each size in a folder here; a short path"}),
+        ("--resume", {"action": "store_true", "help": "Go on with what --home has"}),
+        JSON,
     )
+    sizes = []
     if given.real:
-        sizes = [_measured(HOPSYNCD, lambda notes: _real(given.data, notes), given.edits)]
+        with _place(HOPSYNCD, None) as place:
+            sizes.append(_measure(place, lambda notes: _real(given.data, notes), given.edits))
     else:
         program = ("benchmarks.fast_daemon", str(given.checkout.resolve()))
-        sizes = [
-            _measured(program, partial(_invented, passages), given.edits)
-            for passages in given.passages or _SIZES
-        ]
+        for passages in given.passages or _SIZES:
+            folder = given.home / str(passages) if given.home else None
+            sizes.append(_size(program, passages, folder, given.edits, given.resume))
+    columns = ["what", *(f"{size.passages:,}" for size in sizes)]
+    rows = [[name, *(compute(size) for size in sizes)] for name, compute in _ROWS.items()]
+    if len(sizes) > 1:
+        columns.append("grows with n to the")
+        rows = [[*row, _law(sizes, row[1:])] for row in rows]
     if given.json:
-        print(json.dumps({"sizes": [asdict(size) for size in sizes]}))
+        write_result("scale", columns, rows)
+    table(columns, [[row[0], *map(_shown, row[1:])] for row in rows])
+
+
+def _size(
+    program: Sequence[str], passages: int, folder: Path | None, edits: int, resumes: bool
+) -> Size:
+    """Measure one size, or take what was measured before from its folder."""
+    if folder and not resumes:
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder and (kept := folder / _KEPT).exists():
+        return Size(**json.loads(kept.read_text(encoding="utf-8")))
+    with _place(program, folder) as place:
+        size = _measure(place, partial(_invented, passages), edits)
+    if folder:
+        (folder / _KEPT).write_text(json.dumps(asdict(size)), encoding="utf-8")
+    return size
+
+
+@contextmanager
+def _place(program: Sequence[str], folder: Path | None) -> Iterator[Place]:
+    """A new place, or the one in the folder, which stays."""
+    if folder is None:
+        with new_place(program) as place:
+            yield place
         return
-    table(
-        ["what", *(f"{size.passages:,}" for size in sizes)],
-        [[name, *(_shown(asdict(size)[name]) for size in sizes)] for name in asdict(sizes[0])][1:],
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Place(folder, program)
+    try:
+        yield place
+    finally:
+        place.close()
 
 
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}"
+def _law(sizes: Sequence[Size], values: Sequence[object]) -> float | None:
+    """The exponent e of the best fit of values = c * passages ** e; None where there is none."""
+    known = [
+        (math.log(size.passages), math.log(value))
+        for size, value in zip(sizes, values, strict=True)
+        if isinstance(value, int | float) and value > 0
+    ]
+    if len(known) < 2:
+        return None
+    return round(statistics.linear_regression(*zip(*known, strict=True)).slope, 2)
+
+
+def _disk_part(part: str, size: "Size") -> float | None:
+    return size.disk.get(part)
+
+
+_ROWS: dict[str, Callable[[Size], float | None]] = {
+    "import, s": lambda size: size.import_s,
+    "import: ms a passage": lambda size: 1000 * size.import_s / size.passages,
+    "import: cost of the last tenth / the first": lambda size: size.tenths_s[-1] / size.tenths_s[0],
+    "import: versions": lambda size: size.versions,
+    "edit to answer, p50, s": lambda size: p50(size.all_edits_s),
+    "edit to answer, p95, s": lambda size: p95(size.all_edits_s),
+    "edit to answer, slowest, s": lambda size: max(size.all_edits_s),
+    "slowest edit after the import, s": lambda size: max(size.edits_after_import_s),
+    "slowest edit after a start, s": lambda size: max(size.edits_after_start_s),
+    "question, p50, ms": lambda size: size.query_p50_ms,
+    "question, p95, ms": lambda size: size.query_p95_ms,
+    "first question after a commit, ms": lambda size: size.first_query_ms,
+    "first question at a past version, ms": lambda size: size.past_first_ms,
+    "member with a hidden source: question after a commit, ms": lambda size: size.masked_p50_ms,
+    "member: first question after the import, s": lambda size: size.member_after_import_s,
+    "member: first question after a start, s": lambda size: size.member_after_start_s,
+    "start to first answer, s": lambda size: size.start_s,
+    "stop, s": lambda size: size.stop_s,
+    "memory without mapped files, MB": lambda size: size.rss_mb,
+    "bytes on disk a passage": lambda size: sum(size.disk.values()),
+}
+_ROWS |= {f"bytes a passage: {part}": partial(_disk_part, part) for part in disk.PARTS}
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, int | float) else "-"
 
 
 def _invented(passages: int, notes: Path) -> Collection:
@@ -175,28 +280,46 @@ def _real(data: Path, notes: Path) -> Collection:
     )
 
 
-def _measured(program: Sequence[str], written_to: Callable[[Path], Collection], edits: int) -> Size:
-    with new_place(program) as place:
-        for folder in (place.base, place.home):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(0o755)
-        written = written_to(place.notes)
-        place.configure(
-            _ACCESS
-            + source("open", place.notes / "open")
-            + source("closed", place.notes / "closed", _HIDDEN)
-        )
-        import_s, first_s, ratio, versions, passages = _import(place)
-        place.stop()
-        start_s = _start(place, written.ask(1)[0])
-        query_ms = _queries(place, written.ask(_QUESTIONS))
-        edit_s, first_ms, masked_ms = _edits(place, written, edits)
-        past_first_ms, past_ms = _past(place, written.ask(_WARM_UP), versions)
-        rss_mb, mapped_mb = _memory(place)
+def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int) -> Size:
+    for folder in (place.base, place.home):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+    written = written_to(place.notes)
+    place.configure(
+        _ACCESS
+        + source("open", place.notes / "open")
+        + source("closed", place.notes / "closed", _HIDDEN)
+    )
+    imported = _import(place)
+    few = max(1, edits // 10)
+    member_s = _member_s(place, written.ask(1)[0])
+    after_import_s = _edits(place, written, range(few))
+    _, stop_s = place.stop()
+    start_s = _start(place, written.ask(1)[0])
+    after_start_s = _edits(place, written, range(few, 2 * few))
+    place.stop()
+    place.start()
+    member_start_s = _member_s(place, written.ask(1)[0])
+    edit_s = _edits(place, written, range(2 * few, edits))
+    query_ms = _queries(place, written.ask(_QUESTIONS))
+    first_ms, masked_ms = _first_queries(place, written, edits)
+    past_first_ms, past_ms = _past(place, written.ask(_WARM_UP), imported.versions)
+    rss_mb, mapped_mb = _memory(place)
+    place.stop()
     size = Size(
-        passages=passages,
-        edit_p50_s=p50(edit_s),
-        edit_p95_s=p95(edit_s),
+        passages=imported.passages,
+        import_s=imported.seconds,
+        tenths_s=imported.tenths_s,
+        import_first_s=imported.first_s,
+        versions=imported.versions,
+        parts=imported.parts,
+        member_after_import_s=member_s,
+        edits_after_import_s=after_import_s,
+        stop_s=stop_s,
+        start_s=start_s,
+        member_after_start_s=member_start_s,
+        edits_after_start_s=after_start_s,
+        edits_s=edit_s,
         query_p50_ms=p50(query_ms),
         query_p95_ms=p95(query_ms),
         first_query_ms=p50(first_ms),
@@ -205,38 +328,53 @@ def _measured(program: Sequence[str], written_to: Callable[[Path], Collection], 
         masked_p50_ms=p50(masked_ms) if masked_ms else None,
         rss_mb=rss_mb,
         mapped_mb=mapped_mb,
-        start_s=start_s,
-        import_s=import_s,
-        import_first_s=first_s,
-        import_last_over_first=ratio,
-        versions=versions,
+        disk=disk.measure(place.home / "data", imported.passages),
     )
     print(json.dumps(asdict(size)), file=sys.stderr)
     return size
 
 
-def _import(place: Place) -> tuple[float, float, float, int, int]:
-    """Seconds of the import and until its first version; last tenth over first; versions, and
-    passages at its end."""
+@dataclass(frozen=True, slots=True)
+class _Imported:
+    """An import, perhaps of several parts: a stop loses what its last part had not committed."""
+
+    seconds: float
+    first_s: float
+    tenths_s: Sequence[float]
+    versions: int
+    passages: int
+    parts: int
+
+
+def _import(place: Place) -> _Imported:
+    """Import, or go on with an import that was stopped."""
+    progress = place.base / "progress.jsonl"
+    lines = progress.read_text(encoding="utf-8").splitlines() if progress.exists() else []
+    reached: list[list[float]] = [[0.0, 0], *map(json.loads, lines)]
+    (place.base / "parts").open("a").write("part\n")
+    parts = len((place.base / "parts").read_text().splitlines())
     place.start()
-    began_s, reached, is_over = time.monotonic(), [(0.0, 0)], False
-    while not is_over:
-        time.sleep(_POLL_IMPORT_S)
-        now = place.status()
-        if now["passages"] > reached[-1][1]:
-            reached.append((time.monotonic() - began_s, now["passages"]))
-        scanned = [one["name"] for one in now["sources"] if one["scanned"]]
-        is_over = len(scanned) == _SOURCES and not now["syncing"]
-    total = reached[-1][1]
-    first_s = _when(reached, total / 10)
-    last_s = reached[-1][0] - _when(reached, total * 0.9)
-    return reached[-1][0], reached[1][0], last_s / first_s, int(now["version"]), total
+    began_s, before_s, is_over = time.monotonic(), reached[-1][0], False
+    with progress.open("a", encoding="utf-8") as file:
+        while not is_over:
+            time.sleep(_POLL_IMPORT_S)
+            now = place.status()
+            if now["passages"] > reached[-1][1]:
+                reached.append([before_s + time.monotonic() - began_s, now["passages"]])
+                print(json.dumps(reached[-1]), file=file, flush=True)
+            scanned = [one["name"] for one in now["sources"] if one["scanned"]]
+            is_over = len(scanned) == _SOURCES and not now["syncing"]
+    total = int(reached[-1][1])
+    ends_s = [_when(reached, total * tenth / 10) for tenth in range(11)]
+    tenths_s = [end_s - start_s for start_s, end_s in itertools.pairwise(ends_s)]
+    first_s = reached[min(1, len(reached) - 1)][0]
+    return _Imported(reached[-1][0], first_s, tenths_s, int(now["version"]), total, parts)
 
 
-def _when(reached: Sequence[tuple[float, int]], passages: float) -> float:
+def _when(reached: Sequence[Sequence[float]], passages: float) -> float:
     """The moment at which so many were held, if each version had come passage by passage."""
     for (from_s, fewer), (to_s, more) in itertools.pairwise(reached):
-        if more >= passages:
+        if more >= passages and more > fewer:
             return from_s + (to_s - from_s) * (passages - fewer) / (more - fewer)
     return reached[-1][0]
 
@@ -260,22 +398,62 @@ def _query_ms(place: Place, question: str, **more: Any) -> float:
     return (time.perf_counter() - began_s) * 1000
 
 
-def _edits(
+def _edits(place: Place, written: Collection, numbers: range) -> list[float]:
+    """The seconds of each edit, while readers ask."""
+    files = written.files
+    with _readers(place, written.ask(_QUESTIONS)):
+        return [answered_s(place, files[7 * at % len(files)], at, _POLL_S) for at in numbers]
+
+
+@contextmanager
+def _readers(place: Place, questions: Sequence[str]) -> Iterator[None]:
+    """Ask with _READERS clients at a time, each with short pauses, within the block."""
+    ended = threading.Event()
+
+    def ask(asked: Sequence[str]) -> None:
+        client = Client(place.socket)
+        for question in itertools.cycle(asked):
+            if ended.wait(_READER_PAUSE_S):
+                break
+            client.post("/v1/query", {"question": question})
+        client.close()
+
+    threads = [
+        threading.Thread(target=ask, args=(questions[number::_READERS],))
+        for number in range(_READERS)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def _member_s(place: Place, question: str) -> float | None:
+    """Seconds of a question of a member who may not see a source; None where we are not root."""
+    with _member(place) as ask:
+        return ask(question) / 1000 if ask else None
+
+
+def _first_queries(
     place: Place, written: Collection, edits: int
-) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of each edit, milliseconds of the first query after a commit, and of a member's."""
-    questions, files = written.ask(2 * edits), written.files
-    edit_s = [answered_s(place, files[7 * at % len(files)], at, _POLL_S) for at in range(edits)]
+) -> tuple[list[float], list[float]]:
+    """Milliseconds of the first query after a commit, and of a member's."""
+    count = min(edits, _FIRST_QUERIES)
+    questions, files = written.ask(2 * count), written.files
     first_ms, masked_ms = list[float](), list[float]()
     with _member(place) as ask:
-        for at in range(edits):
+        for at in range(count):
             file = files[(7 * at + 3) % len(files)]
             _committed(place, file, at)
             first_ms.append(_query_ms(place, questions[at]))
             if ask:
                 _committed(place, file, edits + at)
-                masked_ms.append(ask(questions[edits + at]))
-    return edit_s, first_ms, masked_ms
+                masked_ms.append(ask(questions[count + at]))
+    return first_ms, masked_ms
 
 
 def _committed(place: Place, file: Path, number: int) -> None:
