@@ -20,7 +20,9 @@ from hopsyncd.index.arrays import (
 )
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.links import find_affected_passages, resolve_links
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
+    WholeGraph,
     edge_budget,
     find_changed_matches,
     find_edge_threshold,
@@ -81,7 +83,10 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     index = view.index
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
-    questions, found = find_changed_matches(index, before, after, changed_rows, base)
+    whole = None
+    if base.overlay is not None:  # `base` is no part of the whole graph of this version
+        whole = WholeGraph(list_vertices(index, view.version.id), view)
+    questions, found = find_changed_matches(index, before, after, changed_rows, base, whole)
     question_similarity = np.full(len(index.outgoing), UNMATCHED)
     is_rematched, kept = mark_rows(len(index.outgoing)), NO_MATCHES
     if base.overlay is None:
@@ -105,6 +110,13 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
     is_rematched[looked_at] = True
     is_rematched[matches.source_question[is_own]] = False
     return is_rematched, merge_matches(kept, matches.take(~is_own)), question_similarity
+
+
+def list_vertices(index: LiveIndex, version: int) -> Flags:
+    """(e,) which passage rows are vertices of the whole graph at a version."""
+    intervals = index.passage_intervals
+    in_force = (intervals.born <= version) & (version < intervals.died)
+    return mark_rows(len(index.passages), intervals.passage_row[in_force])
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:

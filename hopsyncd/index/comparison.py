@@ -186,15 +186,19 @@ def find_best(
         found.append(compute(pairs))
         if len(found) > _MAX_PARTS:
             found = [_select_best(index, found)]
-    best = _select_best(index, found)
-    positions, is_held = find_sorted(held.source_question, best.source_question)
+    return select_better(index, _select_best(index, found), held)
+
+
+def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
+    """The matches that are better than the `held` match of their question, which rise by source."""
+    positions, is_held = find_sorted(held.source_question, matches.source_question)
     is_better = ~is_held
-    old, new = held.take(positions[is_held]), best.take(is_held)
+    old, new = held.take(positions[is_held]), matches.take(is_held)
     ids = index.incoming.id
     is_better[is_held] = (new.similarity > old.similarity) | (
         (new.similarity == old.similarity) & (ids[new.target_question] < ids[old.target_question])
     )
-    return best.take(is_better)
+    return matches.take(is_better)
 
 
 def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumns:

@@ -33,6 +33,7 @@ from hopsyncd.index.arrays import (
 )
 from hopsyncd.index.comparison import (
     HALF_COSINE,
+    NO_MATCHES,
     MatchColumns,
     QuestionsByKeyword,
     compute_half_jaccard,
@@ -41,6 +42,7 @@ from hopsyncd.index.comparison import (
     find_best,
     find_candidates,
     group_by_keyword,
+    select_better,
 )
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.throttle import yielding_to_queries
@@ -130,13 +132,30 @@ class _HeadMatches:
         return MatchColumns.of_rows(matches, rows[matches.died[rows] == DEAD])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeGraph:
+    """A graph with all passages of a smaller one, which has most of its matches.
+
+    passages: (e,) which passages it has. matches: those that the smaller graph has both ends of.
+    """
+
+    passages: Flags
+    matches: HeldMatches
+
+
 def find_changed_matches(
-    index: LiveIndex, before: Flags, after: Flags, changed_rows: Integers, held: HeldMatches
+    index: LiveIndex,
+    before: Flags,
+    after: Flags,
+    changed_rows: Integers,
+    held: HeldMatches,
+    whole: WholeGraph | None = None,
 ) -> tuple[Integers, MatchColumns]:
     """The outgoing questions whose match may change with the graph's passages, rising, and the
     matches that they then have, by rising question.
 
-    before, after: (e,) which passages are in the graph. changed_rows: those that differ.
+    before, after: (e,) which passages are in the graph. changed_rows: those that differ. With the
+    matches of a `whole` graph, fewer questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -148,26 +167,62 @@ def find_changed_matches(
     entered = changed_rows[take_flags(after, changed_rows)]
     questions = np.union1d(arriving.source_question, list_outgoing(index, entered))
     questions = questions[take_flags(after, outgoing.passage_row[questions])]
-    best = find_best_matches(index, questions, after)
+    best = find_best_matches(index, questions, after, whole)
     asking = find_asking(index, names[np.unique(came.groups)], after)
     asking = asking.take(~find_sorted(questions, asking.questions)[1])
-    others = sort_distinct(asking.questions)
-    came_groups = np.unique(came.groups, return_inverse=True)[1]
-    better = find_best(
-        index, asking, QuestionsByKeyword(came.questions, came_groups), held.of_questions(others)
-    )
+    held_matches = held.of_questions(sort_distinct(asking.questions))
+    groups, came_groups = np.unique(came.groups, return_inverse=True)
+    came = QuestionsByKeyword(came.questions, came_groups)
+    if whole is None:
+        better = find_best(index, asking, came, held_matches)
+    else:
+        better = _find_better(index, asking, came, names[groups], held_matches, whole)
     questions = np.union1d(questions, better.source_question)
     return questions, merge_matches(best, better)
 
 
-def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) -> MatchColumns:
+def _find_better(
+    index: LiveIndex,
+    asking: QuestionsByKeyword,
+    came: QuestionsByKeyword,
+    names: Integers,
+    held: MatchColumns,
+    whole: WholeGraph,
+) -> MatchColumns:
+    """Like `find_best`, of candidates that came. A question whose match in the whole graph is in
+    this graph has no better one among the candidates that both have."""
+    others = sort_distinct(asking.questions)
+    own = whole.matches.of_questions(others)
+    is_own = find_sorted(own.source_question, asking.questions)[1]
+    better = find_best(index, asking.take(~is_own), came, held)
+    (theirs,) = find_candidates(index, names, [whole.passages])
+    own_better = select_better(index, own, held)
+    reached = replace_sources(held, own_better)
+    best = find_best(index, asking.take(is_own), came.subtract(theirs), reached)
+    return merge_matches(better, replace_sources(own_better, best))
+
+
+def find_best_matches(
+    index: LiveIndex, questions: Integers, passages: Flags, whole: WholeGraph | None = None
+) -> MatchColumns:
     """The best match of each outgoing question among the incoming questions of these passages.
 
-    A question without any is left out.
+    A question without any is left out. Candidates of the `whole` graph need not be compared again
+    for a question whose match there is in this graph too.
     """
+    own = NO_MATCHES
+    if whole is not None:
+        own = whole.matches.of_questions(questions)
+        questions = questions[~find_sorted(own.source_question, questions)[1]]
     names, asking = group_by_keyword(index, index.outgoing, questions)
     (candidates,) = find_candidates(index, names, [passages])
-    return find_best(index, asking, candidates)
+    best = find_best(index, asking, candidates)
+    if whole is None:
+        return best
+    names, asking = group_by_keyword(index, index.outgoing, own.source_question)
+    mine, theirs = find_candidates(index, names, [passages, whole.passages])
+    better = find_best(index, asking, mine.subtract(theirs), own)
+    return merge_matches(best, replace_sources(own, better))
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
@@ -200,6 +255,12 @@ def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
     """The matches of two disjoint sets of questions, by rising question."""
     merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
+
+
+def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
+    """The matches, with those of `better` in place of others of the same questions; both rise."""
+    is_replaced = find_sorted(better.source_question, matches.source_question)[1]
+    return merge_matches(matches.take(~is_replaced), better)
 
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
