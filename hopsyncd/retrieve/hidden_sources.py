@@ -1,8 +1,9 @@
 """Views of versions without the sources that a caller may not see.
 
 A view is the graph without the hidden sources. Views of a new head are computed in advance, for the
-sets of hidden sources that queries used lately or that the configuration names, once the version
-has been the head for a while: during an import the next version comes too soon. If only an edit
+sets of hidden sources that queries used lately or that the configuration names. A view of an older
+version makes this cheap, so the views follow an import. Without one, the version must have been the
+head for a while: during an import the next version comes too soon. If only an edit
 separates two heads, the view that was used last is computed before the new head is served. A query
 whose view is not ready computes it, or waits for the thread that does; nothing is computed twice.
 """
@@ -28,6 +29,8 @@ _MASKS = 4  # Sets of hidden sources whose views are kept.
 _VIEWS = 3  # Versions kept for each set.
 _PAUSE_S = 0.05  # Before a view is computed in advance, so that first questions are not slowed.
 _REST = 20  # Rest for 20 times the last computation: a twentieth of a core.
+_REST_OF_CHANGES = 1  # Like _REST, where a view of an older version is known.
+_QUICK_PASSAGES = 4096  # A head with fewer needs no older view.
 _LONGEST_REST_S = 90.0  # Longer than a batch of an import takes.
 _LOOK_S = 0.1  # Between checks whether a sync has ended or the process ends.
 _RESTS = 9.0  # While queries run, a computation pauses at most 9 times as long as it works.
@@ -178,7 +181,9 @@ class RestrictedViews:
     def _make_ahead(self) -> None:
         while True:
             with self._changed:
-                while (due := self._due()) and (rest_s := self._rest_s()) > 0 and not is_ending():
+                while (
+                    (due := self._due()) and (rest_s := self._rest_s(*due)) > 0 and not is_ending()
+                ):
                     self._changed.wait(min(rest_s, _LOOK_S))
                 if due is None or is_ending():
                     self._is_ahead = False
@@ -208,9 +213,16 @@ class RestrictedViews:
         """Whether the last view was computed too recently to compute another at once."""
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
-    def _rest_s(self) -> float:
+    def _rest_s(self, head: Snapshot, mask: Mask) -> float:
         """The delay before a view of the head is computed in advance."""
-        been_s = time.monotonic() - self._since_s
+        now_s = time.monotonic()
+        is_quick = head.version.passages < _QUICK_PASSAGES
+        if is_quick or self._before(head, head.version.id, mask):
+            rested_s = now_s - self._made_s
+            return max(
+                _PAUSE_S - (now_s - self._since_s), _REST_OF_CHANGES * self._took_s - rested_s
+            )
+        been_s = now_s - self._since_s
         if self._is_syncing():
             return _LONGEST_REST_S - been_s
         return min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S) - been_s

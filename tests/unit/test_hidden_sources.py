@@ -12,6 +12,7 @@ import pytest
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.tables import Table
+from hopsyncd.retrieve import hidden_sources
 from hopsyncd.retrieve.hidden_sources import RestrictedViews
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
@@ -110,7 +111,10 @@ def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_exp
     assert served_by(asked.get()) == served_by(afresh)
 
 
-def test_while_a_sync_is_under_way_nothing_is_made_ahead(asked: Asked) -> None:
+def test_while_a_sync_is_under_way_the_first_view_is_not_made_ahead(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hidden_sources, "_QUICK_PASSAGES", 0)
     syncing = [True]
     asked.views = RestrictedViews(1.0, lambda: bool(syncing))
     asked.views.expect([HIDDEN])
@@ -121,9 +125,29 @@ def test_while_a_sync_is_under_way_nothing_is_made_ahead(asked: Asked) -> None:
     asked.until_ready()
 
 
+@pytest.mark.parametrize("quick_passages", [0, 100])
+def test_views_follow_an_import_from_an_older_view_or_a_small_head(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, quick_passages: int
+) -> None:
+    monkeypatch.setattr(hidden_sources, "_QUICK_PASSAGES", quick_passages)
+    asked.views = RestrictedViews(1.0, lambda: True)
+    asked.views.expect([HIDDEN])
+    asked.views.follow(asked.head)
+    if not quick_passages:
+        asked.get()
+    for version in range(2, 30):
+        asked.grow(version)
+    asked.views.follow(asked.head)
+    asked.until_ready()
+    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    assert served_by(asked.get()) == served_by(afresh)
+
+
 _WAITING = """
+from hopsyncd.retrieve import hidden_sources
 from tests.unit.test_hidden_sources import HIDDEN, Asked, RestrictedViews
 
+hidden_sources._QUICK_PASSAGES = 0
 asked = Asked()
 asked.views = RestrictedViews(1.0, lambda: True)
 asked.views.expect([HIDDEN])
@@ -156,7 +180,10 @@ def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_i
     assert not asked.views.ready(26, HIDDEN)
 
 
-def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(asked: Asked) -> None:
+def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hidden_sources, "_REST_OF_CHANGES", 20)
     thread, _ = asked.meanwhile(asked.get)
     time.sleep(0.05)
     asked.index.gate.set()
