@@ -49,6 +49,7 @@ from hopsyncd.index.throttle import yielding_to_queries
 from store.records import EdgeThreshold, Match, QuestionId
 
 _FEW_MATCHES = 10_000
+_NEAR = 0.002  # in similarity: what an edit moves the edge threshold by is far less
 PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the time it has just run
 
 
@@ -316,6 +317,31 @@ def edge_budget(passages: int, factor: float) -> int:
     6860
     """
     return math.floor(factor * passages * math.log(passages)) if passages > 1 else 0
+
+
+def find_head_threshold(
+    index: LiveIndex, budget: int, near: EdgeThreshold | None
+) -> tuple[int, EdgeThreshold | None]:
+    """The number of matches at the head, and the last one that the budget admits.
+
+    `near` may be the threshold of another version: if few matches lie between the two, only these
+    are sorted.
+    """
+    matches, ids = index.matches, index.outgoing.id
+    is_current = matches.died == DEAD
+    count = int(np.count_nonzero(is_current))
+    if near is not None and budget < count:
+        low, high = near.similarity - _NEAR, near.similarity + _NEAR
+        above = int(np.count_nonzero(is_current & (matches.similarity > high)))
+        window = is_current & (matches.similarity >= low) & (matches.similarity <= high)
+        rows = np.flatnonzero(window)
+        if above < budget < above + len(rows):
+            window_ids = ids[matches.source_question[rows]]
+            return count, find_edge_threshold(window_ids, matches.similarity[rows], budget - above)
+    rows = np.flatnonzero(is_current)
+    return count, find_edge_threshold(
+        ids[matches.source_question[rows]], matches.similarity[rows], budget
+    )
 
 
 def find_edge_threshold(

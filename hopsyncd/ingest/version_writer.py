@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from hopsyncd.index.arrays import Integers
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
     edge_budget,
     find_best_matches,
-    find_edge_threshold,
+    find_head_threshold,
     has_matches_without_keyword,
     list_outgoing,
     list_pending_matches,
@@ -450,11 +450,12 @@ class VersionWriter:
         counted: dict[str, int],
     ) -> Change:
         delta = list_pending_matches(index)
-        matches = index.matches
-        alive = matches.died == DEAD
-        out, similarity = matches.source_question[alive], matches.similarity[alive]
         asked = index.outgoing.id
         budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
+        newest = head(self._connection)
+        match_count, edge_threshold = find_head_threshold(
+            index, budget, newest.edge_threshold if newest else None
+        )
         return Change(
             reason=batch.description,
             generation=self._generation,
@@ -465,9 +466,9 @@ class VersionWriter:
             passages_begun=begun,
             matches_ended=[QuestionId(one) for one in asked[delta.ended].tolist()],
             matches_begun=make_match_records(index, delta.begun),
-            matches=len(out),
+            matches=match_count,
             edge_budget=budget,
-            edge_threshold=find_edge_threshold(asked[out], similarity, budget),
+            edge_threshold=edge_threshold,
             seen=batch.seen,
             unseen=batch.unseen,
             pins=batch.pins,

@@ -1,5 +1,7 @@
 """Eq. 1 of the paper, and edge merging by worked examples."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,11 +9,13 @@ from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
 from hopsyncd.index.comparison import MatchColumns
-from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
     compute_similarity,
     count_matches,
     find_best_matches,
+    find_edge_threshold,
+    find_head_threshold,
     has_matches_without_keyword,
     jaccard,
     list_outgoing,
@@ -19,7 +23,8 @@ from hopsyncd.index.matching import (
     make_match_records,
     replace_matches,
 )
-from store.records import Match, QuestionSet, to_grid
+from hopsyncd.index.tables import MatchTable, OutgoingQuestionTable
+from store.records import EdgeThreshold, Match, QuestionId, QuestionSet, to_grid
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import answers, asks, triplets
 
@@ -232,3 +237,42 @@ def test_replace_matches_keeps_the_rows_of_equal_matches() -> None:
     assert (len(delta.ended), len(delta.begun)) == (1, 1)
     index.settle(2)
     assert held(index) == was
+
+
+@given(
+    similarity=st.lists(st.integers(0, 30), min_size=1, max_size=40),
+    has_ended=st.lists(st.booleans(), min_size=40, max_size=40),
+    budget=st.integers(0, 41),
+    near=st.none() | st.integers(-1, 31),
+    chance=st.randoms(),
+)
+def test_a_threshold_near_a_known_one_is_the_one_of_all_matches(
+    similarity: list[int],
+    has_ended: list[bool],
+    budget: int,
+    near: int | None,
+    chance: Random,
+) -> None:
+    count, step = len(similarity), 0.0004  # several steps are near
+    ids = np.array(chance.sample(range(1000), count), dtype=np.int64)
+    numbers, zeros = np.arange(count, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    values = np.array(similarity) * step
+    died = np.where(has_ended[:count], np.int32(1), np.int32(DEAD))
+    index = LiveIndex(2)
+    index.matches = MatchTable(
+        source_question=numbers, target_question=zeros, similarity=values, born=zeros, died=died
+    )
+    index.outgoing = OutgoingQuestionTable(
+        id=ids,
+        passage_row=zeros,
+        vector_row=zeros,
+        keyword_start=zeros,
+        keyword_count=zeros,
+        match_row=numbers,
+    )
+    is_current = died == DEAD
+    known = None if near is None else EdgeThreshold(near * step, QuestionId(5))
+    assert find_head_threshold(index, budget, known) == (
+        int(is_current.sum()),
+        find_edge_threshold(ids[is_current], values[is_current], budget),
+    )
