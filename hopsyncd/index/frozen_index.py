@@ -1,7 +1,7 @@
 """An index as of one version, to be saved by another thread while the writer goes on.
 
-Rows are only added. Two columns change: `died` of rows that end, and `match_row` of questions. What
-they were at the version follows from the intervals. So nothing is copied, and nobody waits.
+Rows are only added. Two columns change: `died` of rows that end, and `match_row` of questions. The
+intervals tell their values at the version. So nothing is copied, and nobody waits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class MovedColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenIndex:
-    """`segments` are those of all postings, by name. `texts` has what is no number."""
+    """`segments` are the segments of all postings, by name. `texts` are lists of strings."""
 
     version: int
     names: Integers
@@ -131,7 +131,7 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
 
 
 def _catch_up(table: Table, now: Table) -> Table:
-    """The table with the rows that `now` has behind them, and what has changed since."""
+    """The table with the rows that `now` has behind them, and with the values changed since."""
     count = len(table)
     for name in ("died", "match_row"):
         if name in table.dtypes():

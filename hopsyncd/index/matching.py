@@ -259,7 +259,7 @@ def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """The matches, with those of `better` in place of others of the same questions; both rise."""
+    """The matches, with the `better` ones in place of others of the same questions; both rise."""
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 

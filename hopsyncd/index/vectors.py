@@ -15,7 +15,7 @@ from store.records import GRID, Vectors
 
 Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
-"""Returns an array with at least so many rows, which begins with the rows of the old array."""
+"""Returns an array of the given number of rows or more, which begins with the old array."""
 
 _FIRST_ROOM = 256  # rows
 _ROWS_AT_ONCE = 1 << 8  # they fit into a processor's cache

@@ -45,7 +45,6 @@ from store.sources import source_names
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
 
-_UNSTORED_S = 2.0  # the most work that a crash can lose
 _GROUP = 32  # provisional sets stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
@@ -233,7 +232,9 @@ class Preparer:
 
     def _is_store_due(self) -> bool:
         unstored_s = time.monotonic() - self._stored_s
-        return len(self._unstored) >= self._maker.store_after or unstored_s > _UNSTORED_S
+        return (
+            len(self._unstored) >= self._maker.store_after or unstored_s > self._maker.store_every_s
+        )
 
     def _store(self) -> None:
         """Store the finished sets, including the sets of an outer prepare()."""

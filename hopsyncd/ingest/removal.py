@@ -144,6 +144,7 @@ class _NoQuestions:
 
     generation: GenerationConfig
     store_after: int = 1
+    store_every_s: float = 0.0
 
     @property
     def provisional_generation(self) -> GenerationConfig:

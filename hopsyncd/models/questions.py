@@ -67,6 +67,11 @@ class QuestionMaker(Protocol):
         """The most results that are stored in one transaction, and that a crash can lose."""
         ...
 
+    @property
+    def store_every_s(self) -> float:
+        """The seconds after which fewer are stored too."""
+        ...
+
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
@@ -281,7 +286,7 @@ class _PartOfGroup:
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
-    store_after = 512
+    store_after, store_every_s = 512, 2.0
 
     def __init__(
         self, language: Language, encoder: Encoder, workers: int = 1, together: int = 1

@@ -6,6 +6,7 @@ listing and fetch, each question set, and the publishing of the version.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,9 @@ class SteppingConnector:
 def make_question_maker(step: Step, dimensions: int = 16) -> BuiltinMaker:
     """A maker for which the texts of each passage are a step."""
     encoder = WatchedEncoder(FakeEncoder(dimensions), after=lambda _: step("made"))
-    return BuiltinMaker(FakeLanguage(), encoder)
+    maker = BuiltinMaker(FakeLanguage(), encoder)
+    maker.store_after, maker.store_every_s = 64, inf  # the same steps in each run
+    return maker
 
 
 def synced(

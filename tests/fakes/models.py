@@ -107,6 +107,10 @@ class CountingMaker:
     def store_after(self) -> int:
         return self._maker.store_after
 
+    @property
+    def store_every_s(self) -> float:
+        return self._maker.store_every_s
+
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
