@@ -148,6 +148,14 @@ def sentence(text: str, rank: int, cosine: float, *terms: str) -> Sentence:
     return Sentence(PassageId(rank), rank, text, cosine, frozenset(terms), names)
 
 
+def test_the_second_sentence_may_come_from_the_passage_of_the_first() -> None:
+    weights = {"door": 2.0, "born": 2.0, "bronze": 1.0}
+    first = sentence("Door here", 0, 0.5, "door")
+    next_to_it = sentence("she was born", 0, 0.4, "born")
+    other = sentence("bronze things", 3, 0.4, "bronze")
+    assert carrying([first, next_to_it, other], weights) == [first, next_to_it, other]
+
+
 def test_the_second_sentence_adds_words_from_another_passage() -> None:
     weights = {"door": 2.0, "born": 2.0}
     first = sentence("Door here", 0, 0.5, "door")

@@ -12,7 +12,6 @@ The terms are these:
 - `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
 - `tells`: 1 if it contains a value of the kind asked for, such as a number or a date.
 
-The first two sentences come from different passages, so that a passage is not simply repeated.
 Headers, front matter, markup and lines that only introduce a list do not count as sentences, unless
 they contain a value of the kind asked for.
 
@@ -34,7 +33,7 @@ from store.records import PassageId
 
 _COSINE = 0.5
 _NEW = 2.0
-_RANK = 0.3
+_RANK = 0.35
 _JOINED = 0.3
 _TELLS = 0.5
 _SENTENCES = 3
@@ -100,8 +99,7 @@ def carrying(
         )
 
     while left and len(chosen) < _SENTENCES:
-        others = [one for one in left if one.passage != chosen[0].passage] if chosen else left
-        best = max(others if len(chosen) == 1 and others else left, key=value)
+        best = max(left, key=value)
         chosen.append(best)
         left.remove(best)
         covered |= best.terms
