@@ -159,6 +159,10 @@ def test_a_stolen_token_shows_its_sources_and_changes_nothing(server: Server) ->
         assert '"closed"' not in body
     for operation in ("purge", "sync", "backup", "metrics", "reload", "watch"):
         assert server.ask(operation, text)[0] == 403
+    lines = (server.place.home / "data/audit.log").read_text().splitlines()
+    refused = [line for line in map(json.loads, lines) if line.get("token") == text.split("_")[1]]
+    assert {line["action"] for line in refused} == {"purge", "sync", "backup", "reload", "watch"}
+    assert {(line["user"], line["address"]) for line in refused} == {("read", "127.0.0.1")}
     wrong = server.place.run("token", "create", "--user", "x", "--source", "opne")
     assert wrong.returncode == 2 and "Did you mean 'open'?" in wrong.stderr
 
