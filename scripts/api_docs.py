@@ -42,7 +42,7 @@ from hopsyncd.client.call import Call, call, event_method, send_method
 if TYPE_CHECKING:
     from typing import Required, TypedDict
 
-    from hopsyncd.answers import changed, daemon_state, found
+    from hopsyncd.answers import changed, daemon_state, drawn, found
     from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
 
 '''

@@ -194,6 +194,12 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
     return row[0] if row else None
 
 
+def content_of(connection: Connection, document: int) -> bytes | None:
+    """The content hash of a document, given by its row; None if it was purged."""
+    row = connection.execute("SELECT content FROM document WHERE id = ?", [document]).fetchone()
+    return row[0] if row else None
+
+
 def live_document(connection: Connection, source: int, path: str) -> Document | None:
     """One document at the head, with its occurrences."""
     found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])

@@ -7,13 +7,13 @@ from datetime import datetime
 import numpy as np
 
 from hopsyncd.answers.changed import HistoryAnswer
+from hopsyncd.answers.drawn import MapAnswer, PageImageAnswer
 from hopsyncd.answers.found import (
     ExampleQuestion,
     ExamplesAnswer,
     Facets,
     FacetsAnswer,
     FileTextAnswer,
-    MapAnswer,
     NoteAnswer,
 )
 from hopsyncd.api.access import Caller
@@ -23,6 +23,7 @@ from hopsyncd.api.facets import count_facets, modified_times
 from hopsyncd.api.file_text import no_file, read_file_text
 from hopsyncd.api.map_answer import MapMaker
 from hopsyncd.api.notes import written_note
+from hopsyncd.api.page_images import PageImages, find_page
 from hopsyncd.api.requests import (
     FacetsRequest,
     FileTextRequest,
@@ -30,6 +31,7 @@ from hopsyncd.api.requests import (
     MapRequest,
     NoParameters,
     NoteRequest,
+    PageImageRequest,
 )
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.config.values import Search
@@ -62,6 +64,7 @@ class CollectionService:
         # By version and hidden sources. Replaced as a whole, as requests run on many threads.
         self._examples: Mapping[tuple[int, Mask], list[ExampleQuestion]] = {}
         self._maps = MapMaker()
+        self._pages = PageImages()
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
@@ -141,6 +144,14 @@ class CollectionService:
             "document": request.document,
             "text": text,
         }
+
+    @endpoint("GET", "/v1/page-image/{id}", "read")
+    def page_image(self, request: PageImageRequest, caller: Caller) -> PageImageAnswer:
+        """Show a page of a PDF as a picture, with the places of a passage on it."""
+        state = self._parts.state
+        with state.engine.reading(request.at, caller.acl) as (connection, head):
+            wanted = find_page(connection, head, request)
+        return self._pages.draw(state.config, wanted)
 
     @endpoint("POST", "/v1/notes", "write")
     def note(self, request: NoteRequest, caller: Caller) -> NoteAnswer:

@@ -21,20 +21,31 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     """
     numbers = [number for number, name in source_names(connection).items() if name == source]
     document = live_document(connection, numbers[0], path) if numbers else None
-    known = next((one for one in config.sources if one.name == source), None)
-    if document is None or not isinstance(known, FolderSource):
+    if document is None:
         raise no_file(source, path, "it is not in a folder")
     if not document.media_type.startswith("text/"):
         raise no_file(source, path, "it is not a text file")
+    data = read_indexed_file(config, source, path, document.content)
+    if len(data) > _MOST_BYTES:
+        raise no_file(source, path, f"it is longer than {_MOST_BYTES:,} bytes")
+    try:
+        return decode(data)
+    except DocumentUnreadable as error:
+        raise no_file(source, path, error.why) from error
+
+
+def read_indexed_file(config: Config, source: str, path: str, content: bytes) -> bytes:
+    """The bytes of a file in a folder. Raises NotFound unless its hash is `content`."""
+    known = next((one for one in config.sources if one.name == source), None)
+    if not isinstance(known, FolderSource):
+        raise no_file(source, path, "it is not in a folder")
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
-        if content_hash(data) != document.content:
-            raise no_file(source, path, "its file has changed since it was indexed")
-        if len(data) > _MOST_BYTES:
-            raise no_file(source, path, f"it is longer than {_MOST_BYTES:,} bytes")
-        return decode(data)
-    except (ConnectorError, DocumentUnreadable) as error:
+    except ConnectorError as error:
         raise no_file(source, path, error.why) from error
+    if content_hash(data) != content:
+        raise no_file(source, path, "its file has changed since it was indexed")
+    return data
 
 
 def no_file(source: str, path: str, why: str) -> NotFound:

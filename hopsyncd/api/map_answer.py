@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from hopsyncd.answers.found import MapAnswer, MapDocuments
+from hopsyncd.answers.drawn import MapAnswer, MapDocuments
 from hopsyncd.index.arrays import AnyIntegers, Integers
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.live_index import NO_DATE

@@ -27,7 +27,7 @@ from hopsyncd.retrieve.results import Answer, hop_json, placed_json
 from store.content import known_passages, question_texts
 from store.contract import Connection
 from store.reads import Place, document_at, documents_after, places_at, questions_at
-from store.records import Direction, PassageId
+from store.records import Direction, Passage, PassageId
 from store.sources import skipped_of_item
 from store.visibility import hides
 
@@ -65,6 +65,19 @@ def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
     )
 
 
+def placed_passage(
+    connection: Connection, head: Snapshot | None, hexadecimal: str
+) -> tuple[Passage, list[Place]]:
+    """A passage and its visible places. Raises NotFound, BadRequest."""
+    entry = entry_of(head, hexadecimal)
+    assert head is not None
+    id_ = _id(head, entry)
+    passage = known_passages(connection, [id_]).get(id_)
+    if passage is None:  # a purge has removed it; the graph in memory still has it
+        raise _no_passage(hexadecimal, head)
+    return passage, places_at(connection, head.version.id, [id_], head.hidden).get(id_, [])
+
+
 def passage_answer(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
 ) -> PassageAnswer:
@@ -72,10 +85,7 @@ def passage_answer(
     entry = entry_of(head, hexadecimal)
     assert head is not None
     id_, version = _id(head, entry), head.version.id
-    passage = known_passages(connection, [id_]).get(id_)
-    if passage is None:  # a purge has removed it; the graph in memory still has it
-        raise _no_passage(hexadecimal, head)
-    places = places_at(connection, version, [id_], head.hidden).get(id_, [])
+    passage, places = placed_passage(connection, head, hexadecimal)
     questions = questions_at(connection, version, id_)
     return {
         "version": version,

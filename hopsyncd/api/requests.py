@@ -339,6 +339,14 @@ class DocumentRequest(_Parameters):
     at: At = "head"
 
 
+class PageImageRequest(_Parameters):
+    """`page`: by default the first page of the passage."""
+
+    id: PassageHex
+    at: At = "head"
+    page: Limit | None = None
+
+
 class FileTextRequest(_Parameters):
     """GET /v1/file."""
 

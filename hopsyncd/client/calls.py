@@ -14,7 +14,7 @@ from hopsyncd.client.call import Call, call, event_method, send_method
 if TYPE_CHECKING:
     from typing import Required, TypedDict
 
-    from hopsyncd.answers import changed, daemon_state, found
+    from hopsyncd.answers import changed, daemon_state, drawn, found
     from hopsyncd.config.values import Match, Method, Profile, Reasoner, Rerank, Strategy, Unit
 
     class Query(TypedDict, total=False):
@@ -197,7 +197,7 @@ def facets(
     )
 
 
-def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[found.MapAnswer]:
+def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[drawn.MapAnswer]:
     """Arrange the documents in groups that are alike, with the joints between them."""
     return call("POST", "/v1/map", {"at": at, "filters": list(filters)}, "MapAnswer")
 
@@ -210,6 +210,11 @@ def examples() -> Call[found.ExamplesAnswer]:
 def file(source: str, document: str) -> Call[found.FileTextAnswer]:
     """The text of a document's file, if the file is unchanged since it was indexed."""
     return call("GET", "/v1/file", {"source": source, "document": document}, "FileTextAnswer")
+
+
+def page_image(id: str, at: str = "head", page: int | None = None) -> Call[drawn.PageImageAnswer]:
+    """Show a page of a PDF as a picture, with the places of a passage on it."""
+    return call("GET", "/v1/page-image/{id}", {"id": id, "at": at, "page": page}, "PageImageAnswer")
 
 
 def note(title: str, text: str, tags: Sequence[str] = ()) -> Call[found.NoteAnswer]:
@@ -429,6 +434,7 @@ class Methods:
     document_map = send_method(document_map)
     examples = send_method(examples)
     file = send_method(file)
+    page_image = send_method(page_image)
     note = send_method(note)
     history = send_method(history)
     status = send_method(status)

@@ -203,9 +203,9 @@ def _validator(name: str) -> SchemaValidator:
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
-    from hopsyncd.answers import changed, daemon_state, found
+    from hopsyncd.answers import changed, daemon_state, drawn, found
 
-    modules = (found, changed, daemon_state)
+    modules = (found, drawn, changed, daemon_state)
     (wanted,) = {getattr(module, name) for module in modules if hasattr(module, name)}
     return SchemaValidator(_without_literals(TypeAdapter(wanted).core_schema))
 

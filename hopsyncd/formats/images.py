@@ -88,7 +88,16 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
     """A picture of 256 grays, from the bytes of its rows."""
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return _png(width, height, rows, kind=0)
+
+
+def color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
+    """A picture of red, green and blue, and with four channels of alpha."""
+    return _png(width, height, rows, kind=2 if channels == 3 else 6)
+
+
+def _png(width: int, height: int, rows: Iterable[bytes], *, kind: int) -> bytes:
+    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     body = zlib.compress(b"".join(b"\0" + row for row in rows), 1)
     return _PNG_SIGN + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
 

@@ -67,7 +67,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
 
 def page_picture(data: bytes, number: int) -> Block:
     """A page as a PNG in base64, as large as text recognition needs it."""
-    with _open(data) as document, closing(document[number - 1]) as page:
+    with open_pdf(data) as document, closing(document[number - 1]) as page:
         width, height = page.get_size()
         scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
         bitmap = page.render(scale=scale, grayscale=True)
@@ -77,7 +77,8 @@ def page_picture(data: bytes, number: int) -> Block:
     return Block("picture", base64.b64encode(png).decode(), number, number)
 
 
-def _open(data: bytes) -> Any:
+def open_pdf(data: bytes) -> Any:
+    """A PDF as pypdfium2 reads it. Raises DocumentUnreadable if it is no PDF, or has a password."""
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(
@@ -99,12 +100,17 @@ def _open(data: bytes) -> Any:
         ) from None
 
 
+def init_forms(document: Any, raw: Any) -> None:
+    """Load the form fields of a PDF that has any."""
+    if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
+        document.init_forms()
+
+
 def _read(data: bytes) -> _Document:
     raw = library("pypdfium2").raw
     read = _Document()
-    with _open(data) as document:
-        if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
-            document.init_forms()
+    with open_pdf(data) as document:
+        init_forms(document, raw)
         read.names, read.properties = read_properties(document)
         read.bookmarks = list(bookmarks_of(document))
         for at in range(len(document)):

@@ -30,6 +30,7 @@ from hopsyncd.formats.media_types import (
 )
 
 PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
+PREVIEW_OF_PAGE = "; preview-of-page="
 """After a media type, what the daemon asks a worker for beside the text."""
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
@@ -116,7 +117,15 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
     """As `extract`; after PICTURES, also a block of kind `picture` where one may show text.
 
     After PICTURE_OF_PAGE and a number, that page of a PDF as one such block, with the picture.
+    After PREVIEW_OF_PAGE, a number, a semicolon and a text, that page in colour, and where the text
+    stands on it.
     """
+    kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
+    if page_and_text:
+        from hopsyncd.formats.pdf_page import page_preview
+
+        number, _, text = page_and_text.partition(";")
+        return _sound(lambda: (page_preview(data, int(number), text),))
     kind, _, number = media_type.partition(PICTURE_OF_PAGE)
     if number:
         from hopsyncd.formats.pdf import page_picture

@@ -18,6 +18,7 @@ from hopsyncd.web.links import MAX_DIGITS
 from hopsyncd.web.listener import Door, PageGuard
 from hopsyncd.web.live import VersionHub
 from hopsyncd.web.map_views import MapViews
+from hopsyncd.web.pdf_views import PdfViews
 from hopsyncd.web.search_views import SearchViews
 from hopsyncd.web.source_views import SourceViews
 from hopsyncd.web.thread_views import ThreadViews
@@ -55,7 +56,7 @@ def make_page(
     hub = VersionHub(client, is_stopping)
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
-    maps = MapViews(shared)
+    maps, pdfs = MapViews(shared), PdfViews(shared)
     thread = ThreadViews(shared)
     watches, sources = WatchViews(shared), SourceViews(shared, config_file)
     routes = [
@@ -65,6 +66,8 @@ def make_page(
         Route("/examples", search.examples),
         Route("/preview/{id}", search.preview),
         Route("/passage/{id}", search.passage),
+        Route("/pages/{id}", pdfs.pages),
+        Route("/pages/{id}/{page:number}.png", pdfs.picture),
         Route("/map", maps.map),
         Route("/map/data", maps.data),
         Route("/map/found", maps.find),

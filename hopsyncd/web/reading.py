@@ -45,6 +45,15 @@ class Opened:
     written: Markup | None = None  # the whole file as it was written
     related: Sequence[Mapping[str, Any]] = ()
     history: Sequence[Mapping[str, Any]] = ()
+    # A PDF has a wanted page, and pictures of pages, or else the reason why there is none.
+    page: int | None = None
+    drawn: Sequence[Mapping[str, Any]] = ()
+    problem: str = ""
+
+    @property
+    def is_pdf(self) -> bool:
+        """Whether the document is a PDF, whose pages can be shown."""
+        return str(self.passage["document"] or "").lower().endswith(".pdf")
 
 
 def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:

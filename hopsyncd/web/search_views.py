@@ -18,8 +18,9 @@ from hopsyncd.web.evidence import (
     shared_name,
 )
 from hopsyncd.web.histogram import make_histogram
-from hopsyncd.web.links import Asked, Links, read_asked
+from hopsyncd.web.links import Asked, Links, read_asked, read_number
 from hopsyncd.web.markdown_page import MOST_CHARACTERS, markdown_html
+from hopsyncd.web.pdf_views import draw_pages
 from hopsyncd.web.reading import Opened, open_document
 from hopsyncd.web.views import View, run_view
 
@@ -128,6 +129,9 @@ class SearchViews(View):
         """A passage in its document, on a page of its own."""
         asked = read_asked(request)
         opened = self._open(request.path_params["id"], asked.at, asked.tab)
+        opened.page = read_number(request.query_params.get("page", ""))
+        if opened.is_pdf and request.query_params.get("as") == "page":
+            opened.drawn, opened.problem = draw_pages(self.client, opened.passage["id"], request)
         return self.html(request, "document.html", opened=opened)
 
     def _open(self, id_: str, at: str, tab: str) -> Opened:

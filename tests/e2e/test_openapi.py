@@ -117,6 +117,7 @@ def reading(place: Place) -> Requests:
             ("POST", "/v1/ask", {"question": "Xyzzy plugh?"}),
         ],
         "passage": [("GET", f"/v1/passages/{one}", None)],
+        "page_image": [],  # needs a PDF: see tests/e2e/test_page_pdf.py
         "documents": [("GET", "/v1/documents?limit=2", None), ("GET", "/v1/documents", None)],
         "document": [("GET", "/v1/document?source=notes&document=films/bronze-door.md", None)],
         "facets": [("POST", "/v1/facets", {"filters": ["source:notes"]})],

@@ -125,6 +125,7 @@ def _check_usable(page: Page) -> None:
         assert violations(Axe().run(page).response["violations"]) == []
     page.set_viewport_size({"width": 320, "height": 640})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert violations(Axe().run(page).response["violations"]) == []
 
 
 def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:

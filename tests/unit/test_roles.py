@@ -17,7 +17,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 READS = {
     *("query", "queries", "ask", "passage", "documents", "document", "neighbours", "paths"),
     *("log", "diff", "status", "sources", "schedule", "jobs", "stats", "openapi"),
-    *("facets", "document_map", "examples", "file", "history"),
+    *("facets", "document_map", "page_image", "examples", "file", "history"),
 }
 MAY: dict[str, set[Role]] = {
     **{operation: {"owner", "admin", "write", "read"} for operation in READS},

@@ -18,7 +18,14 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.images import IMAGES, without_text
 from hopsyncd.formats.media_types import PDF
-from hopsyncd.formats.readers import PICTURE_OF_PAGE, PICTURES, extract, is_light, kind_of
+from hopsyncd.formats.readers import (
+    PICTURE_OF_PAGE,
+    PICTURES,
+    PREVIEW_OF_PAGE,
+    extract,
+    is_light,
+    kind_of,
+)
 from hopsyncd.formats.sandbox.messages import Died, Limits, ReaderExchange, request_of, result_of
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.formats.sandbox.tesseract import Tesseract
@@ -95,6 +102,26 @@ class ExtractionProcess:
         finally:
             self._is_asking = False
             self._used_s = time.monotonic()
+
+    def preview_page(self, data: bytes, page: int, text: str) -> Block:
+        """A page of a PDF as a picture in base64, with the places of a text: see page_preview.
+
+        Raises DocumentUnreadable; ReaderUnavailable if no document could be read.
+        """
+        content = content_hash(PDF.encode() + b"\0" + data)
+        if content in self._quarantined:
+            raise _in_quarantine(self._quarantined[content])
+        try:
+            (block,) = self._ask(data, f"{PDF}{PREVIEW_OF_PAGE}{page};{text}") or (None,)
+        except Died as death:
+            log.warning("extraction worker ended", why=death.why, media_type=PDF)
+            self._quarantined[content] = death.why
+            raise _in_quarantine(death.why) from death
+        finally:
+            self._used_s = time.monotonic()
+        if block is None:
+            raise DocumentUnreadable("the document", "its page has no picture", "Open the file")
+        return block
 
     def end_idle(self, idle_s: float = _IDLE_S) -> None:
         """End the workers that have not read a document for that long."""

@@ -2,6 +2,7 @@
 
 const TYPED_MS = 120; // a pause in typing that asks
 const POLL_MS = 3000;
+const SETTLED_MS = 400;
 const WIDE = matchMedia("(min-width: 73.25rem)"); // room for the preview beside the results
 const RECENT = "hopsyncd.recent";
 const MOST_RECENT = 8;
@@ -165,6 +166,10 @@ async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
     else link.removeAttribute("aria-current");
   }
   showMarked(preview, focus);
+  for (const place of preview.querySelectorAll("[data-lazy]")) {
+    // While somebody types, previews follow each other: only one that stays draws its page.
+    setTimeout(() => place.isConnected && fill(place), chosen ? 0 : SETTLED_MS);
+  }
   if (chosen) {
     fields.set("open", id);
     history.replaceState(null, "", `${base}/?${fields}`);
@@ -173,10 +178,10 @@ async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
 }
 
 function showMarked(preview, focus) {
-  const marked = preview.querySelector("#marked");
+  const marked = preview.querySelector("[data-marked]") ?? preview.querySelector("#marked");
   const body = preview.querySelector(".preview-body");
   if (!body) return;
-  if (marked) body.scrollTop = marked.offsetTop - body.offsetTop - 48;
+  if (marked) body.scrollTop += marked.getBoundingClientRect().top - body.getBoundingClientRect().top - 48;
   if (focus) body.focus({ preventScroll: true });
 }
 
@@ -438,7 +443,13 @@ addEventListener("pageshow", (event) => event.persisted && listen());
 setInterval(tellAges, 1000);
 async function fill(place) {
   const response = await fetch(place.dataset.lazy);
-  if (response.ok) place.replaceChildren(...parse(await response.text()).body.childNodes);
+  if (!response.ok || !place.isConnected) return;
+  place.replaceChildren(...parse(await response.text()).body.childNodes);
+  if (!place.querySelector(".pdf-page")) return;
+  place.nextElementSibling.open = false; // the picture replaces the text
+  const preview = place.closest(".preview");
+  if (preview) showMarked(preview, false);
+  else place.querySelector("[data-marked]")?.scrollIntoView({ block: "center" });
 }
 
 if (results && form) searchAsTyped();

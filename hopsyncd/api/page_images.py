@@ -1,0 +1,119 @@
+"""Pages of PDFs as pictures, drawn in the process that reads documents, and kept for a while."""
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from hopsyncd.answers.drawn import PageImageAnswer
+from hopsyncd.api.file_text import no_file, read_indexed_file
+from hopsyncd.api.passages import placed_passage
+from hopsyncd.api.requests import PageImageRequest
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import Busy, DocumentUnreadable, NotFound
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.media_types import PDF
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.index.snapshot import Snapshot
+from store.contract import Connection
+from store.reads import content_of
+
+_LIMITS = Limits(cpu_s=5.0, cpu_s_per_mib=0.5, wall_s=15.0, wall_s_per_mib=1.0)
+_MOST_KEPT_BYTES = 32 << 20
+_PATIENCE_S = 10.0  # for other pages that are being drawn
+_IDLE_S = 60.0  # after which the process ends
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPage:
+    """A page of a document, as the content with this hash has it, and the text to find on it."""
+
+    version: int
+    source: str
+    document: str
+    content: bytes
+    page: int
+    last: int
+    text: str
+
+
+def find_page(
+    connection: Connection, head: Snapshot | None, request: PageImageRequest
+) -> WantedPage:
+    """The page of a PDF that a request means. Raises NotFound, BadRequest."""
+    passage, places = placed_passage(connection, head, request.id)
+    assert head is not None
+    place = next((one for one in places if one.media_type == PDF), None)
+    content = content_of(connection, place.row) if place else None
+    if place is None or content is None:
+        raise NotFound(
+            "The page is not shown", "the passage is in no PDF", "GET /v1/passages has its text"
+        )
+    page = request.page or place.first_line
+    return WantedPage(
+        head.version.id, place.source, place.document, content, page, place.last_line, passage.text
+    )
+
+
+class PageImages:
+    """Draws pages one at a time, and keeps the last ones. For any thread."""
+
+    def __init__(self, limits: Limits = _LIMITS, idle_s: float = _IDLE_S) -> None:
+        self._process = ExtractionProcess(limits=limits)
+        self._idle_s = idle_s
+        self._kept = OrderedDict[tuple[bytes, int, str], Block]()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
+        """The picture of a page. Raises NotFound if the file is not the one that is indexed."""
+        # The file is read even if the picture is kept: a changed file is not shown.
+        data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
+        key = (wanted.content, wanted.page, wanted.text)
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            raise Busy(
+                "The page is not shown", "other pages are being drawn", "Try again in a moment"
+            )
+        try:
+            block = self._kept.get(key) or self._draw(data, wanted)
+            self._keep(key, block)
+        finally:
+            self._lock.release()
+        values: dict[str, list[str]] = {}
+        for name, value in block.properties:
+            values.setdefault(name, []).append(value)
+        width, height = map(int, values["size"][0].split())
+        return {
+            "version": wanted.version,
+            "source": wanted.source,
+            "document": wanted.document,
+            "page": wanted.page,
+            "last": wanted.last,
+            "pages": int(values["pages"][0]),
+            "width": width,
+            "height": height,
+            "boxes": [[*map(int, box.split())] for box in values.get("box", ())],
+            "picture": block.text,
+        }
+
+    def _draw(self, data: bytes, wanted: WantedPage) -> Block:
+        try:
+            return self._process.preview_page(data, wanted.page, wanted.text)
+        except DocumentUnreadable as problem:
+            raise no_file(wanted.source, wanted.document, problem.why) from problem
+        finally:
+            if self._timer:
+                self._timer.cancel()
+            self._timer = threading.Timer(self._idle_s + 1, self._end_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _keep(self, key: tuple[bytes, int, str], block: Block) -> None:
+        self._kept[key] = block
+        self._kept.move_to_end(key)
+        while sum(len(one.text) for one in self._kept.values()) > _MOST_KEPT_BYTES:
+            self._kept.popitem(last=False)
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            self._process.end_idle(self._idle_s)

@@ -1,0 +1,119 @@
+"""A page of a PDF as a picture, and where a passage stands on it."""
+
+import base64
+import math
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats import library
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.images import color_png
+from hopsyncd.formats.pdf import init_forms, open_pdf
+from hopsyncd.formats.pdf_text import Box, Span, TextReader, turned_box
+
+_WIDTH_PX = 1100
+_MOST_PIXELS = 2_500_000
+_WORD = re.compile(r"[^\W_]+")
+_SEQUENCE = 3  # words in a row that are looked up in the passage
+_SHARE = 0.6  # of the words of a span that must be in the passage
+_MARGIN = 0.15  # of the height of a span, around its box
+
+
+def page_preview(data: bytes, number: int, wanted: str) -> Block:
+    """A page as a PNG in base64; its properties say its size, the pages and the boxes of `wanted`.
+
+    Boxes are left, top, right and bottom in pixels of the picture. Raises DocumentUnreadable.
+    """
+    raw = library("pypdfium2").raw
+    with open_pdf(data) as document:
+        pages = len(document)
+        if not 1 <= number <= pages:
+            raise DocumentUnreadable("the document", f"it has {pages} pages", "Ask for one of them")
+        init_forms(document, raw)
+        with closing(document[number - 1]) as page:
+            width, height = page.get_size()
+            scale = min(_WIDTH_PX / max(width, 1.0), math.sqrt(_MOST_PIXELS / (width * height)))
+            boxes = [*_find_boxes(page, raw, wanted, scale)]
+            bitmap = page.render(scale=scale, rev_byteorder=True)
+            pixels, stride = memoryview(bitmap.buffer), bitmap.stride
+            across = bitmap.width * bitmap.n_channels
+            rows = (bytes(pixels[at * stride :][:across]) for at in range(bitmap.height))
+            png = color_png(bitmap.width, bitmap.height, rows, bitmap.n_channels)
+    properties = [
+        ("size", f"{bitmap.width} {bitmap.height}"),
+        ("pages", str(pages)),
+        *(("box", " ".join(map(str, box))) for box in boxes),
+    ]
+    text = base64.b64encode(png).decode()
+    return Block("picture", text, number, number, properties=tuple(properties))
+
+
+def _find_boxes(
+    page: Any, raw: Any, wanted: str, scale: float
+) -> Iterable[tuple[int, int, int, int]]:
+    """Where the passage stands, in pixels of the page as it is shown."""
+    quarters = page.get_rotation() // 90
+    with closing(page.get_textpage()) as text_page:
+        text, turns = TextReader(text_page, raw, quarters).read(), 0
+        if quarters and len(text.turned) > len(text.spans):  # the lines were turned with the page
+            text, turns = TextReader(text_page, raw, 0).read(), quarters
+    left, _, _, top = turned_box(page.get_bbox(), quarters)
+    lines = merge_lines(find_spans([*text.spans, *text.turned], wanted))
+    for box in (turned_box(line, turns) for line in lines):
+        margin = _MARGIN * (box[3] - box[1])
+        edges = (box[0] - left, top - box[3] - margin, box[2] - left, top - box[1] + margin)
+        x0, y0, x1, y1 = (round(edge * scale) for edge in edges)
+        yield x0, y0, x1, y1
+
+
+def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
+    """The spans whose words stand in the passage `wanted`, in the same order.
+
+    Spans of a few words stand in many places. They count only between longer spans of the passage,
+    or if it has no longer ones.
+    """
+    words = _words(wanted)
+    sequences = {tuple(words[at : at + _SEQUENCE]) for at in range(len(words) - _SEQUENCE + 1)}
+    joined = f" {' '.join(words)} "
+    long, short = list[Span](), list[Span]()
+    for span in spans:
+        own = _words(span.text)
+        if len(own) > _SEQUENCE:
+            covered = set[int]()
+            for at in range(len(own) - _SEQUENCE + 1):
+                if tuple(own[at : at + _SEQUENCE]) in sequences:
+                    covered |= {*range(at, at + _SEQUENCE)}
+            if len(covered) >= _SHARE * len(own):
+                long.append(span)
+        elif own and f" {' '.join(own)} " in joined:
+            short.append(span)
+    if long:
+        bottom = min(span.bottom - 1.5 * (span.top - span.bottom) for span in long)
+        top = max(span.top + 0.5 * (span.top - span.bottom) for span in long)
+        short = [span for span in short if bottom <= span.bottom and span.top <= top]
+    return sorted([*long, *short], key=lambda span: (-span.top, span.left))
+
+
+def merge_lines(spans: Iterable[Span]) -> list[Box]:
+    """The boxes of the spans; neighbours on one line become one box."""
+    boxes: list[Box] = []
+    for span in spans:
+        box = (span.left, span.bottom, span.right, span.top)
+        height = box[3] - box[1]
+        last = boxes[-1] if boxes else None
+        if last and abs(last[1] - box[1]) < 0.5 * height and -height < box[0] - last[2] < height:
+            boxes[-1] = (last[0], min(last[1], box[1]), box[2], max(last[3], box[3]))
+        else:
+            boxes.append(box)
+    return boxes
+
+
+def _words(text: str) -> list[str]:
+    """
+    >>> _words("The well-known “Reader”")
+    ['the', 'well', 'known', 'reader']
+    """
+    return _WORD.findall(text.casefold())

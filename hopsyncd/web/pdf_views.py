@@ -1,0 +1,49 @@
+"""Pages of PDFs as pictures, with the passage marked."""
+
+import base64
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hopsyncd.answers.drawn import PageImageAnswer
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.web.links import read_asked, read_number
+from hopsyncd.web.views import View, run_view
+
+_MOST_PAGES = 3  # of a passage
+
+
+class PdfViews(View):
+    """The pictures that the preview of a PDF shows."""
+
+    name = "Ask"
+
+    @run_view
+    def pages(self, request: Request) -> Response:
+        """The pages of a passage with its text marked, or the reason why they are not shown."""
+        passage = request.path_params["id"]
+        drawn, problem = draw_pages(self.client, passage, request)
+        return self.part(request, "pdf_page.html", drawn=drawn, problem=problem, passage_id=passage)
+
+    @run_view
+    def picture(self, request: Request) -> Response:
+        """The picture of a page."""
+        asked = read_asked(request)
+        number: int = request.path_params["page"]
+        drawn = self.client.page_image(request.path_params["id"], asked.at, number)
+        headers = {"Cache-Control": "private, max-age=300"}
+        return Response(base64.b64decode(drawn["picture"]), 200, headers, "image/png")
+
+
+def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[PageImageAnswer], str]:
+    """The page that a request asks for, or the pages of the passage; or else why there is none."""
+    asked = read_asked(request)
+    page = read_number(request.query_params.get("page", ""))
+    try:
+        first = client.page_image(id_, asked.at, page)
+        end = 0 if page else min(first["last"], first["page"] + _MOST_PAGES - 1)
+        more = range(first["page"] + 1, end + 1)
+        return [first, *(client.page_image(id_, asked.at, number) for number in more)], ""
+    except RequestFailed as error:
+        return [], str(error.why)
