@@ -6,6 +6,7 @@ from hopsyncd.formats.tables import Table, TableBuilder
 
 _ITEMS = {"li": "; ", "tr": "; ", "dt": "; ", "td": ", ", "th": ", ", "dd": ": "}
 _MAX_SPAN_DIGITS = 5
+_MAX_NAME_CHARACTERS = 60  # of a column in a table inside a cell
 
 
 def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
@@ -43,8 +44,12 @@ def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
 def text_of(page: Page, element: Element, line: int) -> InlineText:
     """The text of a cell or caption; items and cells inside it are kept separate."""
     inline = InlineText()
+    inner = _InnerTables(inline)
     for event in events_of(page, element, line, tables=False):
         if inline.take(event) or event.value not in BLOCKS:
+            continue
+        if event.value == "tr" and event.what == "close":
+            inner.end_row(event.element)
             continue
         joint = _ITEMS.get(event.value, " ") if event.what == "open" else " "
         parts = inline.parts
@@ -54,7 +59,54 @@ def text_of(page: Page, element: Element, line: int) -> InlineText:
         if parts and joint != " ":
             parts[-1] = parts[-1].rstrip()
         parts.append(" " if is_joined else joint)
+        if event.what == "open":
+            inner.begin(event.element)
     return inline
+
+
+class _InnerTables:
+    """Names the values of tables inside a cell by their columns, as rows of names head them."""
+
+    def __init__(self, inline: InlineText) -> None:
+        self._inline = inline
+        self._names: dict[Element, list[str]] = {}  # by table
+        # By row of names: the parts of the text, and the links, before it.
+        self._starts: dict[Element, tuple[int, int]] = {}
+        self._columns: dict[Element, int] = {}  # by row: the cells so far
+
+    def begin(self, element: Element) -> None:
+        """A row or a cell begins, after what joins it to the text before."""
+        if element.tag == "tr":
+            self._columns[element] = 0
+            if len(element) > 1 and all(cell.tag == "th" for cell in element):
+                self._starts[element] = len(self._inline.parts), len(self._inline.links)
+            return
+        row = element.getparent()
+        if element.tag not in ("td", "th") or row not in self._columns:
+            return
+        column = self._columns[row]
+        self._columns[row] += 1
+        names = self._names.get(_table_around(row), [])
+        if column < len(names) and names[column]:
+            self._inline.parts.append(f"{names[column]}: ")
+
+    def end_row(self, row: Element) -> None:
+        """A row ends. If it has names, they stand with the values below instead."""
+        start = self._starts.pop(row, None)
+        table = _table_around(row)
+        if start is None or table is None or table in self._names:
+            return
+        if len(self._inline.links) > start[1]:
+            return  # its links need their places in the text
+        names = [" ".join("".join(cell.itertext()).split()) for cell in row]
+        has_rows = row.getnext() is not None or row.getparent().tag == "thead"
+        if has_rows and all(len(name) <= _MAX_NAME_CHARACTERS for name in names):
+            self._names[table] = names
+            del self._inline.parts[start[0] :]
+
+
+def _table_around(row: Element) -> Element:
+    return next(row.iterancestors("table"), None)
 
 
 def _is_in_head(row: Element) -> bool:

@@ -325,3 +325,21 @@ def test_ticks_and_tags_of_notion_and_titles_of_word_are_read() -> None:
         ("list_item", "[x] Scrape"),
         ("list_item", "[ ] Paint"),
     ]
+
+
+def test_a_table_inside_a_cell_keeps_its_values_with_the_names_of_its_columns() -> None:
+    inner = (
+        "<table><tr><th>Type</th><th>Sound</th></tr><tr><td>Short</td><td>quak</td></tr>"
+        "<tr><td>Long</td><td>quaaack</td></tr></table>"
+    )
+    page = (
+        "<table><tr><th>Action</th><th>How</th></tr><tr><td>Swim</td><td>Gently</td></tr>"
+        f"<tr><td>Quack</td><td>{inner}</td></tr></table>"
+    )
+    linked = page.replace("<th>Type</th>", '<th><a href="https://example.org/">Type</a></th>')
+    named = "How: Type: Short, Sound: quak; Type: Long, Sound: quaaack"
+    rows = [block.text for block in extract(page.encode(), "text/html")]
+    assert rows == ["Action: Swim | How: Gently", f"Action: Quack | {named}"]
+    (_, row) = extract(linked.encode(), "text/html")
+    assert row.text == "Action: Quack | How: Type, Sound; Short, quak; Long, quaaack"
+    assert [at for at, _ in row.links] == [row.text.index("Type")]
