@@ -14,7 +14,9 @@ RUN apt-get update \
     && install -d -m 700 -o hopsyncd -g hopsyncd /data
 
 COPY . /src
-RUN pip install --no-cache-dir /src && rm -rf /src
+# Such as "postgres", or "postgres,s3".
+ARG EXTRAS=""
+RUN pip install --no-cache-dir "/src${EXTRAS:+[$EXTRAS]}" && rm -rf /src
 
 USER hopsyncd
 ENV HOPSYNCD_HOME=/data

@@ -154,6 +154,13 @@ class RotatingFile:
             if os.fstat(self._handle).st_size >= self._max_bytes:
                 self._rotate()
 
+    def reopen(self) -> None:
+        """Open the file at the path once more. Raises OSError, and then goes on as before."""
+        with self._lock:
+            fresh = self._open()
+            os.close(self._handle)
+            self._handle = fresh
+
     def close(self) -> None:
         os.close(self._handle)
 

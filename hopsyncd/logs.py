@@ -106,6 +106,13 @@ def configure_logs(
     threading.excepthook = _log_thread
 
 
+def reopen_log_files() -> None:
+    """Continue in a new file if another program, such as logrotate, has moved the log file."""
+    for file in _files.values():
+        with suppress(OSError):
+            file.reopen()
+
+
 def _file_at(path: Path) -> RotatingFile:
     try:
         if path not in _files:

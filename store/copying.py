@@ -40,6 +40,15 @@ _WITH_VERSIONS = (
 _AT_ONCE = 1000  # rows
 
 
+def count_rows(connection: Connection) -> dict[str, int]:
+    """The number of rows of each table."""
+    tables = (*_BEFORE, *_WITH_VERSIONS)
+    return {
+        table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        for table in tables
+    }
+
+
 def copy_record(
     source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:

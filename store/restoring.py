@@ -24,9 +24,11 @@ from store.backups import (
     time_name,
     write_private,
 )
+from store.check import check
 from store.contract import Connection
 from store.engines.sqlite.acknowledged import note_path, read_acknowledged
-from store.exceptions import BackupFailed, StoreError
+from store.engines.sqlite.database import open_file
+from store.exceptions import BackupFailed, OlderSchema, StoreError
 from store.open_database import SCHEMA_VERSION, open_reader, open_writer
 from store.operational import all_watches, note_run
 from store.purge import request_purge
@@ -38,7 +40,6 @@ from store.sources import (
     put_access_rules,
     source_names,
 )
-from store.space import backup
 from store.transactions import reserve_lost, transaction, version_digest
 from store.versions import head
 
@@ -90,6 +91,8 @@ def describe_loss(database: Path, copy: Path) -> Loss:
     try:
         with closing(open_reader(database)) as now, closing(open_reader(copy)) as then:
             return _compare(now, then)
+    except OlderSchema:
+        return Loss(unreadable="the backup or the database is of an older hopsyncd")
     except StoreError as error:
         return Loss(unreadable=error.why)
 
@@ -141,13 +144,13 @@ def stage(
     shutil.rmtree(folder, ignore_errors=True)
     copy = folder / DATABASE
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        # Each for the owner alone: of missing parents, mkdir makes only the last one so.
+        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
         if isinstance(chosen, Backup):
             _copy_verified(name, chosen, copy)
         else:
-            with closing(open_reader(chosen)) as connection:
-                backup(connection, copy)
-            verify(copy)
+            _copy_file(name, chosen, copy, verify)
         order = _Order(name, time_name(now_ms))
         part = folder / f".{_ORDER}.part"
         write_private(part, json.dumps(asdict(order)).encode())
@@ -162,6 +165,29 @@ def stage(
     except StoreError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], None]) -> None:
+    """Copy a database that nobody writes, with its log; bring its schema up to date; check it.
+
+    The matches of an older program are not compared: the next start makes them again.
+    """
+    for ending in ("", "-wal"):
+        file = chosen.with_name(chosen.name + ending)
+        if file.exists():
+            shutil.copyfile(file, copy.with_name(copy.name + ending))
+    with closing(open_file(copy)) as connection:
+        schema = connection.execute("PRAGMA user_version").fetchone()[0]
+    with closing(open_writer(copy)) as connection:
+        found = check(connection, deep=True) if schema < SCHEMA_VERSION else []
+        connection.execute("PRAGMA journal_mode = DELETE")
+    note_path(copy).unlink(missing_ok=True)
+    if found:
+        why = f"{found[0].invariant}: {found[0].where}: {found[0].detail}"
+        raise _restore_error(name, why, "Choose another backup; the database in use is unchanged")
+    if schema == SCHEMA_VERSION:
+        verify(copy)
+    sync_file(copy)
 
 
 def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:

@@ -195,10 +195,14 @@ class StatusModels(TypedDict):
 
 
 class StoreStatus(TypedDict):
-    """Whether this daemon writes the database or follows another, and how many versions behind."""
+    """Whether this daemon writes the database or follows another, and how many versions behind.
+
+    `lost`: whether the database server cannot be reached now.
+    """
 
     role: Literal["writer", "reader"]
     behind: int
+    lost: bool
 
 
 class BackupStatus(TypedDict):

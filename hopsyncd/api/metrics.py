@@ -3,6 +3,7 @@
 No label of a metric holds a name or a text of the user.
 """
 
+import shutil
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,20 +126,25 @@ class Metrics:
     def note_sync(self, took_s: float) -> None:
         self._syncs.observe(took_s)
 
-    def text(self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent]) -> str:
+    def text(
+        self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
+    ) -> str:
         """Everything in Prometheus's format, with what the status and the LLM ledger say now."""
         current = CollectorRegistry()
-        current.register(_Current(status, load, spent))
+        current.register(_Current(status, load, spent, data_dir))
         return (generate_latest(self._registry) + generate_latest(current)).decode()
 
 
 class _Current(Collector):
     """The values that are read at the moment of the request."""
 
-    def __init__(self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent]) -> None:
+    def __init__(
+        self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
+    ) -> None:
         self._status = status
         self._load = load
         self._spent = spent
+        self._data_dir = data_dir
 
     def collect(self) -> Iterator[Metric]:
         status = self._status
@@ -171,7 +177,34 @@ class _Current(Collector):
             yield CounterMetricFamily(f"hopsyncd_{key}", what, value=value)
         yield from self._clients()
         yield from self._llm()
+        yield from self._role()
+        yield from self._disk()
         yield from self._backups()
+
+    def _role(self) -> Iterator[Metric]:
+        store = self._status["store"]
+        yield GaugeMetricFamily(
+            "hopsyncd_writer",
+            "1 if this daemon writes the database, 0 if it follows another",
+            value=store["role"] == "writer",
+        )
+        yield GaugeMetricFamily(
+            "hopsyncd_versions_behind",
+            "Versions that a follower does not serve yet",
+            value=store["behind"],
+        )
+        yield GaugeMetricFamily(
+            "hopsyncd_server_lost",
+            "1 while the database server cannot be reached",
+            value=store["lost"],
+        )
+
+    def _disk(self) -> Iterator[Metric]:
+        usage = shutil.disk_usage(self._data_dir)
+        yield GaugeMetricFamily(
+            "hopsyncd_disk_bytes", "The disk of the data folder", value=usage.total
+        )
+        yield GaugeMetricFamily("hopsyncd_disk_free_bytes", "Free space on it", value=usage.free)
 
     def _backups(self) -> Iterator[Metric]:
         """Nothing if no backups are scheduled."""

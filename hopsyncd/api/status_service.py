@@ -207,9 +207,14 @@ class StatusService:
         }
 
     def _store_status(self) -> StoreStatus:
-        if self._parts.follower and self._parts.follower.is_following:
-            return {"role": "reader", "behind": self._parts.follower.behind}
-        return {"role": "writer", "behind": 0}
+        follower = self._parts.follower
+        if follower is None:
+            return {"role": "writer", "behind": 0, "lost": False}
+        return {
+            "role": "reader" if follower.is_following else "writer",
+            "behind": follower.behind,
+            "lost": follower.trouble is not None,
+        }
 
     def _audit_status(self, acl: Acl) -> AuditStatus:
         """The settings of the audit log, for every caller; only admins learn of lost lines."""
@@ -326,7 +331,8 @@ class StatusService:
         """Metrics in Prometheus's text format."""
         endpoint = self._parts.state.models.endpoint
         spent = endpoint.ledger.spent(0) if endpoint else ()
-        return self._parts.metrics.text(self._status_for(EVERYTHING), self._load, spent)
+        status, folder = self._status_for(EVERYTHING), self._parts.state.config.daemon.data_dir
+        return self._parts.metrics.text(status, self._load, spent, folder)
 
     def progress(self) -> SyncProgress | None:
         """How far the current sync is; None if none runs."""

@@ -20,6 +20,7 @@ from typing import NoReturn
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SocketRefused
+from hopsyncd.logs import reopen_log_files
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +123,7 @@ def reload_at_hang_ups(
     *,
     at_terminal: bool,
 ) -> None:
-    """Reload at each SIGHUP in the queue, for as long as the process lives.
+    """Reload, and reopen the log file, at each SIGHUP in the queue, as long as the process lives.
 
     If the daemon was started `at_terminal` and that is gone, SIGHUP means the hang-up: end it.
     """
@@ -131,6 +132,7 @@ def reload_at_hang_ups(
         if at_terminal and not is_terminal():
             os.kill(os.getpid(), signal.SIGTERM)
             return
+        reopen_log_files()
         supervisor.reloading()
         try:
             reload()

@@ -217,7 +217,7 @@ def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
             f" {relative_time(moment_text(made.created_ms))}."
         )
     if loss.unreadable:
-        click.echo(f"{database} cannot be read, so what it has is unknown: {loss.unreadable}.")
+        click.echo(f"All later changes in {database} will be lost: {loss.unreadable}.")
     elif loss.version:
         click.echo(f"{database} ends at version {loss.version}. This will be lost:")
         for line in _loss_lines(loss):

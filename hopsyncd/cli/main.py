@@ -30,6 +30,7 @@ from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.server import hoist_options, refuse_elsewhere
 from hopsyncd.cli.show import open_, show
+from hopsyncd.cli.support_bundle import support_bundle
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.cli.trial import try_
@@ -60,7 +61,19 @@ _GROUPS: Mapping[str, Sequence[click.Command]] = {
         completion,
         evaluate,
     ),
-    "Repair": (doctor, llm, check, audit, backup, copy, rebuild, gc, purge, recover),
+    "Repair": (
+        doctor,
+        support_bundle,
+        llm,
+        check,
+        audit,
+        backup,
+        copy,
+        rebuild,
+        gc,
+        purge,
+        recover,
+    ),
 }
 """The commands as `--help` lists them."""
 
@@ -75,8 +88,8 @@ class _Commands(click.Group):
         return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(str(command.name)) for command in self.commands.values())
         for title, commands in _GROUPS.items():
+            width = max(len(str(command.name)) for command in commands)
             with formatter.section(title):
                 formatter.write_dl(
                     [

@@ -212,7 +212,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check whether hopsyncd can work here, and say what to do if not.
+    """Check whether hopsyncd can work here, and say how to fix it.
 
     It needs no daemon, changes nothing and sends none of your text anywhere. If a check fails, the
     exit status is 1.

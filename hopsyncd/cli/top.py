@@ -62,6 +62,7 @@ def status(context: click.Context, verbose: bool, as_json: bool) -> None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
         models = now["models"]
         _print_network_use(now["llm"], models)
+    _print_role(now["store"], now["database"])
     _print_backups(now["backup"])
     _print_listening(now["listening"])
     _print_audit(now["audit"])
@@ -104,6 +105,20 @@ def _print_audit(audit: Mapping[str, Any]) -> None:
     if audit["problem"]:
         lost = plural(audit["lost"], "request")
         click.secho(f"  the audit log misses {lost}: {printable(audit['problem'])}", fg="yellow")
+
+
+def _print_role(store: Mapping[str, Any], database: str) -> None:
+    """Print whether this daemon writes a PostgreSQL database or follows another daemon."""
+    if "://" not in database:
+        return
+    server = printable(database)
+    if store["lost"]:
+        click.secho(f"{server} cannot be reached; answers are from the copy here", fg="yellow")
+    elif store["role"] == "writer":
+        click.echo(f"this daemon is the writer of {server}")
+    else:
+        behind = f"{plural(store['behind'], 'version')} behind" if store["behind"] else "up to date"
+        click.echo(f"this daemon follows {server}, where another one writes: {behind}")
 
 
 def _print_backups(backup: Mapping[str, Any] | None) -> None:

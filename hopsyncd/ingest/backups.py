@@ -20,6 +20,7 @@ import structlog
 
 from hopsyncd.child_process import Process, start_child
 from hopsyncd.config.configuration import Config
+from hopsyncd.config.privacy import writers_besides_owner
 from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import BackupOrder
 from hopsyncd.ingest.source_scheduler import BACKUP, Chore, backup_times, promise
@@ -30,7 +31,7 @@ from store.restoring import drop_replaced, finish_restore
 
 log = structlog.get_logger(__name__)
 
-_COMMAND = (sys.executable, "-m", "hopsyncd.ingest.backup_process")
+COMMAND = (sys.executable, "-m", "hopsyncd.ingest.backup_process")
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 
@@ -55,7 +56,7 @@ class Backups:
         self,
         config: Callable[[], Config],
         config_file: Path,
-        command: Sequence[str] = _COMMAND,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self._config = config
         self._config_file = config_file
@@ -171,7 +172,14 @@ def required_folder(config: Config) -> Path:
             "no folder for backups is configured",
             "Set `dir` in [backup], or name a file: `hopsyncd backup now --to FILE`",
         )
-    return config.backup.dir
+    folder = config.backup.dir
+    if folder.exists() and (writers := writers_besides_owner(folder)):
+        raise BadRequest(
+            f"Cannot make a backup in {folder}",
+            f"{writers} can write to it, and could replace a backup",
+            f"Run: chmod go-w {folder}",
+        )
+    return folder
 
 
 def complete_restore(config: Config) -> None:

@@ -172,3 +172,24 @@ def test_a_reload_that_a_long_sync_keeps_waiting_says_so_and_comes_after_it(plac
         place.until(lambda: place.status()["documents"] == 2)
         place.until(lambda: len(place.query("lighthouse Riga")) == 1)
         assert place.post("/v1/reload", {})["changed"] == []
+
+
+def test_at_sighup_the_log_goes_on_in_a_new_file_even_if_the_configuration_is_bad(
+    place: Place,
+) -> None:
+    log = place.base / "hop.log"
+    place.stop()
+    good = f'[daemon]\nlog_file = "{log}"\n' + source("notes", place.notes)
+    place.configure(good)
+    place.start()
+    for number, text in enumerate((good, "[daemon", good)):
+        moved = log.with_name(f"moved-{number}")
+        log.rename(moved)  # as logrotate does
+        place.configure(text)
+        hang_up(place)
+        place.until(log.exists)
+        before = moved.read_text()
+        place.write("a.md", f"Ansgar Nyborg keeps the lighthouse, since {number}.\n")
+        place.sync()
+        place.until(lambda: '"synced"' in log.read_text())
+        assert moved.read_text() == before

@@ -78,6 +78,45 @@ class Postgres:
         finally:
             ballast.unlink()
 
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL as the server's user; skips where it is not installed."""
+        if not (self._programs / program).exists():
+            pytest.skip(f"PostgreSQL here has no {program}")
+        self._run(program, *arguments)
+
+    def archive(self) -> Path:
+        """Keep the server's log in a folder from now on, and make a base backup beside it."""
+        archive = self._own_folder("archive")
+        self._configure(f"archive_mode = on\narchive_command = 'cp %p {archive}/%f'\n")
+        self.stop()
+        self.start()
+        base = self._folder / "base"
+        self.run("pg_basebackup", "-D", str(base), "-h", str(self._folder), "-U", "hopsyncd")
+        return archive
+
+    def recover(self, archive: Path, point: str) -> None:
+        """Replace the data by the base backup, and repeat the log up to a named restore point."""
+        self.stop()
+        shutil.rmtree(self._data)
+        (self._folder / "base").rename(self._data)
+        self._configure(
+            f"restore_command = 'cp {archive}/%f %p'\nrecovery_target_name = '{point}'\n"
+            "recovery_target_action = 'promote'\n"
+        )
+        (self._data / "recovery.signal").touch()
+        self.start()
+
+    def _own_folder(self, name: str) -> Path:
+        made = self._folder / name
+        made.mkdir(mode=0o700)
+        if self._as_user:
+            shutil.chown(made, "nobody")
+        return made
+
+    def _configure(self, lines: str) -> None:
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(lines)
+
     def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(self.url("postgres"), password=self._password, autocommit=True)
 

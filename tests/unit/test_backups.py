@@ -1,15 +1,20 @@
 """Backups in a folder: verified, rotated, listed, and put back with nothing half done."""
 
+import json
+import os
 import shutil
+import time
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import check_config
-from hopsyncd.errors import ConfigError
+from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
+from hopsyncd.ingest.backups import COMMAND, required_folder
 from store.access_rules import NOBODY, OPEN
 from store.backups import CONFIG, Backup, find_backup, list_backups, make_backup, rotate
 from store.check import check
@@ -232,6 +237,39 @@ def test_the_process_answers_with_the_backup(stack: Stack, tmp_path: Path) -> No
     order = asdict(BackupOrder(str(database), str(folder), 1, str(tmp_path / "no.toml")))
     first, second = answer(order), answer(order)
     assert second["removed"] == [first["name"]] and second["kept"] == 1
+
+
+def test_the_process_has_the_lowest_priority(stack: Stack, tmp_path: Path) -> None:
+    order = BackupOrder(str(tmp_path / "data/hopsyncd.db"), str(tmp_path / "b"), 1, "")
+    process = start_child(COMMAND, {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
+    end_s = time.monotonic() + 60
+    while os.getpriority(os.PRIO_PROCESS, process.pid) != 19:
+        assert process.poll() is None and time.monotonic() < end_s
+        time.sleep(0.01)
+    reply, _ = process.communicate(json.dumps(asdict(order)).encode())
+    assert json.loads(reply)["version"] == 6
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    config = check_config(Path("/c.toml"), f'[backup]\ndir = "{tmp_path}/b"\n')
+    assert required_folder(config) == tmp_path / "b"
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b").chmod(0o770)
+    with pytest.raises(BadRequest, match=r"its group can write to it.*chmod go-w"):
+        required_folder(config)
+
+
+def test_a_restored_data_folder_is_for_its_owner_alone(stack: Stack, tmp_path: Path) -> None:
+    done = made(stack, tmp_path / "b")
+    database = tmp_path / "home/data/hopsyncd.db"
+    before = os.umask(0o002)
+    try:
+        stage(database, done.name, done, verify_copy, NOW_MS)
+        finish_restore(database, NOW_MS)
+    finally:
+        os.umask(before)
+    assert database.parent.stat().st_mode & 0o077 == 0
+    assert database.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(("at", "cron"), [("3:05", "5 3 * * *"), ("0 3 * * sun", "0 3 * * sun")])

@@ -1,0 +1,146 @@
+"""Leaves of a text only the words that are in hopsyncd's own source.
+
+A message such as "Cannot read /home/ann/will.md: permission denied" is made from templates in the
+source. A text that fits a template is kept, with `…` in place of each value. All other text is
+replaced by `text-1`, `text-2` and so on, the same text by the same number. So nothing that a user,
+a document or a server wrote can be in the result, however it got into the message.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+VALUE = "…"
+_PACKAGES = ("hopsyncd", "store", "connectors")
+_PRIVATE = frozenset(
+    "name source document location path paths folder dir file socket database question url base_url"
+    " start host user table query title reason text body".split()
+)
+"""Keys whose text is replaced even if it is a word of the source."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
+_SEGMENTS = re.compile(r"(?<=[.:]) +|\n")
+_CODE_LINE = re.compile(
+    r'\s*File ".*?/((?:site-packages/|python3\.\d+/)?[\w/.]+\.py)", line (\d+), in ([\w<>]+)'
+)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_CONVERSION = re.compile(r"%(?:\(\w+\))?[-\d.]*[sdr]")
+
+
+Template = tuple[str, re.Pattern[str], str]
+"""The longest literal part, the pattern, and the text with VALUE in place of the values."""
+
+
+class Redactor:
+    """Redacts texts and JSON values, with the same number for the same text."""
+
+    def __init__(self) -> None:
+        self._literals, self._fields, self._templates = _own_texts()
+        self._numbers: dict[str, int] = {}
+        self._known: dict[str, str] = {}
+
+    def value(self, value: Any, key: str = "") -> Any:
+        """Redact a JSON value; `key` is the field that has it."""
+        if isinstance(value, Mapping):
+            return {self._key(name): self.value(below, str(name)) for name, below in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.value(below, key) for below in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        text = str(value)
+        return self._number(text) if key in _PRIVATE and text else self.text(text)
+
+    def text(self, text: str) -> str:
+        """Redact a text."""
+        if text not in self._known:
+            self._known[text] = self._redact(text)
+        return self._known[text]
+
+    def traceback(self, text: str) -> str:
+        """The places in code of a traceback, without the messages."""
+        places = [_CODE_LINE.match(line) for line in text.splitlines()]
+        return "\n".join(f"{one[1]}:{one[2]} {one[3]}" for one in places if one)
+
+    def _key(self, key: object) -> str:
+        text = str(key)
+        return text if text in self._literals or text in self._fields else self._number(text)
+
+    def _redact(self, text: str) -> str:
+        if not text or text in self._literals or _TIME.fullmatch(text):
+            return text
+        parts = " ".join(self._fit(part) or VALUE for part in _SEGMENTS.split(text))
+        kept = max(self._fit(text) or "", parts, key=lambda one: len(one.replace(VALUE, "")))
+        return kept if _WORD.search(kept) else self._number(text)
+
+    def _fit(self, text: str) -> str | None:
+        """The text as the source has it, with VALUE for values; None if the source has no such."""
+        bare = text.rstrip(".:,;")
+        if bare in self._literals:
+            return text
+        for longest, pattern, shown in self._templates:
+            if longest in bare and pattern.fullmatch(bare):
+                return shown + text[len(bare) :]
+        return None
+
+    def _number(self, text: str) -> str:
+        return f"text-{self._numbers.setdefault(text, len(self._numbers) + 1)}"
+
+
+@cache
+def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
+    """The literal texts of the source, its field names, and its templates, the longest first."""
+    literals: set[str] = set()
+    fields = {"timestamp", "level"}  # of structlog
+    templates: dict[str, Template] = {}
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                literals.add(node.value.rstrip(".:,; "))
+                parts = _CONVERSION.split(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = list(_parts(node))
+            else:
+                fields |= _field_names(node)
+                continue
+            if len(parts) > 1 and (template := _template(parts)):
+                templates.setdefault(template[2], template)
+    ordered = sorted(templates.values(), key=lambda one: -len(one[2]))
+    return frozenset(literals), frozenset(fields), tuple(ordered)
+
+
+def _field_names(node: ast.AST) -> set[str]:
+    """The field that an annotated assignment or a keyword argument names."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    return {node.arg} if isinstance(node, ast.keyword) and node.arg else set()
+
+
+def _trees() -> Iterator[ast.Module]:
+    root = Path(__file__).parents[2]
+    for package in _PACKAGES:
+        for file in sorted((root / package).rglob("*.py")):
+            yield ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _parts(node: ast.JoinedStr) -> Iterator[str]:
+    """The literal parts of an f-string, one more than there are values."""
+    part = ""
+    for value in node.values:
+        if isinstance(value, ast.Constant):
+            part += str(value.value)
+        else:
+            yield part
+            part = ""
+    yield part
+
+
+def _template(parts: list[str]) -> Template | None:
+    """The longest literal, the pattern, and the text with VALUE; None without any word."""
+    parts = [*parts[:-1], parts[-1].rstrip(".:,;")]
+    longest = max(parts, key=len)
+    if not _WORD.search(longest):
+        return None
+    pattern = re.compile("(?s:.*)".join(re.escape(part) for part in parts))
+    return longest, pattern, VALUE.join(parts)

@@ -1,0 +1,168 @@
+"""A file for whoever helps: the state of hopsyncd, without anything from the documents.
+
+Every text passes through `Redactor`. Names of packages and of tables are the exception: they are
+those that hopsyncd itself requires and creates.
+"""
+
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hopsyncd import __version__
+from hopsyncd.client import Client
+from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.doctor.examine import examine
+from hopsyncd.doctor.redaction import Redactor
+from hopsyncd.errors import HopsyncdError
+from store.copying import count_rows
+from store.exceptions import StoreError
+from store.open_database import SCHEMA_VERSION, exists, library, open_reader
+
+ABOUT = """\
+This is the state of a hopsyncd, for whoever helps with a problem. It has no text, title, path or
+name of any document or source, no question, no address and no key. Such a text is replaced by
+text-1, text-2 and so on, or by "…" within a message. Look through the files before you send them.
+"""
+_LOG_BYTES, _LOG_LINES = 1 << 20, 2000
+_ANSWER_S = 10.0
+_REQUIREMENT = re.compile(r"[A-Za-z0-9_.-]+")
+
+Part = tuple[str, Callable[[], str]]
+
+
+def write_bundle(path: Path, config_file: Path | None) -> list[str]:
+    """Write the bundle to a new file that only its owner can read; returns the names in it.
+
+    Raises OSError if the file cannot be written. A part that fails has the kind of its error.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    names = []
+    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
+        for name, collect in _parts(config_file):
+            try:
+                text = collect()
+            except Exception as error:  # noqa: BLE001 - the other parts may say why
+                text = f"It could not be collected: {type(error).__name__}\n"
+            data = text.encode()
+            info = tarfile.TarInfo(f"hopsyncd-support/{name}")
+            info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
+            bundle.addfile(info, io.BytesIO(data))
+            names.append(name)
+    return names
+
+
+def _parts(config_file: Path | None) -> Iterator[Part]:
+    redactor = Redactor()
+    yield "README.txt", lambda: ABOUT
+    yield "versions.json", lambda: _json(_versions())
+    yield (
+        "doctor.json",
+        lambda: _json(redactor.value([asdict(one) for one in examine(config_file)])),
+    )
+    try:
+        config = load_config(config_file)
+    except HopsyncdError as error:
+        why = str(error)
+        yield "config.json", lambda: _json({"error": redactor.text(why)})
+        return
+    client = Client(config.daemon.socket, timeout_s=_ANSWER_S)
+    yield "config.json", lambda: _json(redactor.value(config.model_dump(mode="json")))
+    yield "machine.json", lambda: _json(_machine(config))
+    yield "status.json", lambda: _json(redactor.value(client.status()))
+    yield "stats.json", lambda: _json(redactor.value(client.stats()))
+    yield "schedule.json", lambda: _json(redactor.value(client.schedule()))
+    yield "metrics.txt", client.metrics
+    yield "database.json", lambda: _json(_database(config, redactor))
+    yield "log.txt", lambda: _log(config, redactor)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _versions() -> dict[str, Any]:
+    used = library()
+    return {
+        "hopsyncd": __version__,
+        "schema": SCHEMA_VERSION,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "sqlite": asdict(used),
+        "packages": _packages("hopsyncd"),
+    }
+
+
+def _packages(name: str) -> dict[str, str]:
+    """The installed packages that a package requires, at any depth."""
+    found: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        wanted = waiting.pop()
+        if wanted in found:
+            continue
+        with suppress(metadata.PackageNotFoundError):
+            package = metadata.distribution(wanted)
+            found[wanted] = package.version
+            for requirement in package.requires or ():
+                if match := _REQUIREMENT.match(requirement):
+                    waiting.append(match[0].lower())
+    return dict(sorted(found.items()))
+
+
+def _machine(config: Config) -> dict[str, Any]:
+    usage = shutil.disk_usage(config.daemon.data_dir)
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processors": os.cpu_count(),
+        "memory_bytes": pages * size,
+        "load": os.getloadavg(),
+        "disk_bytes": usage.total,
+        "disk_free_bytes": usage.free,
+    }
+
+
+def _database(config: Config, redactor: Redactor) -> dict[str, Any]:
+    if not exists(config.database):
+        return {"exists": False}
+    try:
+        with closing(open_reader(config.database)) as connection:
+            return {
+                "engine": connection.engine,
+                "bytes": connection.size_bytes(),
+                "rows": count_rows(connection),
+            }
+    except StoreError as error:
+        return {"error": redactor.text(error.why)}
+
+
+def _log(config: Config, redactor: Redactor) -> str:
+    """The last lines of the log file, each with the fields that the source knows."""
+    if config.daemon.log_file is None:
+        return "daemon.log_file is not set: the log is in the journal or at the terminal\n"
+    with config.daemon.log_file.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        lines = file.read().decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
+    return "".join(f"{_log_line(line, redactor)}\n" for line in lines)
+
+
+def _log_line(line: str, redactor: Redactor) -> str:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return redactor.text(line)
+    if not isinstance(event, dict):
+        return redactor.text(line)
+    trace = redactor.traceback(str(event.pop("exception", "")))
+    kept = redactor.value(event)
+    return json.dumps({**kept, "exception": trace} if trace else kept, ensure_ascii=False)

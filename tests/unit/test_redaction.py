@@ -1,0 +1,62 @@
+"""What a support bundle keeps of a text: the words of our own source, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.doctor.redaction import Redactor
+from hopsyncd.errors import ConfigError
+from store.engines.sqlite.acknowledged import versions_lost_error
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("the disk is full", "the disk is full"),
+        ("it is paused: the disk is full", "it is paused: the disk is full"),
+        ("scan Xanthippe", "scan …"),
+        ("2026-11-26T13:13:39.726+00:00", "2026-11-26T13:13:39.726+00:00"),
+        ("Xanthippe's will", "text-1"),
+        ("", ""),
+    ],
+)
+def test_only_our_own_words_stay(text: str, kept: str) -> None:
+    assert Redactor().text(text) == kept
+
+
+def test_a_message_keeps_its_sentences_without_their_values(tmp_path: Path) -> None:
+    error = versions_lost_error(tmp_path / "xanthippe.db", "version 57 was acknowledged")
+    kept = Redactor().text(str(error))
+    assert "xanthippe" not in kept and str(tmp_path) not in kept
+    assert "something acknowledged is lost" in kept and "hopsyncd recover" in kept
+
+
+def test_what_a_server_or_a_document_says_within_a_message_goes() -> None:
+    said = "Ask Xanthippe. The disk is full, she says: the vault of Cork"
+    error = ConfigError("Cannot read /home/xanthippe/c.toml", said, "Check its path")
+    kept = Redactor().text(str(error))
+    assert not {"Xanthippe", "xanthippe", "vault", "Cork", "home"} & set(kept.split())
+    assert "xanthippe" not in kept.lower() and "vault" not in kept
+
+
+def test_the_same_text_has_the_same_number_and_numbers_stay() -> None:
+    value = {"name": "notes", "passages": 7, "also": ["Xanthippe", "Cork", "Xanthippe"]}
+    first, second = Redactor().value(value), Redactor().value(value)
+    assert first == second
+    assert first["passages"] == 7 and first["name"].startswith("text-")
+    numbers = next(one for one in first.values() if isinstance(one, list))
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_keys_that_a_user_chose_are_replaced() -> None:
+    assert "xanthippe" not in str(Redactor().value({"xanthippe": 1, ".xanthippe": 2}))
+
+
+def test_a_traceback_keeps_places_and_no_message() -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "/home/xanthippe/venv/lib/python3.11/'
+        'site-packages/hopsyncd/daemon.py", line 12, in run\n    raise ValueError(path)\n'
+        "ValueError: /home/xanthippe/will.md\n"
+    )
+    kept = Redactor().traceback(trace)
+    assert kept == "site-packages/hopsyncd/daemon.py:12 run"
