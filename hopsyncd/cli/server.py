@@ -19,7 +19,7 @@ OPTIONS = ("--server", "--token-file", "--ca")
 _KEYRING_SERVICE = "hopsyncd"
 
 HERE = frozenset(
-    "add remove try init serve reload service token completion evaluate doctor llm copy recover"
+    "add remove try init serve reload service token completion eval doctor llm copy recover check"
     " backup".split()
 )
 """The commands that work on this machine only: on its configuration, its files or its daemon."""
