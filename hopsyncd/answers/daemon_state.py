@@ -279,12 +279,21 @@ class AuditAnswer(AuditStatus):
     entries: list[AuditEntry]
 
 
+class CallerState(TypedDict):
+    """The user who asks, and the rights that the daemon gives them."""
+
+    user: str
+    role: str
+    rights: list[str]
+
+
 class StatusAnswer(TypedDict):
     """`llm_answers`: whether an LLM answers questions.
 
     `notes`: whether the caller may write notes.
     """
 
+    caller: NotRequired[CallerState]
     version: int
     created: str | None
     documents: int

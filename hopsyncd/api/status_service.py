@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from typing import get_args
 
 import structlog
 
@@ -34,6 +35,7 @@ from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.api.source_status import describe_source, list_rights, restrict_source
 from hopsyncd.api.tls import ServerTls
+from hopsyncd.api.tokens import Right
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
@@ -98,7 +100,12 @@ class StatusService:
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
         """The state of the daemon and its sources."""
         writes_notes = self._parts.state.config.mcp.inbox is not None and caller.may("write")
-        return {**self._status_for(caller.acl), "notes": writes_notes}
+        rights = sorted(right for right in get_args(Right) if caller.may(right))
+        return {
+            **self._status_for(caller.acl),
+            "notes": writes_notes,
+            "caller": {"user": caller.name, "role": caller.role, "rights": rights},
+        }
 
     def _status_for(self, acl: Acl) -> StatusAnswer:
         try:

@@ -20,9 +20,11 @@ from hopsyncd.cli.web import open_page
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config, load_config, write_config
 from hopsyncd.display import plural
-from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.errors import REPORTABLE, DaemonUnavailable, SocketRefused
 from hopsyncd.printable import printable
 
+_SOCKET = "run/hopsyncd.sock"
+_MAX_SOCKET_BYTES = 103  # on macOS, which allows the shortest
 _START_S = 60.0
 _POLL_S = 0.25
 _STOP_S = 20.0
@@ -50,7 +52,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
     folder = folder.absolute()
     for number in (signal.SIGHUP, signal.SIGTERM):  # a closed terminal ends it like Ctrl-C
         signal.signal(number, signal.default_int_handler)
-    home = Path(tempfile.mkdtemp(prefix="hopsyncd-try-"))
+    home = make_home()
     try:
         os.environ["HOPSYNCD_HOME"] = str(home)  # of this process and of its daemon
         write_config(home / "config.toml", [folder])
@@ -63,6 +65,21 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
         f"\nNothing is left behind. To keep an index of {printable(str(folder))}, run:\n"
         f"  hopsyncd init --folder {shlex.quote(str(folder))}\n"
         "  hopsyncd serve"
+    )
+
+
+def make_home() -> Path:
+    """A temporary folder with a path that is short enough for the address of a socket."""
+    for parent in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):
+        with suppress(OSError):
+            home = Path(tempfile.mkdtemp(prefix="hopsyncd-try-", dir=parent))
+            if len(os.fsencode(home / _SOCKET)) <= _MAX_SOCKET_BYTES:
+                return home
+            home.rmdir()
+    raise SocketRefused(
+        "There is no temporary folder for the index",
+        "the ones of this machine cannot be written, or their paths are too long for a socket",
+        "Set TMPDIR to a folder with a short path",
     )
 
 

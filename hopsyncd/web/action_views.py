@@ -151,7 +151,7 @@ class ActionViews(View):
         """The effect of restoring a version, and a button that does it."""
         number: int = request.path_params["number"]
         diff = self.client.diff("head", str(number), _DIFF_LINES, graph=False)
-        return self.html(request, "restore.html", number=number, diff=diff)
+        return self.html(request, "restore.html", view="Changes", number=number, diff=diff)
 
 
 def start_program(command: list[str] | None, target: str) -> None:

@@ -1,6 +1,7 @@
 """The base of all views: the frame around them, errors, and the token of forms."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -57,8 +58,19 @@ class Shared:
         self.door = door
         self.base = door.base
         self.threads = CapacityLimiter(_THREADS)
+        self.pool = ThreadPoolExecutor(_THREADS, "page")
         self.clock = ImportClock()
+        self._rights: frozenset[str] | None = None
         self.templates = make_templates(base=door.base, assets=f"{door.base}/assets/{assets}")
+
+    def note_rights(self, status: Mapping[str, Any]) -> None:
+        """Remember what the daemon lets the user of the page do, as its status says."""
+        caller = status.get("caller")
+        self._rights = frozenset(caller["rights"]) if caller else None
+
+    def has_right(self, right: str) -> bool:
+        """Whether to offer actions that need a right. If it is not known, the daemon decides."""
+        return self._rights is None or right in self._rights
 
 
 class View:
@@ -76,7 +88,11 @@ class View:
     ) -> HTMLResponse:
         """Render a whole page, with the state of the index and the newest versions around it."""
         try:
-            state, log = self.client.status(), self.client.log(_RECENT)["versions"]
+            # At the same time: each takes as long as the other.
+            told = self.shared.pool.submit(self.client.log, _RECENT)
+            state = self.client.status()
+            log = told.result()["versions"]
+            self.shared.note_rights(state)
         except REPORTABLE:
             if template != "error.html":
                 raise
@@ -103,6 +119,7 @@ class View:
             "view": self.name,
             "csrf": partial(self.shared.door.form_token, request),
             "citation": passage_citation,
+            "may": self.shared.has_right,
             "done": _confirmation(request),
             "is_first": False,
             **Links(request, self.base, asked).names(),

@@ -285,6 +285,11 @@ def test_hidden_sources_are_on_no_view_of_others() -> None:
             assert CANARY not in text and "closed" not in text
             assert "blames" not in text and "2 documents" not in text
         assert any(CANARY in text for _, text in _all_views(made.socket))
+        # A member is offered no action that only admins may do; the owner is.
+        offered = ("/act/sync", "/act/pause", "/act/add", "/restore/", "remove=", "/watches")
+        for phrase in offered:
+            assert not [text for status, text in seen if status == 200 and phrase in text], phrase
+            assert any(phrase in text for _, text in _all_views(made.socket)), phrase
         told = as_user(65_534, [TEAM.gr_gid], partial(_of_the_closed, made.socket))
         assert told == "{'open': 1} {'md': 1} refused refused []", told
 
