@@ -429,7 +429,13 @@ class InlineReader:
             first, close, at = self.argument(at, end)
             under = self.formula(first, close, depth + 1)
             fraction = f"{add_brackets(over)}/{add_brackets(under)}"
+            is_apart = bool(parts) and parts[-1][-1:].isalnum()  # 3 1/4 is not 31/4
+            parts.append(" " if is_apart else "")
             parts.append(f"binom({over}, {under})" if word == "binom" else fraction)
+            if at < end and (
+                self.source.tokens[at][:1].isalnum() or self.source.word(at)[:1].isalpha()
+            ):
+                parts.append(" ")
             return at
         if word == "sqrt":
             first, close, at = self.option(at, end)

@@ -114,6 +114,7 @@ A \& B & $10^{3}$ & --- \\
          "speed > 5 km in 3 kilometre/hour"),
         ("it costs $5 and more", "it costs $5 and more"),
         (r"at 90$^\circ$C", "at 90°C"),
+        (r"$-3\frac{1}{4}x$ and $\frac{d}{dx}f(x)$", "-3 1/4 x and d/dx f(x)"),
     ],
 )  # fmt: skip
 def test_formulas_can_be_read(formula: str, expected: str) -> None:
