@@ -10,6 +10,7 @@ counts. The names in the passages are found before. A query is the text of one q
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,7 +43,7 @@ class _KnownNames:
         self.name, self.entities = language.name, language.entities
         self._found = dict(zip(texts, language.mentions(texts), strict=True))
 
-    def mentions(self, texts: list[str]) -> list[tuple[Mention, ...]]:
+    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         return [self._found[text] for text in texts]
 
 

@@ -24,6 +24,7 @@ from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
 from hopsyncd.api.guard import guard_daemon
 from hopsyncd.api.metrics import Load, Metrics
+from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.server import (
@@ -39,6 +40,8 @@ from hopsyncd.api.serving import (
     Serving,
     ServingState,
     SourceNames,
+    make_engine,
+    usage_of_sync,
 )
 from hopsyncd.api.status_service import StatusService, now_ms
 from hopsyncd.api.supervisor import Supervisor, is_terminal, reload_at_hang_ups
@@ -79,7 +82,6 @@ from hopsyncd.ingest.upkeep import generation_in_use, switch_encoder
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.generations import load_serving_models
-from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
@@ -110,13 +112,14 @@ class Daemon:
         self,
         config: Config,
         connection: Connection,
-        models: Models,
+        load: Callable[[Config, str], Models],
         read_config: Callable[[], Config],
         config_file: Path,
         tls: ServerTls | None = None,
     ) -> None:
         self._tls = tls
         self._read_config = read_config
+        self._models = ModelReload(load)
         self._backups = Backups(lambda: self._serving.state.config, config_file)
         self._connection = connection
         self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
@@ -124,7 +127,10 @@ class Daemon:
         self._follower = Follower(config.store.url, self._saved) if config.store.url else None
         self.load, metrics = Load(), Metrics()
         self._worker = SyncWorker(
-            self._follower, metrics.note_sync, require_encoder=self._require_encoder
+            self._follower,
+            metrics.note_sync,
+            # There is no state yet.
+            require_encoder=lambda: self._serving.state.models.require_encoder(),  # noqa: PLW0108
         )
         self._watchers = SourceWatchers(self._worker.add_change)
         self._removed: set[str] = set()  # removed, though the configuration still has them
@@ -132,6 +138,7 @@ class Daemon:
         self._tasks: dict[str, Task] = {}
         self._extraction: ExtractionProcess | None = None
         rules = AccessRules.of(config, access_rules(connection))
+        models = load(config, generation_in_use(connection))
         recall_probe(connection, models.encoder)
         engine = self._engine_of(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
@@ -181,22 +188,8 @@ class Daemon:
         )
 
     def _engine_of(self, config: Config, models: Models, rules: AccessRules) -> Engine:
-        engine = Engine(
-            config.database,
-            models.encoder,
-            WalkSettings.of(config.query),
-            models.llm,
-            models.reranker,
-            config.llm.max_calls_per_query or None,
-            config.index.edge_budget_factor,
-            self._follower.copy if self._follower else None,
-            lambda: self._worker.busy,
-        )
-        engine.expect(rules.masks())
-        return engine
-
-    def _require_encoder(self) -> None:
-        self._serving.state.models.require_encoder()
+        copy = self._follower.copy if self._follower else None
+        return make_engine(config, models, rules, copy, lambda: self._worker.busy)
 
     def start(self) -> None:
         """Watch, then scan, so that no change between the two is missed."""
@@ -218,6 +211,7 @@ class Daemon:
         self._workers.close()
         self._watchers.stop()
         self._serving.state.models.close()
+        self._models.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last committed version is kept")
         else:
@@ -235,19 +229,28 @@ class Daemon:
         """
         try:
             wanted = self._read_config()
-            applying = self._worker.submit(lambda _: self._apply(wanted))
+            config = self._serving.state.config
+            with_models = has_other_models(config, wanted)
+            if with_models:
+                applying = run_in_thread(lambda: self._apply_with_models(wanted))
+            else:
+                applying = self._worker.submit(lambda path: self._apply(path, wanted, None))
             return applying.result(_RELOAD_PATIENCE_S).to_json(pending=False)
         except TimeoutError:
             applying.add_done_callback(self._note_late)
-            return compare_configs(self._serving.state.config, wanted).to_json(pending=True)
+            return compare_configs(config, wanted, with_models=with_models).to_json(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
 
-    def _apply(self, wanted: Config) -> ConfigChange:
+    def _apply_with_models(self, wanted: Config) -> ConfigChange:
+        models = self._models.load(self._serving.state, wanted)
+        return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
+
+    def _apply(self, path: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
         """Run on the worker's thread. The steps that can fail run first and change nothing."""
         state = self._serving.state
-        applied = compare_configs(state.config, wanted)
+        applied = compare_configs(state.config, wanted, with_models=models is not None)
         config, before = applied.config, self._tasks
         again = self._removed & before.keys() & {one.name for one in config.sources}
         renewed = {*applied.added, *applied.changed, *again}
@@ -273,7 +276,11 @@ class Daemon:
             access=AccessRules.of(config, {**recorded, **ruled}),
             reloaded=Reloaded(restart_needed=applied.waiting),
         )
-        self._warn_of_closed()
+        if models:
+            self._models.retire(state.models)
+            self._serve_with(path, models, self._writer_of(models), head(self._connection))
+            self._plan_switch(path, models)
+        self._serving.state.access.warn_of_closed(config.sources)
         self._tasks = tasks
         self._removed.clear()
         self._worker.plan(list(tasks.values()), chores)
@@ -338,9 +345,7 @@ class Daemon:
         renewed = writer.renew()
         if renewed:
             publisher.publish(connection, writer, renewed)
-        self._saved_next.forget()
-        if state.models.next:
-            self._begin_switch(path, state.models.next)
+        self._plan_switch(path, state.models)
         config = state.config
         self._tasks = {
             source.name: make_task(connection, source, config) for source in config.sources
@@ -368,14 +373,11 @@ class Daemon:
             on_version=partial(self._publisher.publish, connection, writer),
             yield_to_edits=interruptions.yield_to_edits,
             is_awaited=interruptions.is_awaited,
-            new_usage=self._new_usage,
+            new_usage=lambda: usage_of_sync(self._serving.state.config),
             extract=self._extraction.extract,
             on_idle=self._extraction.end_idle,
             removed=self._removed,
         )
-
-    def _new_usage(self) -> Usage:
-        return Usage(max_tokens=self._serving.state.config.llm.max_tokens_per_sync or None)
 
     def _record_access(self) -> None:
         """Record the access rules of the configuration when this daemon becomes the writer."""
@@ -384,19 +386,14 @@ class Daemon:
         rules = rules_at_start(recorded, config.sources, is_shared=is_shared)
         put_access_rules(self._connection, rules)
         self._publisher.learn_access(self._connection)
-        self._warn_of_closed()
+        self._serving.state.access.warn_of_closed(config.sources)
 
-    def _warn_of_closed(self) -> None:
-        state = self._serving.state
-        if closed := state.access.closed_by_record(state.config.sources):
-            log.warning(
-                "sources without `visible_to` stay closed to members, as they were before"
-                " (docs/security.md says how to open them)",
-                sources=closed,
-            )
-
-    def _begin_switch(self, path: SourceSync, following: Models) -> None:
+    def _plan_switch(self, path: SourceSync, models: Models) -> None:
         """Build the generation of the configured models beside the one that answers."""
+        path.switch = None
+        self._saved_next.forget()
+        if (following := models.next) is None:
+            return
         recall_probe(self._connection, following.encoder)
         open_writer = partial(self._writer_of, following, self._saved_next)
         path.switch = GenerationSwitch(self._connection, open_writer, path.yield_to_edits)
@@ -408,13 +405,20 @@ class Daemon:
         self, path: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
         """Answer and write by other models, whose version is the head."""
+        self._serve_with(path, models, writer, version)
+        self._publisher.announce(self._connection, writer, version)
+
+    def _serve_with(
+        self, path: SourceSync, models: Models, writer: VersionWriter, version: Version | None
+    ) -> None:
         state, connection = self._serving.state, self._connection
+        recall_probe(connection, models.encoder)
         # A request that has begun keeps the engine that it has.
         engine = self._engine_of(state.config, models, state.access)
-        engine.publish(writer.snapshot_of(version))
+        if version:
+            engine.publish(writer.snapshot_of(version))
         self._serving.change(models=models, engine=engine)
         path.write_by(writer, partial(self._publisher.publish, connection, writer))
-        self._publisher.announce(connection, writer, version)
 
     def _writer_of(self, models: Models, saved: SavedIndex | None = None) -> VersionWriter:
         config = self._serving.state.config
@@ -475,9 +479,8 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         file = config_path(config_file)
-        models = load(config, generation_in_use(connection))
         again = partial(load_checked, file)
-        daemon = Daemon(config, connection, models, again, file, listeners.tls)
+        daemon = Daemon(config, connection, load, again, file, listeners.tls)
         services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()

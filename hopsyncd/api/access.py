@@ -81,6 +81,15 @@ class AccessRules:
         opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
         return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
 
+    def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
+        """Log the sources that the configuration opens, and the record closes."""
+        if closed := self.closed_by_record(sources):
+            log.warning(
+                "sources without `visible_to` stay closed to members, as they were before"
+                " (docs/security.md says how to open them)",
+                sources=closed,
+            )
+
     def masks(self) -> list[Mask]:
         """The sources hidden from a member whom no rule names, and from each named entry."""
         if not (self.group or self.has_tokens):

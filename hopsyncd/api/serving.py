@@ -21,12 +21,15 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follower import Follower
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.ingest.version_writer import VersionWriter
+from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
+from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
 from store.contract import Connection
+from store.copying import LocalCopy
 from store.exceptions import DatabaseGone, StoreError
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
@@ -57,6 +60,34 @@ class ServingState:
     def version(self) -> int:
         """The number of the served version; 0 before the first one."""
         return self.engine.head.version.id if self.engine.head else 0
+
+
+def make_engine(
+    config: Config,
+    models: Models,
+    rules: AccessRules,
+    copy: LocalCopy | None,
+    is_busy: Callable[[], bool],
+) -> Engine:
+    """The engine of a configuration. `copy`: as in Engine, if another daemon can write."""
+    engine = Engine(
+        config.database,
+        models.encoder,
+        WalkSettings.of(config.query),
+        models.llm,
+        models.reranker,
+        config.llm.max_calls_per_query or None,
+        config.index.edge_budget_factor,
+        copy,
+        is_busy,
+    )
+    engine.expect(rules.masks())
+    return engine
+
+
+def usage_of_sync(config: Config) -> Usage:
+    """The counter of what one sync spends."""
+    return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 
 class Serving:

@@ -86,7 +86,7 @@ def rebuild(
     old vectors are used, and edits are indexed as usual.
 
     After a change of the encoder, the language model or `llm.questions` in the configuration, and
-    before the restart, --estimate says how many passages, how much time and how many tokens the
+    before the reload, --estimate says how many passages, how much time and how many tokens the
     switch takes. With prices, it also says the cost. Nothing is rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
@@ -153,7 +153,7 @@ def _print_estimate(
         )
     if cost is not None:
         click.echo(f"cost: about {cost:,.2f} at these prices")
-    click.echo("Restart the daemon to begin. Until all is ready, the former models answer.")
+    click.echo("`hopsyncd reload` begins. Until all is ready, the former models answer.")
 
 
 @click.command()

@@ -21,6 +21,7 @@ from hopsyncd.errors import ConfigError
 _PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
 _AT_ONCE = ("query", "watch", "schedule", "retention", "backup", "audit")
+_MODELS = ("models", "llm")
 _KEYS_AT_ONCE = {"daemon": ("log_level",), "access": ("admins", "backup_dir")}
 
 
@@ -246,9 +247,10 @@ class ConfigChange:
         }
 
 
-def compare_configs(in_force: Config, wanted: Config) -> ConfigChange:
-    """Compare two configurations."""
-    taken = {section: getattr(wanted, section) for section in (*_AT_ONCE, "sources")}
+def compare_configs(in_force: Config, wanted: Config, *, with_models: bool = False) -> ConfigChange:
+    """Compare two configurations. with_models: the wanted models are loaded."""
+    sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
+    taken = {section: getattr(wanted, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():
         values = {key: getattr(getattr(wanted, section), key) for key in keys}
         taken[section] = getattr(in_force, section).model_copy(update=values)

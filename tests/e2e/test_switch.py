@@ -87,3 +87,48 @@ def test_a_switch_that_is_given_up_leaves_the_graph_as_it_was(place: Place) -> N
     assert switch_of(place) is None
     assert place.get("/v1/status")["version"] == version
     assert finds(place, "Person7x")
+
+
+def test_a_reload_switches_without_a_restart_and_follows_edits(place: Place) -> None:
+    place.start()
+    pid = place.get("/v1/status")["pid"]
+    configure(place, SLOW)
+    done = place.post("/v1/reload", {})
+    assert done["changed"] == ["models.threads"]
+    assert done["restart_needed"] == []
+    assert finds(place, "Person7x")
+    place.until(lambda: (switch_of(place) or {}).get("passages_done", 0) > 0)
+    place.write("new.md", "# New\n\nZanzibar met Rome.\n")
+    place.until(lambda: finds(place, "Zanzibar"))
+    assert switch_of(place) is not None
+    generation = place.get("/v1/status")["models"]["generation"]
+    place.until(lambda: switch_of(place) is None)
+    after = place.get("/v1/status")
+    assert after["models"]["generation"] != generation
+    assert after["pid"] == pid
+    assert (after["documents"], after["passages"]) == (NOTES + 1, NOTES + 1)
+    assert finds(place, "Zanzibar") and finds(place, "Person7x")
+    assert place.printed("check", "--deep")["findings"] == []
+
+
+def test_a_reload_amid_a_switch_can_take_it_back(place: Place) -> None:
+    place.start()
+    before = place.get("/v1/status")
+    configure(place, SLOW)
+    place.post("/v1/reload", {})
+    place.until(lambda: (switch_of(place) or {}).get("passages_done", 0) > 0)
+    configure(place, FAST)
+    assert place.post("/v1/reload", {})["changed"] == ["models.threads"]
+    assert switch_of(place) is None
+    assert place.get("/v1/status")["models"]["generation"] == before["models"]["generation"]
+    place.write("new.md", "# New\n\nZanzibar met Rome.\n")
+    place.until(lambda: finds(place, "Zanzibar") and finds(place, "Person7x"))
+    assert place.get("/v1/status")["version"] == before["version"] + 1
+    # And once more, through to the end.
+    configure(place, SLOW)
+    place.post("/v1/reload", {})
+    place.until(lambda: place.get("/v1/status")["version"] == before["version"] + 2)
+    assert finds(place, "Zanzibar") and finds(place, "Person7x")
+    place.stop()
+    place.start()
+    assert switch_of(place) is None and finds(place, "Person7x")

@@ -4,10 +4,14 @@ import json
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from hopsyncd.api.model_reload import ModelReload, has_other_models
+from hopsyncd.api.serving import ServingState
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.ingest.generation_switch import GenerationSwitch
@@ -138,3 +142,24 @@ def test_a_switch_tries_again_unless_it_may_have_been_committed(tmp_path: Path) 
         assert "gone" in (switch.progress.problem or "")
         with pytest.raises(NotAcknowledged):
             switch.run(lambda: True)
+
+
+def test_models_are_reloaded_only_if_they_answer_from_the_vectors_in_use(tmp_path: Path) -> None:
+    held = config(tmp_path)
+    first = load_serving_models(held)
+    other = pipeline(tmp_path / "other", "1")
+    wanted = config(tmp_path, models={"language_model": other}, query={"k": 3})
+    assert has_other_models(held, wanted)
+    assert not has_other_models(held, config(tmp_path, query={"k": 3}))
+    shared = config(tmp_path, models={"language_model": other}, store={"url": "postgresql:///x"})
+    assert not has_other_models(shared, config(tmp_path, store={"url": "postgresql:///x"}))
+    serving = cast("ServingState", SimpleNamespace(models=first, config=held))
+    loaded = ModelReload(load_serving_models).load(serving, wanted)
+    assert loaded is not None and loaded.next is not None
+    assert name_of(loaded) == name_of(first)
+    # The pipeline of the vectors in use is gone meanwhile.
+    switched = cast("ServingState", SimpleNamespace(models=loaded.next, config=wanted))
+    (Path(other) / "meta.json").unlink()
+    assert ModelReload(load_serving_models).load(switched, held) is None
+    with pytest.raises(ModelUnavailable, match="language model"):
+        ModelReload(load_serving_models).load(serving, wanted)

@@ -36,6 +36,18 @@ def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key
     assert (again.taken, again.waiting) == ((), found.waiting), "it is named until the next start"
 
 
+def test_changed_models_hold_once_they_are_loaded() -> None:
+    models = HELD.models.model_copy(update={"encoder": "/models/other"})
+    llm = HELD.llm.model_copy(update={"model": "other"})
+    wanted = HELD.model_copy(update={"models": models, "llm": llm})
+    keys = ("models.encoder", "llm.model")
+    found = compare_configs(HELD, wanted)
+    assert (set(found.taken), set(found.waiting)) == (set(), set(keys))
+    found = compare_configs(HELD, wanted, with_models=True)
+    assert (set(found.taken), found.waiting) == (set(keys), ())
+    assert (found.config.models, found.config.llm) == (models, llm)
+
+
 def test_sources_are_told_apart_by_name_and_their_order_is_nothing() -> None:
     text = source("c", Path("/c")) + source("notes", Path("/n"), "ignore = ['x']")
     found = compare_configs(HELD, check_config(Path("/x/config.toml"), text))
