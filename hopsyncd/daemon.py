@@ -231,10 +231,7 @@ class Daemon:
             wanted = self._read_config()
             config = self._serving.state.config
             with_models = has_other_models(config, wanted)
-            if with_models:
-                applying = run_in_thread(lambda: self._apply_with_models(wanted))
-            else:
-                applying = self._worker.submit(lambda path: self._apply(path, wanted, None))
+            applying = run_in_thread(lambda: self._load_and_apply(wanted))
             return applying.result(_RELOAD_PATIENCE_S).to_json(pending=False)
         except TimeoutError:
             applying.add_done_callback(self._note_late)
@@ -243,7 +240,7 @@ class Daemon:
             self._refuse(error)
             raise
 
-    def _apply_with_models(self, wanted: Config) -> ConfigChange:
+    def _load_and_apply(self, wanted: Config) -> ConfigChange:
         models = self._models.load(self._serving.state, wanted)
         return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
 
@@ -375,6 +372,7 @@ class Daemon:
             is_awaited=interruptions.is_awaited,
             new_usage=lambda: usage_of_sync(self._serving.state.config),
             extract=self._extraction.extract,
+            on_reading=self._serving.wake_models,
             on_idle=self._extraction.end_idle,
             removed=self._removed,
         )

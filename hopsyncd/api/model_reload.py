@@ -22,12 +22,14 @@ class ModelReload:
         self._former: list[Models] = []
 
     def load(self, state: ServingState, wanted: Config) -> Models | None:
-        """The models of the wanted configuration; None if they need a restart.
+        """The models of the wanted configuration; None if they are the same or need a restart.
 
         They need one if they cannot answer from the vectors in use, and if several daemons share a
         database. Takes seconds, or minutes if a model must be prepared. Raises ModelUnavailable or
         ConfigError if the models cannot be used.
         """
+        if not has_other_models(state.config, wanted):
+            return None
         try:
             in_use = state.models.maker.generation.name
         except ModelUnavailable:  # the endpoint never answered, so nothing is indexed yet

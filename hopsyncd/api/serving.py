@@ -109,6 +109,10 @@ class Serving:
         if state.access != before.access:
             state.engine.expect(state.access.masks())
 
+    def wake_models(self) -> None:
+        """Start what ended while nothing needed it, because documents are read now."""
+        self._state.models.wake()
+
 
 class SourceNames:
     """The names of the sources. `removed` are those removed though they are still configured."""

@@ -152,9 +152,9 @@ class SourceSync:
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
     run a small sync, or raise an error to abandon the work. A commit is one long step. If it
     `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
-    LLM usage of one sync. `on_idle` is called while nothing is left to do, at least every minute.
-    `switch` builds the next generation, and `on_switch` is called with its version.
-    `paused` says why each paused source is paused.
+    LLM usage of one sync. `on_reading` is called before a document is read, and `on_idle` while
+    nothing is left to do, at least every minute. `switch` builds the next generation, and
+    `on_switch` is called with its version. `paused` says why each paused source is paused.
     """
 
     connection: Connection
@@ -167,6 +167,7 @@ class SourceSync:
     is_awaited: Callable[[], bool] = lambda: False
     new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
+    on_reading: Callable[[], None] = lambda: None
     on_idle: Callable[[], None] = lambda: None
     switch: GenerationSwitch | None = None
     on_switch: Callable[[Version], None] = lambda version: None
@@ -353,6 +354,7 @@ class SourceSync:
     def _read_items(self, run: SyncRun, step: Step) -> None:
         """Read the item of a step into the batch; unsettled if it should be tried again."""
         run.batch.begin(step.path)
+        self.on_reading()
         reading = read_step(
             self.connection,
             run.source,

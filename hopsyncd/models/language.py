@@ -3,12 +3,15 @@
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+import structlog
 
 from hopsyncd.child_process import ChildProcess, IdleTimer, Process, start_child
 from hopsyncd.errors import ModelUnavailable
@@ -17,6 +20,8 @@ from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language_process import DEFAULT_MODEL
 
 _IDLE_S = 240.0  # after which the process ends: it takes more memory than the rest of the daemon
+
+log = structlog.get_logger(__name__)
 
 EntityKind = Literal["person", "place", "date", "number"]
 
@@ -68,6 +73,7 @@ class SpacyLanguage:
         self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
         self._child = ChildProcess(partial(_start_process, self._model))
         self._turns = FairLock()
+        self._waking = threading.Lock()
         self._idle = IdleTimer(idle_s, self._end_if_idle)
 
     @property
@@ -83,6 +89,18 @@ class SpacyLanguage:
         """As the protocol says. Raises ModelUnavailable."""
         found = self._request("entities", texts)
         return [tuple(Entity(*one) for one in of_text) for of_text in found]
+
+    def wake(self) -> None:
+        """Start the process without waiting for it, unless it runs: a text comes soon."""
+        if not (self._child.is_running or self._waking.locked()):
+            threading.Thread(target=self._wake, name="wake", daemon=True).start()
+
+    def _wake(self) -> None:
+        with self._waking:
+            try:
+                self._request("mentions", [])
+            except ModelUnavailable as error:  # the text raises it again
+                log.warning("the language model cannot be started", why=str(error))
 
     def _request(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         with self._turns:

@@ -103,6 +103,11 @@ class Models:
         if self.encoder_endpoint:
             self.encoder_endpoint.verify()
 
+    def wake(self) -> None:
+        """Start what ended while nothing needed it, because documents are read now."""
+        if isinstance(self.language, SpacyLanguage):
+            self.language.wake()
+
     def close(self) -> None:
         """End the requests to endpoints, and send no more."""
         for endpoint in (self.endpoint, self.encoder_endpoint, self.reranker_endpoint):

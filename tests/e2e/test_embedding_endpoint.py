@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -121,6 +122,32 @@ def test_a_question_is_answered_from_stored_vectors_meanwhile(
     endpoint.play = embed()
     cities.until(
         lambda: not cities.printed("query", "Which city has Cairo trades?")["degraded"], 60
+    )
+
+
+def test_an_endpoint_killed_while_a_question_waits_for_it_costs_no_answer(
+    cities: Place, endpoint: Endpoint
+) -> None:
+    cities.start()
+    cities.sync()
+    waits, killed = threading.Event(), threading.Event()
+
+    def dies(_: dict[str, Any]) -> Response:
+        waits.set()
+        killed.wait(30)
+        return drop()
+
+    endpoint.play = dies
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(cities.post, "/v1/query", {"question": "Which city has Oslo trades?"})
+        assert waits.wait(30)
+        killed.set()
+        found = asked.result(60)
+    assert found["passages"][0]["document"] == "Oslo.md"
+    assert any("found by words and by stored vectors" in why for why in found["degraded"])
+    endpoint.play = embed()
+    cities.until(
+        lambda: not cities.post("/v1/query", {"question": "Has Cairo trades?"})["degraded"], 60
     )
 
 

@@ -391,3 +391,16 @@ print(load_encoder(Config()).name, found.level, found.remedy)
     assert name == SentenceEncoder("default", "", 1).name
     assert state == "warn"
     assert "onnxruntime" in " ".join(remedy)
+
+
+def test_a_language_process_is_started_ahead_of_the_text_that_needs_it() -> None:
+    texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
+    with closing(SpacyLanguage("default", idle_s=0.3)) as language:
+        found, ended = language.mentions(texts), worker_of(language)
+        assert ended.wait(20) == -signal.SIGKILL
+        language.wake()
+        started, end_s = False, time.monotonic() + 20
+        while not started and time.monotonic() < end_s:
+            started = language._child.is_running
+        assert started
+        assert language.mentions(texts) == found
