@@ -28,7 +28,7 @@ def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key
         ((f"{section}.{key}",), ()) if holds else ((), (f"{section}.{key}",))
     )
     assert holds == (
-        section in ("query", "watch", "schedule", "retention", "backup")
+        section in ("query", "watch", "schedule", "retention", "backup", "audit")
         or (section, key)
         in (("daemon", "log_level"), ("access", "admins"), ("access", "backup_dir"))
     )
