@@ -166,7 +166,7 @@ def main() -> None:
             folder = given.home / str(passages) if given.home else None
             sizes.append(_size(program, passages, folder, given.edits, given.resume))
     columns = ["what", *(f"{size.passages:,}" for size in sizes)]
-    rows = [[name, *(compute(size) for size in sizes)] for name, compute in _ROWS.items()]
+    rows = [[name, *(_rounded(compute(size)) for size in sizes)] for name, compute in _ROWS.items()]
     if len(sizes) > 1:
         columns.append("grows with n to the")
         rows = [[*row, _law(sizes, row[1:])] for row in rows]
@@ -244,6 +244,13 @@ _ROWS: dict[str, Callable[[Size], float | None]] = {
     "bytes on disk a passage": lambda size: sum(size.disk.values()),
 }
 _ROWS |= {f"bytes a passage: {part}": partial(_disk_part, part) for part in disk.PARTS}
+
+
+def _rounded(value: float | None) -> float | None:
+    """The value with three digits; a whole number stays whole."""
+    if value is None or isinstance(value, int) or value >= 1000:
+        return None if value is None else round(value)
+    return float(f"{value:.3g}")
 
 
 def _shown(value: object) -> str:
