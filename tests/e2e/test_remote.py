@@ -40,7 +40,9 @@ class Server:
         access = (
             f'[access]\nlisten = "127.0.0.1:{self.port}"\n'
             f'tls_cert = "{self.cert}"\ntls_key = "{self.key}"\n'
+            f'[mcp]\ninbox = "{place.base}/inbox"\n'
         )
+        (place.base / "inbox").mkdir()
         sources = [source(name, place.notes / name) for name in names]
         place.configure("".join(sources) + access + GC_LATER)
         place.start()

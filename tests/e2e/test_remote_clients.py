@@ -20,6 +20,7 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from hopsyncd.api.tokens import Role
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 from tests.e2e.daemon import DEADLINE_S, SMALL, new_place
@@ -69,8 +70,6 @@ class Laptop:
 @pytest.fixture(scope="module")
 def laptop() -> Iterator[Laptop]:
     with new_place(SMALL) as place:
-        inbox = place.base / "inbox"
-        inbox.mkdir()
         server = Server(place)
         yield Laptop(place.base, server)
 
@@ -179,6 +178,32 @@ def test_an_agent_asks_the_server(laptop: Laptop) -> None:
             assert CANARY not in text
 
     asyncio.run(asyncio.wait_for(ask(), DEADLINE_S * 2))
+
+
+def test_an_agent_with_the_role_write_leaves_notes_on_the_server(laptop: Laptop) -> None:
+    inbox = laptop.server.place.base / "inbox"
+
+    async def note(role: Role) -> str:
+        file = laptop.token_file.with_name(f"{role}.token")
+        file.touch(0o600)
+        file.write_text(laptop.server.tokens[role])
+        command = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "hopsyncd", "mcp", "--allow-write", "--token-file", str(file)],
+            env={**os.environ, **laptop.variables, "HOPSYNCD_HOME": str(laptop.home)},
+        )
+        async with stdio_client(command) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            told = await session.call_tool("note", {"title": "Rome", "text": "Seen in May."})
+            return json.dumps([part.model_dump() for part in told.content])
+
+    async def both() -> tuple[str, str]:
+        return await note("read"), await note("write")
+
+    refused, written = asyncio.run(asyncio.wait_for(both(), DEADLINE_S * 4))
+    assert "this is for the role write" in refused
+    (file,) = inbox.iterdir()
+    assert file.name in written and "Seen in May." in file.read_text()
 
 
 def test_the_page_shows_the_server(laptop: Laptop) -> None:
