@@ -184,7 +184,7 @@ def _size(
     if folder and (kept := folder / _KEPT).exists():
         return Size(**json.loads(kept.read_text(encoding="utf-8")))
     with _place(program, folder) as place:
-        size = _measure(place, partial(_invented, passages), edits)
+        size = _measure(place, partial(_invent_collection, passages), edits)
     if folder:
         (folder / _KEPT).write_text(json.dumps(asdict(size)), encoding="utf-8")
     return size
@@ -257,7 +257,7 @@ def _shown(value: object) -> str:
     return f"{value:,.4g}" if isinstance(value, int | float) else "-"
 
 
-def _invented(passages: int, notes: Path) -> Collection:
+def _invent_collection(passages: int, notes: Path) -> Collection:
     files, questions = list[Path](), list[str]()
     for number, document in enumerate(collection(passages)):
         file = notes / ("open" if number % _CLOSED else "closed") / document.path
@@ -455,15 +455,15 @@ def _first_queries(
     with _member(place) as ask:
         for at in range(count):
             file = files[(7 * at + 3) % len(files)]
-            _committed(place, file, at)
+            _commit_edit(place, file, at)
             first_ms.append(_query_ms(place, questions[at]))
             if ask:
-                _committed(place, file, edits + at)
+                _commit_edit(place, file, edits + at)
                 masked_ms.append(ask(questions[count + at]))
     return first_ms, masked_ms
 
 
-def _committed(place: Place, file: Path, number: int) -> None:
+def _commit_edit(place: Place, file: Path, number: int) -> None:
     """Edit a file and wait until its version is served."""
     before = place.status()["version"]
     append(file, f"Number {number} was seen by Ottoline Vesperwick{number}.")
@@ -472,7 +472,7 @@ def _committed(place: Place, file: Path, number: int) -> None:
 
 @contextmanager
 def _member(place: Place) -> Iterator[Any]:
-    """What asks as a member of the group, who may not see a source; None where we are not root."""
+    """A function that asks as a member who may not see a source; None where we are not root."""
     if os.geteuid() != 0:
         yield None
         return

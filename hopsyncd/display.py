@@ -14,7 +14,7 @@ HOP_VERBS = {
     "follow_up": "led to",
     "section": "is beside",
 }
-"""What one end of a hop is to the other, by `asked_by`."""
+"""The words between the two ends of a hop, by its `asked_by`."""
 
 _REVERSED = {"from": "to", "to": "from", "link": "backlink", "backlink": "link"}
 
@@ -79,7 +79,7 @@ def mail_subject(passage: Mapping[str, Any]) -> str:
 
 
 def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
-    """What the first end of a hop is to the second one, or the reverse.
+    """The words that join the first end of a hop to the second, or the reverse.
 
     >>> hop_verb("link"), hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')

@@ -42,11 +42,13 @@ def test_where_a_source_tells_nothing_nothing_is_said(origin: object) -> None:
     assert brief == {"source": "mail", "document": "1.eml", "title": "Dinner"}
 
 
-@pytest.mark.parametrize(("asked_by", "arrow"), [("link", "=>"), ("backlink", "<=")])
-def test_a_hop_over_a_link_tells_where_the_link_stands(asked_by: str, arrow: str) -> None:
+@pytest.mark.parametrize(
+    ("asked_by", "verb"), [("link", "links to"), ("backlink", "is linked from")]
+)
+def test_a_hop_over_a_link_tells_where_the_link_stands(asked_by: str, verb: str) -> None:
     ends = {"from": {"heading": ["Ada"]}, "to": {"heading": [], "document": "b.md"}}
     line = hop_line({**ends, "asked_by": asked_by, "question": "See the inventor."})
-    assert line == f"Ada {arrow} b.md: See the inventor."
+    assert line == f"Ada {verb} b.md: See the inventor."
 
 
 class Watched:
