@@ -166,7 +166,7 @@ _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
 def _begun_rows(connection: Connection, table: str, span: Span) -> str:
-    """SQL for the table as `t`, read by the index on `born`, or unindexed if all rows are read."""
+    """The FROM item for the table, as `t`. It uses the index on `born` unless all rows are read."""
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 

@@ -117,7 +117,7 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
 
 
 def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
-    """The ids whose question set has vectors of the encoder, in rising order."""
+    """The ids whose question set has vectors of the encoder, in ascending order."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
         f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",

@@ -86,7 +86,7 @@ class GcResult:
 
 
 def find_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """Find the stored versions that retention no longer keeps, in rising order."""
+    """Find the stored versions that retention no longer keeps, in ascending order."""
     rows = connection.execute(
         "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"

@@ -115,7 +115,7 @@ class ThresholdSearch:
         return EdgeThreshold(math.inf, QuestionId(-1))
 
     def _is_in_force(self, at: int, number: int) -> bool:
-        """Whether the purge has left the match at the version."""
+        """Whether the match at index `at` exists at version `number` after the purge."""
         assert self._question is not None
         rows = self._connection.execute(
             "SELECT born, died FROM match WHERE question = ? AND similarity = ?"

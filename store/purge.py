@@ -235,7 +235,7 @@ def _shorten_intervals(
 
 
 def _spans(connection: Connection, passage: PassageId) -> list[Span]:
-    """When documents hold the passage, as disjoint spans in rising order."""
+    """When documents hold the passage, as disjoint spans in ascending order."""
     rows = connection.execute(
         "SELECT DISTINCT d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
         " WHERE p.passage = ? ORDER BY d.born",
@@ -304,7 +304,7 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
 
 
 def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
-    """When the question is in force, as disjoint spans in rising order."""
+    """When the question is in force, as disjoint spans in ascending order."""
     rows = connection.execute(
         "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"

@@ -85,7 +85,7 @@ def matches_at(connection: Connection, version: int) -> Matches:
 
 
 def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The passages in force at a version, in rising order, and the number of words in each."""
+    """The passages in force at a version, in ascending order, and the number of words in each."""
     rows = connection.execute(
         "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
@@ -154,7 +154,7 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
 
 
 def passages_at(connection: Connection, version: int) -> list[PassageId]:
-    """The passages that are vertices at a version, in rising order."""
+    """The passages that are vertices at a version, in ascending order."""
     rows = connection.execute(
         "SELECT passage FROM life WHERE born <= ?1 AND ?1 < died ORDER BY passage", [version]
     )

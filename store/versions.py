@@ -80,7 +80,7 @@ def logged_version(connection: Connection, number: int) -> Version:
 
 
 def kept_versions(connection: Connection) -> list[int]:
-    """The numbers of the versions that can be read, in rising order."""
+    """The numbers of the versions that can be read, in ascending order."""
     rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
     return [row[0] for row in rows]
 

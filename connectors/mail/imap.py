@@ -46,7 +46,7 @@ _FAILURES = (OSError, imaplib.IMAP4.error)
 
 
 class Uids:
-    """A compact set of UIDs that are added in rising order.
+    """A compact set of UIDs that are added in ascending order.
 
     >>> uids = Uids.parse("1:3,7")
     >>> uids.add(8)

@@ -256,8 +256,8 @@ async def _body(request: Request) -> bytes:
         if len(received) > MAX_BODY_BYTES:
             raise BadRequest(
                 "The request was refused",
-                f"its body is longer than {MAX_BODY_BYTES} bytes",
-                f"A question may have {MAX_QUESTION_CHARACTERS} characters",
+                f"its body is longer than {MAX_BODY_BYTES:,} bytes",
+                f"A question may have {MAX_QUESTION_CHARACTERS:,} characters",
             )
     return bytes(received)
 

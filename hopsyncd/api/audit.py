@@ -49,7 +49,7 @@ _RESULTS = ("answers", "citations", "passages", "documents", "paths", "versions"
 
 @dataclass(frozen=True, slots=True)
 class FoundSummary:
-    """The sources of the results of a read request, and their number, if they are counted."""
+    """The sources of what a read request found, and the number of results (None: not counted)."""
 
     sources: tuple[str, ...]
     results: int | None

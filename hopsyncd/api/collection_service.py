@@ -134,7 +134,9 @@ class CollectionService:
     def file(self, request: FileTextRequest, caller: Caller) -> FileTextAnswer:
         """The text of a document's file, if the file is unchanged since it was indexed."""
         if not caller.acl.shows_document(request.source, request.document):
-            raise no_file(request.source, request.document, "it is not in a folder")
+            raise no_file(
+                request.source, request.document, "it is no indexed document of a folder source"
+            )
         state = self._parts.state
         with snapshot(connection := self._parts.reader.connection()):
             text = read_file_text(connection, state.config, request.source, request.document)

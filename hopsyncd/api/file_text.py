@@ -22,7 +22,7 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
     numbers = [number for number, name in source_names(connection).items() if name == source]
     document = live_document(connection, numbers[0], path) if numbers else None
     if document is None:
-        raise no_file(source, path, "it is not in a folder")
+        raise no_file(source, path, "it is no indexed document of a folder source")
     if not document.media_type.startswith("text/"):
         raise no_file(source, path, "it is not a text file")
     data = read_indexed_file(config, source, path, document.content)
@@ -38,7 +38,7 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
     """The bytes of a file in a folder. Raises NotFound unless its hash is `content`."""
     known = next((one for one in config.sources if one.name == source), None)
     if not isinstance(known, FolderSource):
-        raise no_file(source, path, "it is not in a folder")
+        raise no_file(source, path, "it is no indexed document of a folder source")
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
     except ConnectorError as error:

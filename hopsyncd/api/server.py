@@ -86,7 +86,9 @@ def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket
         except OSError as error:
             listener.close()
             raise SocketRefused(
-                f"Cannot listen on {path}", str(error.strerror).lower(), "Check the folder's rights"
+                f"Cannot listen on {path}",
+                str(error.strerror).lower(),
+                "Check the folder's permissions",
             ) from error
         finally:
             os.umask(before)

@@ -176,7 +176,8 @@ class Freshness:
     def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
         """Why an answer may be behind the documents; empty if no reason is known.
 
-        `was_behind`: `is_behind` when the answer was begun. Hidden sources leave no trace in it.
+        `was_behind` is the value of `is_behind` when the answer was begun. Nothing is said about
+        sources that `acl` hides.
         """
         state, reasons = self._serving.state, []
         if not state.config.sources:

@@ -185,7 +185,7 @@ class TokenUses:
         return cls(config.daemon.data_dir / _USES_NAME)
 
     def read(self) -> dict[str, int]:
-        """Unix seconds by the id of the token; nothing if the file is missing or damaged."""
+        """When each token was last used, in Unix seconds, by id. Empty if the file is unusable."""
         with suppress(OSError, ValueError):
             found = json.loads(self._file.read_bytes())
             if isinstance(found, dict):

@@ -56,9 +56,9 @@ class WatchService:
         """Raise Forbidden unless this caller may have programs started by this record."""
         why = None
         if caller.credentials.uid != os.geteuid():
-            why = "it names a program, which only the daemon's own user may have run"
+            why = "it names a program, and only the user who runs the daemon may set one"
         elif not isinstance(self._parts.state.config.database, Path):
-            why = "it names a program, and other machines write to the same record"
+            why = "it names a program, and other machines write to the same database"
         if why:
             raise Forbidden(
                 "The question cannot be watched",

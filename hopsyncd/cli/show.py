@@ -105,7 +105,7 @@ def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
 def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
     """Find what the user named: an answer with its passages, and the line number if one was given.
 
-    Raises as find_document.
+    Raises the errors of find_document.
     """
     if _ID.fullmatch(named):
         one = client.passage(named, at=at)

@@ -57,8 +57,8 @@ def why(
 ) -> None:
     """Ask a question at two versions, and show how the answer changed.
 
-    Compares OLD with the newest version, or with the version after --at. Shows both answers, and
-    the passages whose rank or text changed, with the edited sentences. --verbose shows all
+    Compares OLD with the newest version, or with the version that --at names. Shows both answers,
+    and the passages whose rank or text changed, with the edited sentences. --verbose shows all
     passages, and how each was found.
 
     Example: hopsyncd why "Who runs the mill?" yesterday

@@ -108,7 +108,7 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
 def unusable(place: object, why: str) -> DaemonUnavailable:
     """The error for a response that is invalid or incomplete."""
     return DaemonUnavailable(
-        f"The response of {place} is not usable",
+        f"The response from {place} cannot be used",
         why,
         "Try again. If it fails again, restart the daemon, which may be another version, or check"
         " whether another program listens there",

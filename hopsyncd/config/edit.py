@@ -114,7 +114,9 @@ def ignore_document(file: Path, name: str, path: str) -> None:
     sources[index] = {**sources[index], "ignore": wanted}
     if new is None or (_parse(new) or {}).get("source") != sources:
         raise ConfigError(
-            failed, f"the lines of {name!r} in {file} cannot be changed here", "Edit them by hand"
+            failed,
+            f"{name!r} in {file} is written in a way that hopsyncd cannot edit",
+            "Edit it by hand",
         )
     check_config(file, new)
     _replace(file, new)

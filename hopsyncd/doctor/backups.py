@@ -56,7 +56,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis(_NAME, "warn", f"{folder} does not exist yet", "`hopsyncd backup now`")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Diagnosis(_NAME, "fail", f"you may not write to {folder}", "Correct its rights")
+        yield Diagnosis(_NAME, "fail", f"you may not write to {folder}", "Correct its permissions")
         return
     if writers := writers_besides_owner(folder):
         remedy = f"`chmod go-w {folder}`"

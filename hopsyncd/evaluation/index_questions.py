@@ -312,7 +312,7 @@ def evaluate_index(
 ) -> Evaluation:
     """Make questions and ask them. The calls that wrote them are not counted.
 
-    Raises as `make_index_questions`.
+    Raises the errors of `make_index_questions`.
     """
     models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
     own = make_index_questions(

@@ -97,7 +97,11 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
         if question.kind not in KINDS:
             raise _bad(path, number, f"the kind {question.kind!r} is none of {', '.join(KINDS)}")
         if bool(question.evidence) == (question.kind == "none") or not all(question.evidence):
-            raise _bad(path, number, f"the kind {question.kind} does not go with its evidence")
+            raise _bad(
+                path,
+                number,
+                f"`evidence` does not fit the kind {question.kind}: only `none` has none",
+            )
         questions.append(question)
     if not any(one.evidence for one in questions):
         raise _bad(path, 1, "no question has an answer")

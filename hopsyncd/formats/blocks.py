@@ -59,7 +59,7 @@ Kind = Literal[
     "heading", "paragraph", "code", "table", "list_item", "figure", "note", "picture", "skipped"
 ]
 Links = tuple[tuple[int, WrittenLink], ...]
-"""Links of a text, each with the offset where it begins, in rising order."""
+"""Links of a text, each with the offset where it begins, in ascending order."""
 
 # Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300

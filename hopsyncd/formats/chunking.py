@@ -28,9 +28,10 @@ Where the proof ends. (1) A stretch in which the ranks rise and then fall for mo
 tokens holds no cut and must be split all the same: `_split` sees that stretch alone, so that the
 harm stays in it. Of stretches of random paragraphs of 1 to 120 words 1 in 100,000 is so long, of
 paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a further coincidence.
-(2) Repeated text has equal ranks. Four units instead of two tell most of them apart; equals that
-remain are no cuts, except inside a run of one text of some length: there all of them are, so that
-the run gives one passage many times over, and does not shift when something comes to stand in it.
+(2) Repeated text has equal ranks. Comparing four units instead of two tells most of them apart.
+Boundaries that are still equal are not cuts. The exception is a long run of one repeated text:
+there each of them is a cut, so the run becomes one passage many times over, and text that is
+inserted into it does not shift the rest.
 tests/property/test_chunk_stability.py tries both. (3) A passage that begins inside a list, or below
 a term, repeats its leads, as far as these reach. An edit of a lead changes those passages. An edit
 that moves the end of a reach over a passage changes that passage too.

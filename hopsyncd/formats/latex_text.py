@@ -147,7 +147,7 @@ class InlineReader:
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
     def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
-        """The tokens from `first` to before `end` in one line, and the links in it."""
+        """The tokens from `first` up to `end` (exclusive) as one line, and the links in it."""
         written = Written()
         self.write(first, end, written, depth)
         return written.take()

@@ -68,7 +68,7 @@ class Span:
 
 @dataclass(slots=True)
 class PageText:
-    """The spans of a page in the order of the file, and lines that are turned against it."""
+    """The spans of a page in the order of the file, and apart from them those that are rotated."""
 
     spans: list[Span] = field(default_factory=list)
     turned: list[Span] = field(default_factory=list)

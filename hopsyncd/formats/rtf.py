@@ -1,4 +1,4 @@
-"""Rich text: a walk through its groups that keeps what a reader of the document would see."""
+"""Reads RTF: walks through its groups, and keeps the text that a person would see."""
 
 import re
 from collections import Counter

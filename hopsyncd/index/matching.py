@@ -54,7 +54,7 @@ PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the 
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
-    """Shared keywords by all keywords; 0 when both sets are empty.
+    """The shared keywords divided by all keywords; 0 if both sets are empty.
 
     >>> jaccard({"rome", "italy"}, {"rome"})
     0.5
@@ -137,7 +137,7 @@ class _HeadMatches:
 class WholeGraph:
     """A graph with all passages of a smaller one, which has most of its matches.
 
-    passages: (e,) which passages it has. matches: those that the smaller graph has both ends of.
+    passages: (e,) which passages it has. matches: those with both ends in the smaller graph.
     """
 
     passages: Flags

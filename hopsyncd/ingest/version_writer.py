@@ -1,9 +1,9 @@
 """Turns changed documents into one committed version.
 
 First, passages without a question set get one; this slow work is stored at once. Then the live
-index takes in the passages and matches them, part by part. No version sees these pending rows, so a
-large version can end early if a caller waits. Finally, one transaction commits everything. Until
-then, queries read the old version.
+index takes in the passages and matches them, part by part. No version has these pending rows yet,
+so a large version can end after any part if a caller waits. Finally, one transaction commits
+everything. Until then, queries read the old version.
 """
 
 import math
@@ -76,7 +76,7 @@ BegunSets = Sequence[tuple[PassageId, SetId]]
 
 
 class VersionWriter:
-    """The one writer: the store's connection, the question maker, and the live index."""
+    """Makes the questions of new passages, commits versions, and updates the live index."""
 
     def __init__(
         self,
@@ -425,7 +425,7 @@ class VersionWriter:
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
     ) -> Version:
-        """`foreign` are questions whose matches end too, though the index does not know them."""
+        """Commit. The matches of the questions `foreign`, which the index lacks, end too."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             gone = index.find_vertices(changed.ended)

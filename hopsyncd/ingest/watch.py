@@ -60,7 +60,7 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether the folder is watched; if not or only in part, why, and what to do.
+    """Whether the folder is watched. If it is not, or only in part: why, and a hint what to do.
 
     Scans continue in any case.
     """
@@ -317,7 +317,7 @@ class _Session:
         reader = getattr(self._observer, "_inotify_fd", self._observer)
         threads = [self._observer, reader, *self._observer.emitters]
         if len(threads) < 3 or not all(thread.is_alive() for thread in threads):
-            raise OSError(errno.EIO, "a thread of the watch died")
+            raise OSError(errno.EIO, "a watcher thread died")
         if new_folder:
             self._check_limit()
 
@@ -374,10 +374,10 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """Paths relative to the root, in order; None if the root is among them.
+    """The paths relative to the root that are not to be skipped; None if the root is among them.
 
-    A path below another one is kept only if it was itself written to: a folder that moves comes
-    with an event for each of its files, and an edit of one file must not wait for the others.
+    A path below another one is kept only if its file was written to. When a folder moves, each of
+    its files has an event, which its own covers; but an edited file must not wait for the others.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)

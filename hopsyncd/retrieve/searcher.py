@@ -84,7 +84,7 @@ def _refuse_unheeded(search: Search) -> None:
         if value != getattr(_PLAIN, name):
             raise BadRequest(
                 "The search was refused",
-                f"the strategy {search.strategy} has no {name} {value}",
+                f"the strategy `{search.strategy}` does not support `{name} = {value}`",
                 f"Leave {name} out, or use the strategy `statement` or `topic`",
             )
 

@@ -51,9 +51,9 @@ class Transitions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameTransitions:
-    """Passages with names: the share of each in the score that leaves the passage, or in the score
-    that the name has.
+    """Steps from passages to names, or from names to passages, as columns of equal length.
 
+    share: the part of the start's score that takes the step.
     document_key: the document of each passage.
     """
 

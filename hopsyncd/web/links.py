@@ -112,7 +112,7 @@ class Links:
         return self._search(f=filters)
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
-        """The search without the filters of these keys, and with others."""
+        """The address of this search, with its filters of these keys replaced by `added`."""
         kept = [one for one in self._asked.filters if one.partition(":")[0] not in keys]
         return self._search(f=[*kept, *added])
 

@@ -229,7 +229,7 @@ def test_a_down_endpoint_is_named_and_then_spared(bench: Bench, endpoint: Endpoi
     for _ in range(3):
         why(bench)
     asked = len(endpoint.requests)
-    assert "next tried in" in why(bench)
+    assert "the next attempt is in" in why(bench)
     assert len(endpoint.requests) == asked
 
 

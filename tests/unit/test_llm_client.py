@@ -99,7 +99,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_and_spares_the_endpoint
     assert isinstance(desk.failure(), LlmUnavailable)
     assert desk.time.waited == []
     desk.time.now += 89
-    assert "next tried in 1 s" in str(desk.failure())
+    assert "the next attempt is in 1 s" in str(desk.failure())
     assert desk.sent == 1
     desk.time.now += 2
     assert desk.ask().name == "red"
@@ -129,7 +129,7 @@ def test_after_three_unanswered_calls_the_next_fail_at_once(tmp_path: Path) -> N
     now = desk.time.now
     error = desk.failure("4")
     assert isinstance(error, LlmUnavailable)
-    assert "next tried in 30 s" in str(error)
+    assert "the next attempt is in 30 s" in str(error)
     assert (desk.sent, desk.time.now) == (15, now)
 
 

@@ -28,7 +28,7 @@ def test_a_message_keeps_its_sentences_without_their_values(tmp_path: Path) -> N
     error = versions_lost_error(tmp_path / "xanthippe.db", "version 57 was acknowledged")
     kept = Redactor().text(str(error))
     assert "xanthippe" not in kept and str(tmp_path) not in kept
-    assert "something acknowledged is lost" in kept and "hopsyncd recover" in kept
+    assert "committed data is missing" in kept and "hopsyncd recover" in kept
 
 
 def test_what_a_server_or_a_document_says_within_a_message_goes() -> None:

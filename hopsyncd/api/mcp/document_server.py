@@ -99,7 +99,7 @@ def list_resources(client: Client) -> list[Resource]:
 
 
 def text_of(client: Client, source: str, document: str) -> str:
-    """A document's text as it is indexed: its passages, under their headings."""
+    """The indexed text of a document: its passages under their headings. A long text is cut."""
     content = "\n\n".join(document_text(client.document(source, document)["passages"]))
     text = shorten(content, _MAX_TEXT_TOKENS)
     return text if text == content else f"{text}\n\n[cut: the tool `get` reads on]"

@@ -134,7 +134,7 @@ class ExtractionProcess:
         """Read the sample of a type. Raises ReaderUnavailable if it cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
-                raise _unavailable(kind, "of a sample of it nothing is read")
+                raise _unavailable(kind, "its sample yields no text")
         except Died as death:
             raise self._note_unavailable(
                 kind, _unavailable(kind, f"reading a sample {death.why}")

@@ -161,7 +161,7 @@ class Attempts:
             self.breaker.record_answer()
             texts = self._texts
             raise LlmNonsense(
-                f"The reply of {texts.host} cannot be used", str(error), texts.wrong_address
+                f"The reply from {texts.host} cannot be used", str(error), texts.wrong_address
             ) from error
         finally:
             self._settle(spending.usage, reserved, *used)

@@ -233,7 +233,7 @@ class OpenAiLlm:
             return self._ask_with_repair(replace(request, deadline_s=deadline_s))
         except UnusableReply as error:
             raise LlmNonsense(
-                f"The reply of {self._config.model} cannot be used",
+                f"The reply from {self._config.model} cannot be used",
                 str(error),
                 "The work goes on without it; a larger model keeps to the format better",
             ) from error

@@ -155,7 +155,9 @@ class Breaker:
         with self._lock:
             left, why = self._open_until - self._clock(), self._why
         if left > 0 and why is not None:
-            raise type(why)(why.what, f"{why.why}; next tried in {math.ceil(left)} s", why.hint)
+            raise type(why)(
+                why.what, f"{why.why}; the next attempt is in {math.ceil(left)} s", why.hint
+            )
 
     @property
     def is_retry_worthwhile(self) -> bool:

@@ -222,7 +222,7 @@ class Session:
     def findings(self) -> Iterator[str]:
         known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
         if known != SCHEMA_VERSION:
-            yield f"its schema is {known}"
+            yield f"an older hopsyncd wrote it, with schema {known}"
         invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
         for (index,) in self.execute(invalid).fetchall():
             yield f"the index {index} is not valid"
@@ -339,7 +339,7 @@ def open_writing(url: str) -> Connection:
             if time.monotonic() > end_s:
                 raise WriterBusy(
                     f"Cannot write to {displayed_url(url)}",
-                    "another hopsyncd writes to it",
+                    "another hopsyncd is already writing to it",
                     "Stop that daemon, or run the command through it",
                 )
             time.sleep(0.05)

@@ -122,7 +122,7 @@ def versions_lost_error(database: Path, why: str) -> VersionsLost:
     """The error for a database that lacks something acknowledged."""
     return VersionsLost(
         f"Cannot open {database}",
-        f"something acknowledged is lost: {why}",
+        f"committed data is missing: {why}",
         f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
         " run `hopsyncd recover`, which continues from there and reuses no version number",
     )
