@@ -175,7 +175,9 @@ def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], Non
     for ending in ("", "-wal"):
         file = chosen.with_name(chosen.name + ending)
         if file.exists():
-            shutil.copyfile(file, copy.with_name(copy.name + ending))
+            copied = copy.with_name(copy.name + ending)
+            shutil.copyfile(file, copied)
+            copied.chmod(0o600)
     with closing(open_file(copy)) as connection:
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
     with closing(open_writer(copy)) as connection:

@@ -1,6 +1,5 @@
 """Slows down addresses that send wrong tokens. The tables are bounded; nothing is stored."""
 
-import hashlib
 import ipaddress
 import time
 from collections import OrderedDict
@@ -13,7 +12,6 @@ FREE = 5
 _MAX_WAIT_S = 60.0
 _FORGOTTEN_S = 600.0  # without a further failure
 _MAX_ADDRESSES = 4096
-_MAX_GOOD = 4096
 
 
 @dataclass(slots=True)
@@ -26,20 +24,18 @@ class _Failures:
 class FailedTokens:
     """Counts wrong tokens by address. From the sixth on, the waits grow from 1 s to a minute.
 
-    During a wait nothing that an address sends is compared, except tokens that were right there
-    before: so a misconfigured program does not lock out its neighbours.
+    Right tokens never wait, so that a misconfigured program does not lock out its neighbours. No
+    wait is needed to protect them: nobody can guess 256 random bits.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._failed: OrderedDict[str, _Failures] = OrderedDict()
-        self._good: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
-    def wait_s(self, address: str, sent: bytes) -> float:
-        """How long this address must wait before it may send this token; 0 if it need not."""
+    def wait_s(self, address: str) -> float:
+        """How long this address must wait until its next wrong token is looked at; 0: not."""
         failures = self._failed.get(_network_of(address))
-        left_s = failures.until_s - self._now_s() if failures else 0.0
-        return 0.0 if left_s <= 0 or _good_key(address, sent) in self._good else left_s
+        return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
         """Count a wrong token; returns how many there were, and the seconds to wait now."""
@@ -56,18 +52,6 @@ class FailedTokens:
         if len(self._failed) > _MAX_ADDRESSES:
             self._failed.popitem(last=False)
         return failures.count, wait_s
-
-    def note_success(self, address: str, sent: bytes) -> None:
-        """Remember that this token was right. It does not forgive the address its failures."""
-        key = _good_key(address, sent)
-        self._good[key] = None
-        self._good.move_to_end(key)
-        if len(self._good) > _MAX_GOOD:
-            self._good.popitem(last=False)
-
-
-def _good_key(address: str, sent: bytes) -> tuple[str, bytes]:
-    return _network_of(address), hashlib.sha256(sent).digest()
 
 
 def _network_of(address: str) -> str:

@@ -135,11 +135,11 @@ class Guard:
         if sent is None:
             return _refuse_token("it carries no token")
         address = credentials.address
-        if wait_s := self._failed.wait_s(address, sent):
-            return _refuse_guesses(wait_s)
         try:
             token = self._tokens.find(sent)
         except WrongToken as error:
+            if wait_s := self._failed.wait_s(address):
+                return _refuse_guesses(wait_s)
             failures, wait_s = self._failed.note_failure(address)
             log.warning(
                 "a token was refused",
@@ -150,7 +150,6 @@ class Guard:
                 refused_for_s=wait_s,
             )
             return _refuse_token(error.why)
-        self._failed.note_success(address, sent)
         known = replace(
             credentials, holder=token.user, group_names=frozenset(token.groups), token=token.id
         )

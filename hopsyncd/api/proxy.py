@@ -33,12 +33,16 @@ class BehindProxy:
             return
         address = ipaddress.ip_address(client[0].partition("%")[0])
         schemes = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+        names_client = any(name == b"x-forwarded-for" for name, _ in scope["headers"])
         if not any(address in network for network in self._proxies):
             why = "it does not come through the proxy"
             hint = "Use the proxy's address; access.behind_proxy has the proxies' own addresses"
         elif schemes != [b"https"]:
             why = "the proxy does not say that its client uses https"
             hint = "Let the proxy set X-Forwarded-Proto and X-Forwarded-For, and use https"
+        elif not names_client:
+            why = "the proxy does not say who its client is"
+            hint = "Let the proxy set X-Forwarded-For"
         else:
             await self._by_proxy(scope, receive, send)  # type: ignore[arg-type]
             return

@@ -104,18 +104,29 @@ class TokenFile:
         return cls(config.access.token_file or config.daemon.data_dir / FILE_NAME)
 
     def read(self) -> list[Token]:
-        """All tokens, in the order of their making. Raises ConfigError for a damaged file."""
+        """All tokens, in the order of their making.
+
+        Raises ConfigError for a damaged file, and for one that others may have changed: a command
+        must not make such a file trusted by writing it again. The cause is an OSError if reading
+        failed.
+        """
+        what = f"Cannot read the tokens in {self._file}"
         try:
-            return _FILE.validate_json(self._file.read_bytes())
+            with self._file.open("rb") as opened:
+                found = os.fstat(opened.fileno())
+                content = opened.read()
         except FileNotFoundError:
             return []
         except OSError as error:
-            why = str(error.strerror).lower()
             hint = f"Make {self._file} a file of yours, with the mode 600"
+            raise ConfigError(what, str(error.strerror).lower(), hint) from error
+        again = "Move it away, and make the tokens again with `hopsyncd token create`"
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+            raise ConfigError(what, "others may change it, and may have added tokens", again)
+        try:
+            return _FILE.validate_json(content)
         except ValidationError:
-            why = "it is not a list of tokens"
-            hint = "Move it away, and make the tokens again with `hopsyncd token create`"
-        raise ConfigError(f"Cannot read the tokens in {self._file}", why, hint)
+            raise ConfigError(what, "it is not a list of tokens", again) from None
 
     def add(
         self,
@@ -242,20 +253,22 @@ class Tokens:
         except OSError:
             self._state, self._known = None, {}
             return
-        state = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_mode, found.st_uid)
+        state: object = (
+            found.st_ino,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+            found.st_mode,
+            found.st_uid,
+        )
         if state == self._state:
             return
         known = dict[str, Token]()
         try:
-            if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-                raise ConfigError(
-                    f"Cannot use the tokens in {self._file}",
-                    "others may change it",
-                    f"Run `chmod 600 {self._file}`, as its owner",
-                )
             known = {token.id: token for token in TokenFile(self._file).read()}
         except ConfigError as error:
             log.error("no token counts", why=str(error))
+            if isinstance(error.__cause__, OSError):
+                state = None  # try again at the next request
         # In this order, so that another thread does not take tokens for unknown meanwhile.
         self._known = known
         self._state = state

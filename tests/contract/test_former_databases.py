@@ -82,8 +82,10 @@ def test_a_backup_of_a_former_version_can_be_restored(
     former: tuple[Path, int], tmp_path: Path
 ) -> None:
     database = tmp_path / "now/data/hopsyncd.db"
+    former[0].chmod(0o644)
     stage(database, "a file", former[0], verify_copy, 0)
     assert (restored := finish_restore(database, 0)) and restored.version == 6
+    assert database.stat().st_mode & 0o777 == 0o600, "only its owner may read it"
     with closing(open_reader(database)) as connection:
         newest = head(connection)
         assert newest and newest.id == 6

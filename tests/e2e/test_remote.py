@@ -263,7 +263,7 @@ def test_who_guesses_tokens_is_slowed_down_and_logged(server: Server) -> None:
     assert 429 in statuses
     slowed = next(headers for status, _, headers in answers if status == 429)
     assert 1 <= int(slowed["retry-after"]) <= 60
-    # The neighbour at the same address, whose token was right before, works on.
+    # The neighbour at the same address works on.
     assert server.ask("status", server.tokens["read"], peer=peer)[0] == 200
     told = server.logged("a token was refused")[before:]
     assert len(told) == statuses.count(401)

@@ -217,12 +217,10 @@ def test_wrong_tokens_are_slowed_and_logged_without_the_secret(tmp_path: Path) -
     assert "xxx" not in str(logs)
     refused = tcp.get("/", headers={"Authorization": f"Bearer {guess}"})
     assert refused.headers["retry-after"] == "1"
-    # A token that was right at this address is no guess. Any other right one has to wait.
+    # Wrong tokens of a neighbour at the same address lock nobody out.
     assert tcp.get("/", headers=good).status_code == 200
     _, other = tokens.add("bob", "read", None)
-    assert tcp.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 429
-    elsewhere = TestClient(_from(UNKNOWN, guard), base_url="http://localhost", client=("::1", 1))
-    assert elsewhere.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 200
+    assert tcp.get("/", headers={"Authorization": f"Bearer {other}"}).status_code == 200
 
 
 def test_one_user_has_so_many_requests_in_hand(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ async def _address(scope: Scope, receive: Receive, send: Send) -> None:
         ),
         ("10.0.0.2", {"X-Forwarded-For": "192.0.2.5"}, "does not say that its client uses https"),
         ("10.0.0.2", {"X-Forwarded-Proto": "http"}, "does not say that its client uses https"),
+        ("10.0.0.2", {"X-Forwarded-Proto": "https"}, "does not say who its client is"),
         ("10.0.1.2", {"X-Forwarded-Proto": "https"}, "does not come through the proxy"),
         ("127.0.0.1", {"X-Forwarded-Proto": "https"}, "does not come through the proxy"),
     ],
