@@ -20,7 +20,7 @@ _KEYRING_SERVICE = "hopsyncd"
 
 HERE = frozenset(
     "add remove try init serve reload service token completion eval doctor llm copy recover check"
-    " backup".split()
+    " backup support-bundle".split()
 )
 """The commands that work on this machine only: on its configuration, its files or its daemon."""
 

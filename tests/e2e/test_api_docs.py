@@ -73,7 +73,7 @@ def test_each_command_is_answered_in_json(place: Place, command: str) -> None:
 
 def test_the_tables_name_every_endpoint_and_no_other(place: Place) -> None:
     text = (DOCS / "reference/http-api.md").read_text()
-    named = set(re.findall(r"(GET|POST|DELETE) (/v1/[\w{}/.]*\w}?)", text))
+    named = set(re.findall(r"(GET|POST|DELETE) (/v1/[\w{}/.-]*\w}?)", text))
     served = {
         (method.upper(), path)
         for path, methods in place.get("/v1/openapi.json")["paths"].items()

@@ -65,7 +65,9 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
     given: dict[str, tuple[Any, ...]] = {
         **dict.fromkeys(("query", "ask", "watch", "purge"), ("x",)),
         **dict.fromkeys(("pause", "resume", "remove", "tag", "untag"), ("x",)),
-        **dict.fromkeys(("passage", "neighbours", "watch_changes", "unwatch"), (id_,)),
+        **dict.fromkeys(
+            ("passage", "page_image", "neighbours", "watch_changes", "unwatch"), (id_,)
+        ),
         **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
         **{"paths": (id_, id_), "document": ("s", "d"), "allow_watch": (1,)},
         **dict.fromkeys(("history", "file", "note"), ("s", "d")),

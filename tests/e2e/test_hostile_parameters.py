@@ -22,13 +22,15 @@ IDS = ("", "x", THREE * 16, "0" * 16, "8" * 16, "ABCD", "0000\n", "../status", "
 NAMES = ("", "nowhere", "x" * 201, "\0", "no/where")
 # By the name of the parameter; `id_` and `end` stand for ids that are there.
 HOSTILE: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("limit", "hops", "max_hops", "before"), NUMBERS),
+    **dict.fromkeys(("limit", "hops", "max_hops", "before", "page"), NUMBERS),
     **dict.fromkeys(("at",), VERSIONS),
     **dict.fromkeys(("id",), IDS),
     "graph": ("", "yes", "1", "0", "TRUE", "on", THREE),
     "source": NAMES,
     "document": ("", "nowhere.md", "/", "\0", "x" * 4097, "../notes/a.md"),
     "under": ("", "x" * 4097),
+    "since": ("", "gibberish", "x" * 101),
+    "user": ("", "x" * 101),
     "after": ("", "garbage", "/", "notes", "notes/", "/a.md", "x" * 5000),
     "name": ("nowhere", "x" * 101, THREE),
 }
@@ -79,6 +81,10 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "mcp": (None, 1, "yes", [], {}),
     "document": (*TYPES, 1, "", "nowhere.md", "x" * 4097),
     "source": (True, 1, [], *NAMES),
+    "thread": (None, True, 1, "x", [1], [{}], [{"question": ""}]),
+    "title": (*TYPES, 1, "", " ", "x" * 301),
+    "text": (*TYPES, 1, "", " ", "x" * 100_001),
+    "tags": (None, True, 1, [1], ["x"] * 21),
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "query": {"question": "Ada"},
@@ -91,6 +97,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "pause": {"name": "notes"},
     "resume": {"name": "notes"},
     "purge": {"document": "a.md"},
+    "note": {"title": "Ada", "text": "She met Babbage."},
 }
 
 

@@ -1,6 +1,7 @@
 """A daemon whose helper processes ended, because nobody needed them, answers with an edit."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,10 @@ def helpers(place: Place) -> list[str]:
     assert place.process is not None
     found = []
     for task in Path(f"/proc/{place.process.pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found.append(Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+        with suppress(FileNotFoundError):  # a thread or a process that has just ended
+            for child in (task / "children").read_text().split():
+                command = Path(f"/proc/{child}/cmdline").read_bytes()
+                found.append(command.replace(b"\0", b" ").decode())
     return found
 
 

@@ -103,7 +103,7 @@ def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team)
     assert refused.returncode != 0 and "another daemon writes" in refused.stderr
     team.write("oslo.md", "# Oslo\n\nHarald founded Oslo.\n")
     reader.until(lambda: "oslo.md" in reader.documents("Who founded Oslo?"))
-    assert reader.status()["store"] == {"role": "reader", "behind": 0}
+    assert reader.status()["store"] == {"role": "reader", "behind": 0, "lost": False}
     version = reader.status()["version"]
     reader.stop()
     reader.start()

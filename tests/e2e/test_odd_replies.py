@@ -206,7 +206,13 @@ def test_every_call_names_the_type_of_its_answer() -> None:
         **dict.fromkeys(("query", "ask", "pause", "resume", "tag", "untag", "purge"), ("x",)),
         **dict.fromkeys(("watch", "watch_changes", "unwatch", "allow_watch"), ("x",)),
         **{"queries": ([],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
-        **{"passage": ("x",), "neighbours": ("x",), "paths": ("x", "y"), "remove": ("x",)},
+        **{
+            "passage": ("x",),
+            "page_image": ("x",),
+            "neighbours": ("x",),
+            "paths": ("x", "y"),
+            "remove": ("x",),
+        },
         **dict.fromkeys(("document", "file", "history", "note"), ("s", "d")),
     }
     for endpoint in ENDPOINTS:

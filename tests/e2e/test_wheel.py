@@ -134,7 +134,7 @@ def test_a_daemon_without_torch_indexes_and_answers_and_names_the_extra(
     config = tmp_path / "h/config.toml"
     written = config.read_text()
     for key in ("encoder", "reranker"):
-        config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "{tmp_path}"', written))
+        config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "no/such-model"', written))
         for command in ("serve", "doctor"):
             said = printed(str(program), command)
             assert "hopsyncd[sentence-transformers]" in said

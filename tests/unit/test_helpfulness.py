@@ -23,8 +23,8 @@ def test_what_adds_words_of_the_query_comes_before_what_repeats_them() -> None:
 
 def test_another_document_comes_before_one_heard_already_unless_it_matters_less() -> None:
     one = np.array([1, 1, 2])
-    assert order([1.0, 0.9, 0.8], one, UNASKED, 3) == [0, 2, 1]
-    assert order([1.0, 0.9, 0.6], one, UNASKED, 3) == [0, 1, 2]
+    assert order([1.0, 0.9, 0.85], one, UNASKED, 3) == [0, 2, 1]
+    assert order([1.0, 0.9, 0.7], one, UNASKED, 3) == [0, 1, 2]
 
 
 def test_what_is_not_asked_for_is_not_ranked() -> None:

@@ -24,6 +24,7 @@ MAY: dict[str, set[Role]] = {
     "health": {"owner", "admin", "write", "read", "metrics"},
     "metrics": {"owner", "admin", "metrics"},
     "allow_watch": {"owner"},
+    "audit": {"owner"},
     "note": {"owner", "admin", "write"},
 }
 

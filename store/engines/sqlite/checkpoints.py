@@ -31,7 +31,10 @@ class Checkpointer:
         """Checkpoint if it is time. Does not wait."""
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
-        frames = count_frames(self._log, self._frame_bytes)
+        try:
+            frames = count_frames(self._log, self._frame_bytes)
+        except OSError:  # the commit is done; a disk that fails is reported by the next statement
+            return
         if frames < self._moved:  # the log has started over
             self._moved = 0
         if frames - self._moved >= LOG_FRAMES:
@@ -57,10 +60,10 @@ class Checkpointer:
 
 def count_frames(log: Path, frame_bytes: int) -> int:
     """The number of frames since the log began; behind them are frames of an older log, which have
-    another salt. 0 if the file is missing."""
+    another salt. 0 if the file is missing. Raises OSError if it cannot be read."""
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except FileNotFoundError:
         return 0
     try:
         salt = os.pread(descriptor, _HEADER, 0)[_SALT]
