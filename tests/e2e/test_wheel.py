@@ -133,8 +133,11 @@ def test_a_daemon_without_torch_indexes_and_answers_and_names_the_extra(
     assert "model@53aa51172d142c89/int8-2" in printed(str(program), "doctor")
     config = tmp_path / "h/config.toml"
     written = config.read_text()
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").touch()
     for key in ("encoder", "reranker"):
-        config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "no/such-model"', written))
+        config.write_text(re.sub(rf"(?m)^{key} = .*$", f'{key} = "{model}"', written))
         for command in ("serve", "doctor"):
             said = printed(str(program), command)
             assert "hopsyncd[sentence-transformers]" in said

@@ -32,6 +32,9 @@ class Checkpointer:
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
         try:
+            if self._log.stat().st_size < LOG_FRAMES * self._frame_bytes:
+                self._moved = 0
+                return
             frames = count_frames(self._log, self._frame_bytes)
         except OSError:  # the commit is done; a disk that fails is reported by the next statement
             return
