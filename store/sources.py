@@ -291,7 +291,7 @@ def item_problems(
         f" AND s.name NOT IN {connection.dialect.names('?2')} ORDER BY s.name, i.path LIMIT ?1",
         [row_limit(hidden, limit), names_json(hidden)],
     )
-    shown = (tuple(row) for row in rows if not hides(hidden, row[0], row[1]))
+    shown = (tuple(row) for row in rows if not _hides_item(hidden, row[0], row[1]))
     return [*islice(shown, limit)]
 
 
@@ -302,7 +302,12 @@ def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
         " WHERE i.why IS NOT NULL AND s.name = ?",
         [source],
     )
-    return sum(not hides(hidden, source, path) for (path,) in rows)
+    return sum(not _hides_item(hidden, source, path) for (path,) in rows)
+
+
+def _hides_item(hidden: Mask, source: str, path: str) -> bool:
+    """Whether an item is hidden that may be a folder: so if its documents would be."""
+    return hides(hidden, source, path) or hides(hidden, source, f"{path}/\0")
 
 
 def count_pins(connection: Connection, source: str, hidden: Mask) -> int:

@@ -1,7 +1,7 @@
 """The HTTP application: a route for each endpoint, over the services."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.admin_service import AdminService
-from hopsyncd.api.audit import select_recorded, summarize_answer
+from hopsyncd.api.audit import FoundSummary, select_recorded, summarize_answer
 from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
@@ -152,7 +152,7 @@ async def _respond(
     changes = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
     recorded = changes or endpoint.service == "audit"
     audit: AuditConfig | None = getattr(request.state, "audit", None)
-    reads = endpoint.service in ("reading", "collection") and not recorded
+    reads = endpoint.service in ("reading", "collection", "watches") and not recorded
     audits_reads = reads and audit is not None and audit.enabled
     if recorded or audits_reads:
         request.state.action = endpoint.operation
@@ -190,9 +190,18 @@ async def _respond(
     return JSONResponse(result)
 
 
-def _note_found(request: Request, act: Callable[..., Any], *arguments: Any) -> Any:
-    """Act, and note a summary of the answer for the audit log."""
-    answer = act(*arguments)
+def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener) -> Any:
+    """Act, and note a summary of the answer for the audit log.
+
+    If the client leaves in the middle of a stream, what was found until then is noted.
+    """
+
+    def note(sources: Collection[str], results: int) -> None:
+        request.state.found = FoundSummary(tuple(sorted(sources)), results)
+
+    for listener in listeners:
+        listener.note_found = note
+    answer = act(*listeners)
     request.state.found = summarize_answer(answer)
     return answer
 

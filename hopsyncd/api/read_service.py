@@ -67,7 +67,7 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.query_parser import Understood, parse_question
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.visible_sources import Acl
 from store.exceptions import NoSuchVersion
 from store.history import VisibleCounts, resolve, visible_entry
@@ -223,6 +223,11 @@ class ReadService:
         asker = state.asker
         by_llm = state.models.llm is not None if request.llm is None else request.llm
 
+        def on_found(found: Answer) -> None:
+            listener.note_found(_sources_of(found), len(found.ranked))
+            by = "llm" if by_llm else "extractive"
+            listener.tell("progress", stage="answer", passages=len(found.ranked), by=by)
+
         def here() -> AskAnswer:
             found, reply = asker.ask(
                 meant.question,
@@ -233,12 +238,7 @@ class ReadService:
                 hidden=acl,
                 wanted=meant.wanted,
                 usage=usage,
-                on_found=lambda found: listener.tell(
-                    "progress",
-                    stage="answer",
-                    passages=len(found.ranked),
-                    by="llm" if by_llm else "extractive",
-                ),
+                on_found=on_found,
                 sink=draft if listener.wants_events else None,
                 tell=lambda stage, questions: listener.tell(
                     "progress", stage=stage, questions=[*questions]
@@ -352,3 +352,7 @@ class ReadService:
             assert before and after  # both ends have a version
             seen = restricted_diff(found, before, after)
             return diff_answer(connection, *ends, seen, request.limit, request.graph)
+
+
+def _sources_of(found: Answer) -> set[str]:
+    return {place.source for one in found.ranked for place in found.places[one.passage]}

@@ -52,7 +52,7 @@ from store.content import counters
 from store.contract import Connection
 from store.exceptions import StoreError
 from store.open_database import displayed_url, fresh_database, stored_bytes, unreadable_file
-from store.operational import all_jobs, count_quarantined, waiting_by_reason
+from store.operational import JobRow, all_jobs, count_quarantined, waiting_by_reason
 from store.purge import pending_purges
 from store.sources import all_sources, item_problems, skipped_by_kind
 from store.transactions import snapshot
@@ -289,6 +289,12 @@ class StatusService:
             if name in removed or not caller.acl.shows(name)
             for job in (scan_job, full_scan_job)
         }
+        told = {
+            job(source.name)
+            for source in state.config.sources
+            if caller.acl.shows_whole(source.name)
+            for job in (scan_job, full_scan_job)
+        }
         return {
             "jobs": [
                 {
@@ -297,7 +303,7 @@ class StatusService:
                     "next": moment_text(next_run.next_ms),
                     "last_run": time_text(row.ran_ms) if row else None,
                     "last_success": time_text(row.succeeded_ms) if row else None,
-                    "last_error": row.error if row else None,
+                    "last_error": _error_for(caller.acl, row, next_run.job in told),
                 }
                 for next_run in sorted(
                     self._parts.worker.next_runs(), key=lambda next_run: next_run.next_ms
@@ -378,6 +384,13 @@ class StatusService:
         if state.reloaded.refused:
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
+
+
+def _error_for(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
+    """Why the job failed; in general words for members, whom its text could show hidden items."""
+    if row is None or row.error is None:
+        return None
+    return row.error if acl.visible is None or in_full else "the last run failed"
 
 
 def _problems(connection: Connection, hidden: Mask) -> list[ItemProblem]:

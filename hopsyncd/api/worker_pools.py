@@ -214,7 +214,10 @@ class Listener:
     """The client that waits for a request's work, as the thread that does the work sees it.
 
     `send` takes the events that the client asked for; None if it wants the answer alone.
+    `note_found` takes the sources and the number of the passages found, before any text is sent.
     """
+
+    note_found: Callable[[Collection[str], int], None] = staticmethod(lambda *_: None)
 
     def __init__(self, send: Callable[[Json], None] | None = None) -> None:
         self._send = send

@@ -28,7 +28,7 @@ def audit(
 ) -> None:
     """Show who asked for what, the newest last. Only the owner may.
 
-    Without `enabled` in [audit], only requests that change something or were refused are recorded.
+    Without `enabled` in [audit], only changes and refused changes are recorded.
 
     Example: hopsyncd audit --since yesterday --user ann
     """

@@ -8,17 +8,19 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import ENDPOINTS, make_app
+from hopsyncd.api.audit import FoundSummary
 from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
 from hopsyncd.api.worker_pools import FairQueue, Listener, WorkerPools, worker_pools
-from hopsyncd.config.values import LimitsConfig
+from hopsyncd.config.values import AuditConfig, LimitsConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.retrieve.visible_sources import EVERYTHING
-from tests.fakes.owner import as_owner
+from tests.fakes.owner import OWNER, as_owner
 from tests.fakes.service import FakeService, refused, services_of
 
 
@@ -141,3 +143,36 @@ def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None
     answer = TestClient(app).post("/v1/query", json={"question": "Who?"})
     refused(answer, 503, "timeout")
     assert service.told.is_set()
+
+
+class Abandoned(FakeService):
+    """Fails when it has told what it found."""
+
+    def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> dict[str, Any]:
+        listener.note_found({"notes"}, 3)
+        raise BadRequest("The answer was not finished", "the client left", "Ask again")
+
+
+def recorded(service: FakeService, method: str, path: str, **more: Any) -> dict[str, Any]:
+    """What the guard finds in the state after a request, with reads recorded."""
+    state: dict[str, Any] = {"caller": OWNER, "audit": AuditConfig(enabled=True)}
+    app = make_app(services_of(service))
+
+    async def audited(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = state
+        await app(scope, receive, send)
+
+    TestClient(audited).request(method, path, **more)
+    return state
+
+
+def test_an_answer_that_breaks_off_is_recorded_with_what_was_found() -> None:
+    more = {"json": {"question": "where?"}, "headers": {"accept": NDJSON}}
+    state = recorded(Abandoned(), "POST", "/v1/ask", **more)
+    assert (state["action"], state["found"]) == ("ask", FoundSummary(("notes",), 3))
+
+
+def test_reads_of_watches_are_recorded_as_other_reads_are(service: FakeService) -> None:
+    state = recorded(service, "GET", "/v1/watches/3")
+    assert (state["action"], state["asked"]) == ("watch_changes", {"id": 3})
+    assert "found" in state

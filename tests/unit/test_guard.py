@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -25,6 +25,7 @@ from hopsyncd.api.access import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FREE, FailedTokens
 from hopsyncd.api.guard import Guard
+from hopsyncd.api.mcp.document_server import guard_app
 from hopsyncd.api.server import bound_address
 from hopsyncd.api.tokens import OneToken, Role, TokenFile, Tokens, TokenUses
 from hopsyncd.client.trust import UNKNOWN, Credentials
@@ -262,6 +263,27 @@ def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
     assert (line["status"], line["uid"], line["pid"]) == (503, OWNER.uid, 1)
     assert line["role"] == "owner"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+class BareServer:
+    """An MCP server of which only the app is used."""
+
+    def streamable_http_app(self, **_: object) -> ASGIApp:
+        return APP
+
+
+def test_the_guard_of_mcp_leaves_the_audit_files_of_the_daemon_alone(tmp_path: Path) -> None:
+    old = tmp_path / "audit.log.old"
+    old.touch()
+    os.utime(old, (0, 0))
+    wanted = config()
+    beside = wanted.model_copy(
+        update={"daemon": wanted.daemon.model_copy(update={"data_dir": tmp_path})}
+    )
+    guard = guard_app(cast(Any, BareServer()), beside)
+    asked = TestClient(_from(OWNER, guard), base_url="http://localhost")
+    assert asked.post("/change").status_code == 503
+    assert {file.name for file in tmp_path.glob("audit*")} == {old.name}
 
 
 def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from connectors.settings import FileSettings
 from hopsyncd.cli.top import _print_source
 from store.sources import (
     all_sources,
+    count_problems,
     item_problems,
     skipped_by_kind,
     skipped_of_item,
 )
+from store.visibility import HiddenFolders, Mask
 from tests.fakes.stack import Stack
 
 PAGE = "<nav><a href=/a>A page</a></nav><h1>Mill</h1><p>It grinds.</p><script>f()</script>"
@@ -75,6 +77,20 @@ def test_a_file_with_content_and_without_text_is_a_problem(
     (folder / "page.html").write_text("<p>Now it has text.</p>")
     notes.sync()
     assert item_problems(notes.connection, 10) == []
+
+
+@pytest.mark.parametrize("pattern", ["hr/**", "hr/", "hr"])
+def test_a_hidden_folder_that_is_a_problem_is_hidden(tmp_path: Path, pattern: str) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "page.html").write_text("<script>only()</script>")
+    notes = stack(folder, tmp_path / "a.sqlite")
+    notes.sync()
+    notes.connection.execute("UPDATE seen SET path = 'hr'")  # so is a folder without rights kept
+    for hidden, count in ((pattern, 0), ("hr2/**", 1)):
+        mask: Mask = frozenset({HiddenFolders("notes", (hidden,), (True, False))})
+        assert len(item_problems(notes.connection, 10, mask)) == count
+        assert count_problems(notes.connection, "notes", mask) == count
 
 
 def test_files_of_other_types_are_counted_by_their_suffix(

@@ -34,7 +34,7 @@ from starlette.types import ASGIApp
 
 from hopsyncd import __version__
 from hopsyncd.api.access import Access, AccessRules
-from hopsyncd.api.audit import AUDIT_NAME, AuditLog
+from hopsyncd.api.audit import NoAuditLog
 from hopsyncd.api.guard import Guard
 from hopsyncd.api.mcp.arguments import lean_schema, mistake_line, rename_arguments
 from hopsyncd.api.mcp.shapes import NOTICE, document_text, json_text, shorten
@@ -334,5 +334,4 @@ def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
     )
     file = config.daemon.data_dir / TOKEN_NAME
     make_secret(file)
-    audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-    return Guard(app, Access(lambda: AccessRules({})), audit, OneToken(file, "admin"))
+    return Guard(app, Access(lambda: AccessRules({})), NoAuditLog(), OneToken(file, "admin"))
