@@ -18,7 +18,7 @@ def asking(**body: object) -> bytes:
     [
         ("/v1/query", asking(question=""), "question"),
         ("/v1/query", asking(question=" \t\n"), "question"),
-        ("/v1/query", asking(question="x" * (1 << 20)), "1048576"),
+        ("/v1/query", asking(question="x" * (1 << 20)), "1,048,576"),
         ("/v1/query", asking(question="x" * 20_000), "question"),
         ("/v1/query", asking(question=3), "question"),
         ("/v1/query", asking(), "question"),
