@@ -1,9 +1,9 @@
 """The audit log: who asked for what, about which sources, when, and with which result.
 
-Changes, and refused changes, are always recorded; reads if `audit.enabled` says so. Who is refused
-before a caller is known is in the daemon's log instead. The audit log is a file of JSON lines,
-`audit.log`. When it is full or its day is over, it is renamed to `audit.log.TIME`. Renamed files
-are deleted after `audit.keep_days` days.
+Changes, and refused changes, are always recorded; reads if `audit.enabled` says so. Wrong tokens
+are in the daemon's log instead. The audit log is a file of JSON lines, `audit.log`. When it is full
+or its day is over, it is renamed to `audit.log.TIME`. Renamed files are deleted after
+`audit.keep_days` days.
 
 A line is one write at the end of the file, so a killed process leaves at most one torn line, which
 readers skip. If a line cannot be written, because the disk is full, the request is answered all the
