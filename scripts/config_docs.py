@@ -87,7 +87,7 @@ def meanings_in(text: str) -> Meanings:
         elif key:
             if section == "source" and key[1] == "kind":
                 section = line.partition('"')[2].partition('"')[0]
-                meanings[section, "kind"] = "The kind of source."
+                meanings[section, "kind"] = "The kind of source. A folder needs none."
                 continue
             if section == "source" and key[1] == "name":
                 continue

@@ -76,7 +76,12 @@ def now(context: click.Context, file: Path | None, as_json: bool) -> None:
 
 
 @backup.command("list")
-@click.option("--from", "folder", type=click.Path(path_type=Path), help="Another folder.")
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The folder of the backups. Default: backup.dir.",
+)
 @json_option
 @click.pass_context
 def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
@@ -133,7 +138,12 @@ def _folder_of(config: Config) -> Path:
 
 @backup.command()
 @click.argument("name")
-@click.option("--from", "folder", type=click.Path(path_type=Path), help="Another folder.")
+@click.option(
+    "--from",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The folder of the backups. Default: backup.dir.",
+)
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @json_option
 @click.pass_context
