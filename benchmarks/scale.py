@@ -21,18 +21,13 @@ mapped files apart. import, last / first: what a passage of the last tenth costs
 first tenth; the cost of a version is shared equally by its passages.
 """
 
-import grp
 import itertools
 import json
 import math
-import os
-import pwd
 import random
 import shutil
 import statistics
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import disk
+from askers import GROUP, member, readers
 from common import (
     EDIT_DEADLINE_S,
     JSON,
@@ -58,7 +54,6 @@ from common import (
 )
 from invented import collection
 
-from hopsyncd.client import Client
 from tests.e2e.daemon import HOPSYNCD, ROOT, Place, new_place, source
 
 _SIZES = [1_000, 10_000, 100_000]
@@ -67,30 +62,9 @@ _SOURCES = 2
 _WARM_UP = 10
 _PAST_VERSIONS = 3
 _POLL_S, _POLL_IMPORT_S = 0.01, 0.05
-_GROUP = grp.getgrgid(1)
-_ACCESS = f'[access]\ngroup = "{_GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
+_ACCESS = f'[access]\ngroup = "{GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
 
-# The milliseconds of each query that it is given as a line of JSON. Each has its own connection:
-# one that waits for the next version may be closed meanwhile.
-_MEMBER = """
-import http.client, socket, sys, time
-class Unix(http.client.HTTPConnection):
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(sys.argv[1])
-member = Unix("hopsyncd")
-for line in sys.stdin:
-    member.close()
-    began_s = time.perf_counter()
-    member.request("POST", "/v1/query", line, {"Content-Type": "application/json"})
-    reply = member.getresponse()
-    text = reply.read()
-    assert reply.status == 200, text
-    print((time.perf_counter() - began_s) * 1000, flush=True)
-"""
-
-_READERS, _READER_PAUSE_S = 2, 0.05
 _FIRST_QUERIES = 20
 _KEPT = "size.json"
 _DATASETS = ("hotpotqa", "musique", "2wiki")
@@ -408,40 +382,13 @@ def _query_ms(place: Place, question: str, **more: Any) -> float:
 def _edits(place: Place, written: Collection, numbers: range) -> list[float]:
     """The seconds of each edit, while readers ask."""
     files = written.files
-    with _readers(place, written.ask(_QUESTIONS)):
+    with readers(place, written.ask(_QUESTIONS)):
         return [answered_s(place, files[7 * at % len(files)], at, _POLL_S) for at in numbers]
-
-
-@contextmanager
-def _readers(place: Place, questions: Sequence[str]) -> Iterator[None]:
-    """Ask with _READERS clients at a time, each with short pauses, within the block."""
-    ended = threading.Event()
-
-    def ask(asked: Sequence[str]) -> None:
-        client = Client(place.socket)
-        for question in itertools.cycle(asked):
-            if ended.wait(_READER_PAUSE_S):
-                break
-            client.post("/v1/query", {"question": question})
-        client.close()
-
-    threads = [
-        threading.Thread(target=ask, args=(questions[number::_READERS],))
-        for number in range(_READERS)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
 
 
 def _member_s(place: Place, question: str) -> float | None:
     """Seconds of a question of a member who may not see a source; None where we are not root."""
-    with _member(place) as ask:
+    with member(place) as ask:
         return ask(question) / 1000 if ask else None
 
 
@@ -452,7 +399,7 @@ def _first_queries(
     count = min(edits, _FIRST_QUERIES)
     questions, files = written.ask(2 * count), written.files
     first_ms, masked_ms = list[float](), list[float]()
-    with _member(place) as ask:
+    with member(place) as ask:
         for at in range(count):
             file = files[(7 * at + 3) % len(files)]
             _commit_edit(place, file, at)
@@ -468,35 +415,6 @@ def _commit_edit(place: Place, file: Path, number: int) -> None:
     before = place.status()["version"]
     append(file, f"Number {number} was seen by Ottoline Vesperwick{number}.")
     place.until(lambda: place.status()["version"] > before, EDIT_DEADLINE_S)
-
-
-@contextmanager
-def _member(place: Place) -> Iterator[Any]:
-    """A function that asks as a member who may not see a source; None where we are not root."""
-    if os.geteuid() != 0:
-        yield None
-        return
-    asking = subprocess.Popen(
-        ["/usr/bin/env", "python3", "-c", _MEMBER, str(place.socket)],
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        user=pwd.getpwnam("nobody").pw_uid,
-        group=_GROUP.gr_gid,
-        extra_groups=[_GROUP.gr_gid],
-    )
-    assert asking.stdin and asking.stdout
-    told, heard = asking.stdin, asking.stdout
-
-    def ask(question: str) -> float:
-        told.write(json.dumps({"question": question}) + "\n")
-        told.flush()
-        return float(heard.readline())
-
-    with asking:
-        yield ask
-        told.close()
 
 
 def _past(place: Place, questions: Sequence[str], version: int) -> tuple[list[float], list[float]]:
