@@ -1,4 +1,4 @@
-"""Backups in a folder: what each has, which ones are deleted, and what a restore would lose.
+"""Backups in a folder: what each has, and which ones are deleted.
 
 Each backup is a folder named after its time in UTC, with the database, a copy of the configuration
 and a manifest. The folder gets its name once all of it is on disk and verified. Until then it is a

@@ -18,7 +18,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ class SavedIndex:
         self._is_mapped = False
         self._is_kept = True  # all vectors are in its files
         self._files: dict[str, int] = {}  # the inodes of the files of vectors that are mapped
-        self._saving: _Saving | None = None
+        self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
         """Load the index as of a version: the saved index brought up to date, or from the store.
@@ -107,44 +107,43 @@ class SavedIndex:
             return
         self._entries = len(index.passages)  # whether or not there is room for them
         saving = _Saving(index, freeze(index), encoder, stamp(connection, index.version))
-        saving.thread = threading.Thread(target=self._run, args=(saving,), name="save index")
-        self._saving = saving
-        saving.thread.start()
+        executor = ThreadPoolExecutor(1, "save index")
+        self._saving = saving, executor.submit(self._try_to_save, saving)
+        executor.shutdown(wait=False)
 
     @property
     def is_saving(self) -> bool:
-        return self._saving is not None and self._saving.thread.is_alive()
+        return self._saving is not None and not self._saving[1].done()
 
     def finish_saving(self) -> None:
         """Wait for a save that is under way. On the writer's thread."""
-        saving, self._saving = self._saving, None
-        if saving is None:
+        if self._saving is None:
             return
-        saving.thread.join()
-        self.version = saving.frozen.version if saving.moved else 0
-        if saving.moved:
-            use_columns(saving.index, saving.moved)
+        (saving, result), self._saving = self._saving, None
+        moved = None if result.exception() else result.result()
+        self.version = saving.frozen.version if moved else 0
+        if moved:
+            use_columns(saving.index, moved)
         else:
             thaw(saving.index)
-        if saving.error:
-            raise saving.error
+        result.result()  # raises what ended the thread
 
     def _cancel_saving(self) -> None:
         if self._saving:
-            self._saving.is_cancelled = True
+            self._saving[0].cancelled.set()
             self.finish_saving()
 
-    def _run(self, saving: "_Saving") -> None:
+    def _try_to_save(self, saving: "_Saving") -> MovedColumns | None:
+        """The new columns; None if the save was cancelled, or failed and that was logged."""
         try:
-            saving.moved = self._save(saving)
+            return self._save(saving)
         except OSError as error:
             log.warning("the index was not saved", why=str(error))
             with suppress(OSError):
                 (self.folder / _MANIFEST).unlink(missing_ok=True)
         except _Cancelled:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised on the writer's thread
-            saving.error = error
+        return None
 
     def _save(self, saving: "_Saving") -> MovedColumns:
         frozen = saving.frozen
@@ -325,22 +324,19 @@ class _Cancelled(Exception):
     """Raised on the thread that saves, if the index is forgotten meanwhile."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Saving:
-    """A save on a thread. `moved` are the new columns, None if it failed."""
+    """What a save on a thread needs."""
 
     index: LiveIndex
     frozen: FrozenIndex
     encoder: str
     stamp: Stamp
-    thread: threading.Thread = field(init=False)
-    moved: MovedColumns | None = None
-    error: BaseException | None = None
-    is_cancelled: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
     def go_on(self) -> None:
         """Raise if it was cancelled."""
-        if self.is_cancelled:
+        if self.cancelled.is_set():
             raise _Cancelled
 
 
