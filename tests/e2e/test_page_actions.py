@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, shown
+from tests.fakes.browser import chromium, opened
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(place: Place, browser: Browser) -> Iterator[Page]:
-    with shown(place) as address:
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(1000 * PATIENCE_S)
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#q")
+    with opened(place, browser, viewport={"width": 1280, "height": 900}) as page:
         yield page
-        context.close()
 
 
 def base(page: Page) -> str:

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, shown
+from tests.fakes.browser import chromium, opened
 
 DRAWN = ".map[data-drawn]"
 PIXELS = """canvas => {
@@ -41,14 +41,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def context(place: Place, browser: Browser) -> Iterator[tuple[BrowserContext, str]]:
-    with shown(place) as address:
-        context = browser.new_context(viewport={"width": 1100, "height": 800})
-        context.set_default_timeout(1000 * PATIENCE_S)
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#q")
-        yield context, page.url.rstrip("/")
-        context.close()
+    with opened(place, browser, viewport={"width": 1100, "height": 800}) as page:
+        yield page.context, page.url.rstrip("/")
 
 
 @pytest.fixture

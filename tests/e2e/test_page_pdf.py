@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.client import Client, RequestFailed
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, shown, violations
+from tests.fakes.browser import chromium, opened, violations
 
 ASKED = "/?q=Who+dredged+the+harbour%3F"
 
@@ -50,14 +50,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def context(place: Place, browser: Browser) -> Iterator[tuple[BrowserContext, str]]:
-    with shown(place) as address:
-        context = browser.new_context(viewport={"width": 1300, "height": 500})
-        context.set_default_timeout(1000 * PATIENCE_S)
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#q")
-        yield context, page.url.rstrip("/")
-        context.close()
+    with opened(place, browser, viewport={"width": 1300, "height": 500}) as page:
+        yield page.context, page.url.rstrip("/")
 
 
 @pytest.fixture

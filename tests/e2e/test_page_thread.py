@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, shown, violations
+from tests.fakes.browser import PATIENCE_S, chromium, opened, shown, violations
 from tests.fakes.endpoint import Endpoint, Response, error, event, say_json, stream, user_text
 
 QUESTION = "Where was Kaltenbrunn, whose film is Bronze Door, born?"
@@ -51,16 +51,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def window(place: Place, browser: Browser) -> Iterator[Page]:
-    with shown(place) as address:
-        context = browser.new_context(
-            viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
-        )
-        context.set_default_timeout(1000 * PATIENCE_S)
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#q")
+    with opened(
+        place, browser, viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
+    ) as page:
         yield page
-        context.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Error, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.e2e.daemon import Place
 
@@ -54,6 +54,19 @@ def shown(place: Place, *flags: str) -> Iterator[str]:
         finally:
             running.terminate()
             assert running.wait(60) == 0
+
+
+@contextmanager
+def opened(place: Place, browser: Browser, **more: Any) -> Iterator[Page]:
+    """The page that `hopsyncd web` shows, in a context of its own, made with `more` settings."""
+    with shown(place) as address:
+        context = browser.new_context(**more)
+        context.set_default_timeout(1000 * PATIENCE_S)
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("#q")
+        yield page
+        context.close()
 
 
 @contextmanager
