@@ -62,7 +62,8 @@ class MapMaker:
                 documents = [] if found is None else _store_rows(snapshot, found)
                 answer = _NO_MAP if found is None else _answer(snapshot, found)
                 answer = {**answer, "version": snapshot.version.id}
-            self._kept = {key: (documents, answer), **dict([*self._kept.items()][:_KEPT])}
+            others = [(one, kept) for one, kept in self._kept.items() if one != key]
+            self._kept = {key: (documents, answer), **dict(others[: _KEPT - 1])}
             return answer
 
 

@@ -70,10 +70,10 @@ def test_the_field_for_exact_words_searches_again(place: Place, has_scripts: boo
         page.locator("#q").press("Enter")
         roof = page.locator(".group", has_text="roof.md")
         expect(roof).to_have_count(1)
-        field = page.get_by_role("combobox", name="Words")
+        field = page.get_by_role("combobox", name="Match words")
         field.select_option("exact")
         if not has_scripts:
-            page.get_by_role("region", name="Words").get_by_role("button").click()
+            page.get_by_role("region", name="Match words").get_by_role("button").click()
         expect(roof).to_have_count(0)
         expect(page).to_have_url(re.compile("match=exact"))
         expect(field).to_have_value("exact")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.api import map_answer
 from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve import collection_map
@@ -33,6 +34,7 @@ def fake_store(purged: frozenset[int] = frozenset()) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collection_map, "titles_of", titles)
+        patch.setattr(map_answer, "titles_of", titles)
         patch.setattr(collection_map, "known_passages", passages)
         yield
 
@@ -92,6 +94,20 @@ def test_purged_documents_are_not_on_a_map_although_the_index_still_has_them() -
     assert snapshot.index.documents.id[made.documents].tolist() == [
         one for one in snapshot.index.documents.id.tolist() if one != purged
     ]
+
+
+def test_a_map_that_is_kept_is_made_again_once_after_a_purge() -> None:
+    from tests.fakes.histories import Held, State
+
+    documents = {("open", "a.md"): Held((1, 2)), ("open", "b.md"): Held((3,))}
+    snapshot, maker = snapshot_at(grown([State(documents)]), 1), map_answer.MapMaker()
+    with fake_store():
+        whole = maker.make(NO_STORE, snapshot)
+        assert maker.make(NO_STORE, snapshot) is whole
+    with fake_store(frozenset({int(snapshot.index.documents.id[0])})):
+        rest = maker.make(NO_STORE, snapshot)
+        assert [len(one["documents"]["title"]) for one in (whole, rest)] == [2, 1]
+        assert maker.make(NO_STORE, snapshot) is rest
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40, 1500])
