@@ -145,7 +145,7 @@ class Guard:
                 "a token was refused",
                 address=address,
                 why=error.why,
-                token=error.id,
+                token=error.token_id,
                 failures=failures,
                 refused_for_s=wait_s,
             )

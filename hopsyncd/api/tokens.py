@@ -78,12 +78,12 @@ _FILE = TypeAdapter(list[Token])
 
 
 class WrongToken(Exception):
-    """Text that opens nothing. `id` is the token's, where one of that name is known."""
+    """Text that opens nothing. `token_id` is the id of the known token that it names, if any."""
 
-    def __init__(self, why: str, id: str = "") -> None:
+    def __init__(self, why: str, token_id: str = "") -> None:
         super().__init__(why)
         self.why = why
-        self.id = id
+        self.token_id = token_id
 
 
 class TokenCheck(Protocol):
@@ -140,7 +140,7 @@ class TokenFile:
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing() as tokens:
             ids = {token.id for token in tokens}
-            new = next(id for id in iter(lambda: secrets.token_hex(4), "") if id not in ids)
+            new = next(new for new in iter(lambda: secrets.token_hex(4), "") if new not in ids)
             made = Token(
                 new,
                 user,
@@ -200,7 +200,7 @@ class TokenUses:
         with suppress(OSError, ValueError):
             found = json.loads(self._file.read_bytes())
             if isinstance(found, dict):
-                return {str(id): used for id, used in found.items() if isinstance(used, int)}
+                return {str(name): used for name, used in found.items() if isinstance(used, int)}
         return {}
 
     def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
@@ -209,7 +209,7 @@ class TokenUses:
             return
         self._used[token.id] = int(now_s)
         ids = {one.id for one in known}
-        self._used = {id: used for id, used in self._used.items() if id in ids}
+        self._used = {name: used for name, used in self._used.items() if name in ids}
         with suppress(OSError):
             _replace(self._file, self._used)
 
