@@ -17,6 +17,7 @@ _RAISED = re.compile(
 )
 _PLAIN = re.compile(r"[A-Za-z]|[\w\s+*/=<>().,|!:-]*[\w)]\s*(?:[=<>]|[+*/-](?=\s))\s*[\w(-][^;&@]*")
 _WORD = re.compile(r"[^\W\d_]{4,}")
+_FORMULA_START = re.compile(r"\\[(\[]|\$\$")
 
 
 def formula_text(tex: str) -> str:
@@ -72,6 +73,3 @@ def read_formulas(text: str) -> str:
             parts += [text[end : found.start()], formula[0]]
             end = formula[1]
     return "".join((*parts, text[end:]))
-
-
-_FORMULA_START = re.compile(r"\\[(\[]|\$\$")

@@ -1,14 +1,14 @@
-"""Ranked passages, and helpfulness, the last ranking: the paper's (Eq. 2 and 3), and ours.
+"""Ranks passages by helpfulness H, as in the HopRAG paper (Eq. 2 and 3) or by new words.
 
 The paper's H is the mean of a passage's similarity to the query and its importance (the share of
-visits). Similarity to the query pulls in passages that repeat what the first one says, so in ours
-only new words count: H = importance * exp(weight * new), where `new` is the idf-weighted
-share of the query's words that the passage has and those ranked before it have not. Each passage of
-its document that ranks before it takes exp(-repeated) of H: a question that one passage does not
-answer seldom finds the rest beside it.
+visits). Similarity to the query favours passages that repeat the first result. So the default H
+counts new words only: H = importance * exp(weight * new), where `new` is the idf-weighted share of
+the query's words that the passage has and the passages ranked before it lack. Each passage of the
+same document that ranks before it multiplies H by exp(-repeated): if one passage does not answer a
+question, its document seldom has the rest of the answer.
 
-Importance is what arrived at a passage, times exp(fit): how well its best sentence, alone, is like
-the query and has its words.
+Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
+to the query and how many of the query's words that sentence has.
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.

@@ -73,9 +73,9 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     path, expected = locate(model, sha256)
     folder = Path(path).resolve()
     digest = checked_digest(path, expected)
-    can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
     if not has_onnxruntime():
         return SentenceEncoder(model, sha256, threads)
+    can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
     kept = cache / f"encoder-{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
     choice = read_choice(kept)
     if choice is None and can_export:

@@ -81,7 +81,7 @@ class FolderModel:
         """(m, d) float32 vectors of m texts."""
         tokens = [self.tokens(text) for text in texts]
         vectors = np.empty((len(texts), self._choice.dimensions), dtype=np.float32)
-        lengths = [-(-len(text) // _TOKEN_STEP) * _TOKEN_STEP for text in tokens]
+        lengths = [_padded_length(text) for text in tokens]
         for rows in batches_by_length(lengths, self._choice.batched):
             vectors[rows] = self.vectors_of_tokens([tokens[row] for row in rows])
         return vectors
@@ -92,7 +92,7 @@ class FolderModel:
 
     def vectors_of_tokens(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """(m, d) float32 vectors of m texts that have the same length when they are padded."""
-        length = -(-max(map(len, texts)) // _TOKEN_STEP) * _TOKEN_STEP
+        length = _padded_length(texts[0])
         tokens = np.full((len(texts), length), self._choice.padding, dtype=np.int64)
         mask = np.zeros_like(tokens)
         for row, text in enumerate(texts):
@@ -109,6 +109,10 @@ class FolderModel:
             for all_states, text in zip(states, texts, strict=True)
         ]
         return np.concatenate(pooled)
+
+
+def _padded_length(tokens: Sequence[int]) -> int:
+    return -(-len(tokens) // _TOKEN_STEP) * _TOKEN_STEP
 
 
 def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
