@@ -6,6 +6,7 @@ the same form. A reserve of file descriptors stays free of client connections.
 
 import asyncio
 import json
+import math
 import resource
 from collections import Counter
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ RESERVED = 256
 ACCEPTED_AT_ONCE = 32
 """Connections that a listener accepts in one go, before the limits look at them."""
 
+_SHORT_BODY_BYTES = 1 << 16  # read to its end after a refusal, so that the connection stays usable
 _GENERATIONS = 3  # accepted, being refused, being closed
 _LISTENERS = 3
 _LEAST_CONNECTIONS = 8
@@ -153,6 +155,7 @@ class ClientConnection(HttpToolsProtocol):
         self._part_ended = False  # within the data being read
         self._in_head = False
         self._in_body = False
+        self._body_is_short = False
         self._ignores_input = False
         self._last_answer = b""  # to send after the answers to the requests in hand
 
@@ -212,6 +215,7 @@ class ClientConnection(HttpToolsProtocol):
         if self._ignores_input:
             return
         self._in_body = True
+        self._body_is_short = _body_bytes(self.headers) <= _SHORT_BODY_BYTES
         self._expect(self._timeouts.body_s)
         super().on_headers_complete()
         if self.parser.should_upgrade():  # to a protocol that is not spoken here
@@ -235,9 +239,8 @@ class ClientConnection(HttpToolsProtocol):
         if self._last_answer and is_last and not self.transport.is_closing():
             self.transport.write(self._last_answer)
             self._all.linger(self)
-        elif (
-            self._in_body and self.cycle.response_complete
-        ):  # the client still sends a body that nobody reads
+        elif self._in_body and self.cycle.response_complete and not self._body_is_short:
+            # The client still sends a body that nobody reads.
             self._ignores_input = True
             self._all.linger(self)
 
@@ -322,6 +325,12 @@ class ClientConnection(HttpToolsProtocol):
         if not (in_hand and self.cycle.response_started):
             self.transport.write(answer)
         self._all.linger(self)
+
+
+def _body_bytes(headers: list[tuple[bytes, bytes]]) -> float:
+    """The declared length of a body."""
+    declared = dict(headers).get(b"content-length", b"")
+    return int(declared) if declared.isdigit() else math.inf
 
 
 def _answer(status: HTTPStatus, body: bytes) -> bytes:

@@ -26,6 +26,8 @@ class WatchViews(View):
     def watched_question(self, request: Request) -> Response:
         """A watched question with its changes: the answers before and after each."""
         shown = self.client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
+        if "part" in request.query_params:
+            return self.part(request, "watched_answers.html", shown=shown, word_diff=word_diff)
         return self.html(request, "watched.html", shown=shown, word_diff=word_diff)
 
     async def watch(self, request: Request) -> Response:

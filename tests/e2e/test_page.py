@@ -455,6 +455,9 @@ def test_a_question_is_watched_and_its_change_shown_before_and_after(
     before, after = opened.locator(".change .columns section").all()
     expect(before).to_contain_text("repairs clocks")
     expect(after).not_to_contain_text("repairs clocks")
+    with opened.expect_response(lambda answer: "part=1" in answer.url):
+        place.write("people/lindqvist.md", f"{text}\nHer tools stayed behind.\n")
+        place.sync("notes")
     _check_usable(opened)
     opened.set_viewport_size({"width": 1100, "height": 800})
     opened.get_by_role("button", name="Stop watching").click()

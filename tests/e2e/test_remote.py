@@ -283,6 +283,25 @@ def test_a_connection_is_kept_and_used_again(server: Server) -> None:
             assert connection.sock is first
 
 
+def test_a_connection_stays_usable_after_a_refusal_that_came_before_the_body(
+    server: Server,
+) -> None:
+    token = f"Bearer {server.tokens['read']}"
+    with closing(server.connection()) as connection:
+        connection.putrequest("POST", "/v1/sync")
+        for name, value in (("Authorization", token), ("Content-Length", "2")):
+            connection.putheader(name, value)
+        connection.endheaders()
+        with connection.getresponse() as answer:
+            assert answer.status == 403 and answer.read()
+        connection.send(b"{}")
+        kept = connection.sock
+        connection.request("GET", "/v1/status", headers={"Authorization": token})
+        with connection.getresponse() as answer:
+            assert answer.status == 200
+        assert connection.sock is kept
+
+
 def test_other_host_names_and_browsers_are_refused(server: Server) -> None:
     for headers in (
         {"Host": "evil.example"},

@@ -63,8 +63,8 @@ from hopsyncd.web.rendering import with_code
 from store.records import split_unspaced
 
 SMALL, LARGE = 16 << 10, 64 << 10
-GROWTH = 6.0  # four where it is linear, sixteen where it is quadratic
-NOISE_S = 0.004  # a run shorter than this says nothing
+GROWTH = 8.0  # four where it is linear, sixteen where it is quadratic
+NOISE_S = 0.008  # a run shorter than this says nothing
 MOST_S = 2.0  # of 64 KiB on a busy machine, whatever the growth
 
 UNITS = {
