@@ -326,7 +326,7 @@ class _Cancelled(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Saving:
-    """What a save on a thread needs."""
+    """The inputs of a save on a thread."""
 
     index: LiveIndex
     frozen: FrozenIndex
