@@ -1,1 +1,1 @@
-"""The versioned record on disk: its records, and one folder for each engine that keeps them."""
+"""The versioned database: its records, and one folder for each database engine."""

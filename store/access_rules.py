@@ -1,4 +1,5 @@
-"""Access rules as the record keeps them: who may see a source. Pure, so that all may use it."""
+"""Access rules in their stored form: who may see a source. Imports no database, so any module may
+use it."""
 
 import json
 from collections.abc import Callable
@@ -13,9 +14,9 @@ Viewers: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FolderClause:
-    """Who may see which documents of a source, by their paths. None stands for all members.
+    """Who may see which documents of a source, by path. None means all members.
 
-    The last pattern in `paths` that matches a path decides; `rest` is for all other paths.
+    The last pattern in `paths` that matches a path decides; `rest` applies to all other paths.
     """
 
     rest: Viewers | None
@@ -35,7 +36,7 @@ NOBODY: AccessRule = ((),)
 
 
 def access_rule_text(rule: AccessRule) -> str:
-    """Encode a rule for the record."""
+    """Encode a rule for the database."""
 
     def encode(clause: Clause) -> object:
         if not isinstance(clause, FolderClause):
@@ -46,7 +47,7 @@ def access_rule_text(rule: AccessRule) -> str:
 
 
 def read_access_rule(text: str) -> AccessRule:
-    """The rule in a recorded text. A text that is not a rule closes the source."""
+    """Decode a stored rule. If the text is not a valid rule, nobody may see the source."""
     try:
         clauses = json.loads(text)
         if not isinstance(clauses, list):
@@ -57,7 +58,7 @@ def read_access_rule(text: str) -> AccessRule:
 
 
 def _read_clause(value: Any) -> Clause:
-    """Raises ValueError or TypeError if it is no clause."""
+    """Decode one clause. Raises ValueError or TypeError if the value is not a clause."""
     if not isinstance(value, dict):
         return _read_viewers(value)
     if value.keys() != {"rest", "paths"} or not isinstance(value["paths"], list):
@@ -78,7 +79,7 @@ def _read_viewers(value: Any) -> Viewers:
 
 
 def entries_of(rule: AccessRule) -> list[str]:
-    """Every entry that the rule names."""
+    """All users and groups that the rule names."""
     lists = list[Viewers | None]()
     for clause in rule:
         if isinstance(clause, FolderClause):
@@ -93,7 +94,7 @@ def hidden_by_rule(
 ) -> list[HiddenFolders] | None:
     """The folders that the rule hides from a caller; None if it hides the whole source.
 
-    `matches` says whether the caller matches one of these entries.
+    `matches` says whether the caller is one of the given users or groups.
     """
     found = list[HiddenFolders]()
     for clause in rule:
@@ -117,7 +118,8 @@ def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
 
 
 def left_rule(known: AccessRule | None) -> AccessRule:
-    """The rule of a source that leaves the configuration: closed to all, unless it is open."""
+    """The rule for a source that was removed from the configuration: nobody, unless it was open to
+    all."""
     if known is None:
         return NOBODY
     return OPEN if known == OPEN else narrow(known, NOBODY)

@@ -1,8 +1,9 @@
-"""Backups in a folder: what each has, and which ones are deleted.
+"""Makes, lists and deletes backups in a folder.
 
 Each backup is a folder named after its time in UTC, with the database, a copy of the configuration
-and a manifest. The folder gets its name once all of it is on disk and verified. Until then it is a
-hidden folder, which the next backup deletes. A folder without a valid manifest is left alone.
+and a manifest. A new backup is written to a hidden folder, which is renamed once everything is
+verified and on disk. The next backup deletes hidden folders that a crash left. A folder without a
+valid manifest is never touched.
 """
 
 import fcntl
@@ -32,9 +33,9 @@ _SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a backup, in numbers. `program` is the version of hopsyncd that made it.
+    """The manifest of a backup. `program` is the version of hopsyncd that made it.
 
-    `version` is the newest version in it, 0 if there is none. `digest` is the SHA-256 of the
+    `version` is the newest version in the backup, or 0 without any. `digest` is the SHA-256 of the
     database.
     """
 
@@ -106,8 +107,8 @@ def make_backup(
 ) -> Backup:
     """Copy the database into the folder, and verify the copy.
 
-    `verify` raises BackupFailed if the copy has errors; then nothing is left of it. Raises
-    BackupFailed, also while another process makes a backup there.
+    `verify` raises BackupFailed if the copy has errors; the copy is then deleted. Also raises
+    BackupFailed while another process makes a backup in the folder.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ def _make(
 
 
 def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
-    """Verify the copy, and describe it. Its digest is of the bytes that were verified."""
+    """Verify the copy, and describe it. The digest is computed over the verified bytes."""
     digest = digest_of(copy)
     verify(copy)
     if digest_of(copy) != digest:
@@ -174,9 +175,9 @@ def digest_of(path: Path) -> str:
 
 
 def rotate(folder: Path, keep: int) -> list[str]:
-    """Delete all but the newest `keep` backups; returns the deleted names. Call after a success.
+    """Delete all but the newest `keep` backups (at least one stays); returns the deleted names.
 
-    At least one is kept. Raises OSError.
+    Call it only after a successful backup. Raises OSError.
     """
     removed = []
     for old in list_backups(folder)[max(keep, 1) :]:

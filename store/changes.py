@@ -1,17 +1,16 @@
-"""The feed of changes, by which an index in memory, or on another disk, follows the store.
+"""Reads what changed between two versions, for copies of the database in memory or in another file.
 
-A copy of the store as of the version `after` (0: before the first) applies `changes(connection,
-after, until)` and is then a copy as of `until`. It applies the ends first; a row that begins may
-have ended too. At every kept version it then has exactly the rows that the tables have. Both
-versions must be kept. Reading costs what changed.
+A copy as of version `after` (0: empty) applies `changes(connection, after, until)` and is then a
+copy as of `until`. It must apply the ended rows first, because a row that began may also have
+ended. Afterwards the copy has exactly the rows of the tables at every kept version. Both versions
+must be kept. The cost grows with the changes, not with the database.
 
-Content (texts, questions, vectors) is immutable, so the feed names it by id, and it is read once,
-where it is new (`store.content`).
+Content (texts, questions, vectors) is immutable, so changes name it by id, and the copy reads new
+content once (`store.content`).
 
-gc deletes rows that are in force at no kept version, and the feed does not report it: a copy may
-keep them, because nobody can ask for those versions. A purge or a rebuild changes rows of past
-versions, which the feed does not report either: then `stamp` differs, and the copy must be read
-again from 0.
+gc deletes rows that are in force at no kept version. Changes do not report this, and a copy may
+keep the rows because nobody can query those versions. Purges and rebuilds change rows of past
+versions, which is not reported either: `stamp` then differs, and the copy must start again from 0.
 """
 
 import json
@@ -38,7 +37,7 @@ _AT_ONCE = 50_000  # rows
 class PassagesBegun:
     """Passages that became vertices, as columns of equal length, in no order.
 
-    `question_set` is the set that each has while it is one.
+    `question_set` is the set of each passage in that interval.
     """
 
     passage: Integers
@@ -49,7 +48,7 @@ class PassagesBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchesBegun:
-    """Matches that came to be in force, as columns of equal length, in no order.
+    """Matches that began, as columns of equal length, in no order.
 
     They are candidate edges. A version's edges are the matches within its edge threshold.
     """
@@ -63,10 +62,10 @@ class MatchesBegun:
 
 @dataclass(frozen=True, slots=True)
 class DocumentBegun:
-    """A revision of a document; `id` is its row, which no other revision ever has.
+    """A revision of a document that began; `id` is its row, which no other revision ever has.
 
-    `occurrences` are its passages in document order, each with its links.
-    `origin` and `properties` are what its source and the revision itself say of it.
+    `occurrences` are its passages in document order, each with its links. `origin` comes from the
+    source, `properties` from the revision itself.
     """
 
     id: int
@@ -112,11 +111,11 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Identifies the state that a copy of the store was made from.
+    """Identifies the state from which a copy was made.
 
-    `digest` tells versions of one number in different databases apart, as after a backup was
-    restored. While the store gives an equal stamp for that version, the copy is true, and
-    `changes` from there brings it up to date.
+    `digest` distinguishes equal version numbers of different databases, for example after a
+    restore. While the database has an equal stamp for that version, the copy is valid, and
+    `changes` brings it up to date.
     """
 
     version: int
@@ -132,8 +131,8 @@ def stamp(connection: Connection, number: int) -> Stamp:
 def changes(connection: Connection, after: int, until: int) -> Changes:
     """Read the changes after one version, up to another. Call it inside a snapshot.
 
-    Raises NoSuchVersion unless `until`, and `after` if it is not 0, are kept versions: of others
-    some rows are gone, and with them the word of their end.
+    Raises NoSuchVersion unless `until`, and `after` if it is not 0, are kept versions. Rows that
+    ended at other versions may have been deleted.
     """
     for number in {after, until} - {0}:
         version(connection, number)
@@ -234,7 +233,8 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
 def _columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
-    """Read rows into columns, in parts: all rows as tuples would take ten times the memory."""
+    """Read rows into columns, in batches: tuples of all rows at once would take ten times the
+    memory."""
     parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=one)] for one in types]
     cursor = connection.execute(sql, span)
     while rows := cursor.fetchmany(_AT_ONCE):

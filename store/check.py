@@ -1,10 +1,9 @@
-"""Checks the database against its invariants, and changes nothing. There are three depths:
+"""Checks the database against its invariants, without changing it. There are three depths:
 
-- opening_check: looks at indexes and small tables before a daemon serves from the file; takes a
-  fraction of a second.
+- opening_check: indexes and small tables, in a fraction of a second, before a daemon serves.
 - check: SQLite's own structure, the schema, and the intervals at the head.
-- check(deep): every invariant in docs/reference/database-format.md that the store can verify
-  by itself. The arithmetic of matches is left to hopsyncd.ingest.upkeep.
+- check(deep): every invariant in docs/reference/database-format.md that needs only the database.
+hopsyncd.ingest.upkeep checks the similarities of matches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +34,8 @@ UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The checks of an engine's own structure: in `check`, with `deep`, and at each opening."""
+    """The functions that check an engine's own structure: in `check`, with `deep`, and at each
+    opening."""
 
     quick: tuple[Check, ...]
     deep: tuple[Check, ...]
@@ -50,7 +50,7 @@ def count_checks(deep: bool) -> int:
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Everything that is wrong; an empty list means a sound database."""
+    """All problems found; an empty list means that the database is sound."""
     structure = _STRUCTURE_OF[connection.engine]
     found = run_checks(connection, structure.deep if deep else structure.quick, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
@@ -64,7 +64,8 @@ def check(
 def run_checks(
     connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Run checks on one state. A check that cannot read its rows becomes a finding."""
+    """Run checks on one state of the database. A check that cannot read its rows becomes a
+    finding."""
     found: list[Finding] = []
     try:
         with snapshot(connection):
@@ -110,9 +111,9 @@ def opening_check(connection: Connection) -> None:
 
 
 def refuse_overwritten(connection: Connection) -> None:
-    """Raise DatabaseGone unless a fresh look at the writer's files agrees with its connection.
+    """Raise DatabaseGone if the writer's files no longer agree with its open connection.
 
-    An open connection does not notice that another program wrote into its file.
+    An open connection does not notice that another program has overwritten its file.
     """
     connection.refuse_gone()
     if connection.opened is None:
@@ -132,9 +133,11 @@ def refuse_overwritten(connection: Connection) -> None:
 
 
 def as_store_error(error: BaseException, connection: Connection) -> BaseException:
-    """DatabaseGone or DiskFailure if an error of SQLite means that; else the error itself.
+    """DatabaseGone or DiskFailure if that is the cause of an SQLite error; otherwise the error
+    itself.
 
-    Any read by the writer may fail so: what its connection has in memory can be given up.
+    The writer may call this after any failed read: it can discard what its connection has in
+    memory.
     """
     if connection.opened is None or not isinstance(error, SqliteError):
         return error
@@ -238,7 +241,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "the head counts what is in force",
                 f"version {newest.id}",
-                f"says {count} rows of {table}, {live[0]} are in force",
+                f"counts {count} rows of {table}, but {live[0]} are in force",
                 REBUILD,
             )
 

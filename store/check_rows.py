@@ -101,7 +101,8 @@ def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
 
 
 def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
-    """For each passage, its merged half-open ranges of indexes into `numbers`; rows by birth."""
+    """The merged half-open ranges of indexes into `numbers` for each passage; rows are ordered by
+    birth."""
     ranges: Ranges = defaultdict(list)
     for passage, born, died in rows:
         first, last = bisect_left(numbers, born), bisect_left(numbers, died)
@@ -176,7 +177,7 @@ def _counts(connection: Connection) -> Iterator[Finding]:
                 yield Finding(
                     "a version counts what is in force",
                     f"version {one.id}",
-                    f"says {getattr(one, name)} {name}, {count} are in force",
+                    f"counts {getattr(one, name)} {name}, but {count} are in force",
                     REBUILD if one is versions[-1] else RESTORE,
                 )
 
@@ -192,7 +193,7 @@ def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[n
 
 
 def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
-    """One pass over the versions, which applies what changed from each to the next."""
+    """Check all edge thresholds in one pass, applying the changes from each version to the next."""
     rows = connection.execute(
         "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
     ).fetchall()
@@ -226,7 +227,7 @@ class _Ranking:
     """All matches, best first, and which of them are in force at the current version.
 
     The first `_at` matches are within the edge threshold, and `_admitted` of them are in force.
-    Moving the threshold looks at a few matches; counting again would look at all.
+    Moving the threshold reads a few matches; counting again would read all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
@@ -235,14 +236,16 @@ class _Ranking:
         self._count = self._at = self._admitted = 0
 
     def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
-        """Move to the next version; what begins and ends between two was never in force."""
+        """Move to the next version. Matches that begin and end between two kept versions are left
+        out."""
         for places, by in ((begun, 1), (ended, -1)):
             self._in_force[places] += by
             self._count += by * len(places)
             self._admitted += by * int(np.count_nonzero(places < self._at))
 
     def threshold_fault(self, at: Version) -> str | None:
-        """The fault in the version's edge threshold, given the matches in force; None if sound."""
+        """Describe the error in the version's edge threshold, given the matches in force; None if
+        it is right."""
         if at.edge_threshold is None:
             few = at.edge_budget < self._count
             return f"there is no edge threshold for {self._count} matches" if few else None
@@ -289,7 +292,7 @@ def _passages(connection: Connection) -> Iterator[Finding]:
             yield Finding(
                 "a passage's word count is right",
                 where,
-                f"says {words}, has {counted}",
+                f"is stored as {words}, but the text has {counted}",
                 REBUILD,
             )
 
@@ -374,7 +377,8 @@ def _documents(connection: Connection) -> Iterator[Finding]:
 
 
 def passage_vectors(connection: Connection) -> Iterator[Finding]:
-    """The vectors that a search scans belong to passage intervals. Needs an intact schema."""
+    """Check that every passage interval has the vector that a search scans. Needs an intact
+    schema."""
     recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
     for generation, dimensions in recipes:
         table = f"passage_vector_{generation}"
@@ -414,7 +418,8 @@ def _vector_finding(
 
 
 def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
-    """A search scans the slots that the chunks mark as valid, so these must be the rows."""
+    """Check the slots: a search scans the slots that chunks mark as valid, so these must be the
+    rows."""
     valid = 0
     slots: dict[tuple[int, int], int] = {}
     for chunk, validity, row_ids in connection.execute(

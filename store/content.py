@@ -1,7 +1,8 @@
-"""Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
+"""Stores immutable content: passages, their question sets and vectors. This is also the cache of
+all slow work.
 
-Content is written before the version that uses it, in its own transactions. Content that a
-crash leaves unused is found again by its id, so it is never computed twice.
+Content is written before the version that uses it, in separate transactions. After a crash, unused
+content is found again by its id, so it is never computed twice.
 """
 
 import json
@@ -59,7 +60,7 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store the (2, d) probe of the encoder of these settings, once."""
+    """Store the probe of these settings' encoder, a (2, d) array, unless there is one."""
     blob = probe.astype("<i2").tobytes()
     with transaction(connection):
         connection.execute(
@@ -68,7 +69,7 @@ def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
 
 
 def find_probe(connection: Connection, encoder: str) -> Vectors | None:
-    """(2, d) the stored vector of the probe text by that encoder, and its centre."""
+    """The stored probe of that encoder, (2, d): the vector of the probe text, and the centre."""
     row = connection.execute(
         "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
     ).fetchone()
@@ -129,9 +130,9 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
 def best_sets(
     connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """The set to use for each passage under some settings (a row id), if there is one.
+    """The best question set of each passage under some settings (a row id); others are left out.
 
-    A provisional set is used only while there is no other.
+    A provisional set is used only if there is no other.
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
@@ -199,7 +200,7 @@ def _insert_passage(connection: Connection, passage: Passage) -> None:
 
 
 def full_text(passage: Passage) -> str:
-    """The text of a passage that full-text search indexes."""
+    """The text that full-text search indexes for a passage."""
     return " ".join([*passage.heading, passage.text])
 
 
@@ -245,7 +246,7 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
 def question_texts(
     connection: Connection, ids: Iterable[QuestionId | None]
 ) -> dict[QuestionId, str]:
-    """The texts of these questions; None is skipped."""
+    """The texts of these questions; None among the ids is skipped."""
     rows = connection.execute(
         f"SELECT id, text FROM question WHERE id IN {connection.dialect.ids()}",
         [json.dumps([id_ for id_ in ids if id_ is not None])],
@@ -286,5 +287,5 @@ def _question(row: tuple[int, int, int, str, str, int]) -> Question:
 
 @lru_cache(maxsize=1 << 12)
 def _keywords(column: str) -> frozenset[str]:
-    """One set for all questions with these keywords."""
+    """A set of keywords, shared by all questions that have the same."""
     return frozenset(json.loads(column))

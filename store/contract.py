@@ -1,7 +1,8 @@
-"""The interface between the record and its database engines.
+"""The interface between the database's logic and its engines.
 
-Each SQL statement is written once, for a `Connection`. Its `Dialect` supplies the parts that
-engines word differently. A connection to a server also has a `Server` for everything but SQL.
+Each SQL statement is written once, for a `Connection`. Its `Dialect` supplies the parts that differ
+between engines. A connection to a database server also has a `Server` for everything that is not
+SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,8 @@ Identity = tuple[int, int]  # a file's device and inode
 class Opened:
     """The files behind the writer's connection.
 
-    `least_bytes` is the least size of the database as of the last commit. `overwritten` says how it
-    was found to be overwritten, which is final.
+    `least_bytes` is the smallest valid size of the database since the last commit. `overwritten` is
+    set once another program has overwritten the file, and says how that was noticed.
     """
 
     database: Path
@@ -39,14 +40,14 @@ class Dialect(Protocol):
 
     @property
     def first_join(self) -> str:
-        """A join for which SQLite reads the table on the left first."""
+        """The join keyword that makes SQLite read the left table first."""
 
     @property
     def unindexed(self) -> str:
-        """Follows a table that SQLite has to read without an index."""
+        """The suffix of a table that SQLite must read without an index."""
 
     def indexed_by(self, index: str) -> str:
-        """Follows a table that SQLite has to read by this index."""
+        """The suffix of a table that SQLite must read by this index."""
 
     def ids(self, parameter: str = ...) -> str:
         """A subquery: the whole numbers in a JSON array."""
@@ -62,11 +63,11 @@ class Dialect(Protocol):
         """Whether each generation has a table of passage vectors, as sqlite-vec makes them."""
 
     def wrong_types(self, *columns: str) -> str:
-        """A condition: one of these columns has a value that is no whole number."""
+        """A condition that is true if one of these columns holds a value that is not an integer."""
 
 
 class FoundRows(Protocol):
-    """The result of a statement."""
+    """The result of a SELECT statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -93,9 +94,10 @@ class Server(Protocol):
 
 
 class Connection(Protocol):
-    """A connection to the record, in one thread at a time.
+    """A connection to the database; one thread uses it at a time.
 
-    `opened` is the writer's file, `server` the server; a reader of a file has neither.
+    `opened` are the writer's files, `server` is the database server. A reader of a file has
+    neither.
     """
 
     opened: Opened | None
@@ -110,10 +112,10 @@ class Connection(Protocol):
         """The size of the database without its log."""
 
     def drop_pages(self) -> None:
-        """Forget most of the database's pages that this process has in memory."""
+        """Release most of the database pages that this process caches in memory."""
 
     def restart_sequences(self) -> None:
-        """Set the id sequences behind the ids of copied rows, where the engine needs that."""
+        """Set the id sequences after rows were copied with their ids, if the engine needs that."""
 
     def begin_write(self) -> None:
         """Begin a transaction that may write."""
@@ -122,7 +124,7 @@ class Connection(Protocol):
         """Begin a transaction whose statements all see the same state."""
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
-        """Transactions within it do not check foreign keys if that is slow on this engine."""
+        """Skip foreign key checks within the block, if they are slow on this engine."""
 
     def disk_failures(self) -> AbstractContextManager[None]:
         """Raise the engine's errors about the disk as DiskFailure."""
@@ -131,7 +133,8 @@ class Connection(Protocol):
         """Raise DatabaseGone unless the writer's files are at their paths. For any thread."""
 
     def acknowledge(self) -> None:
-        """Record on disk how far the writer's database has come; call it before replying.
+        """Record on disk how far the writer's database has come. Call it before replying to a
+        client.
 
         Raises DatabaseGone or NotAcknowledged.
         """
@@ -142,6 +145,6 @@ class Connection(Protocol):
 
 
 def server_of(connection: Connection) -> Server:
-    """The server of a record that is on one."""
+    """The server of a connection. Only for databases on a server."""
     assert connection.server is not None, "the record is in a file"
     return connection.server

@@ -1,12 +1,11 @@
-"""Copies a record from a file to a server, or back; and what a follower keeps of its server.
+"""Copies a database from a file to a server or back, and keeps a follower's local copy.
 
-`copy_record` copies everything. Rows keep their ids. Versions come last, in one transaction, so a
-killed copy leaves a record without versions, which no daemon serves. Running the same copy again
-completes it.
+`copy_record` copies everything. Rows keep their ids. Versions come last, in one transaction, so an
+interrupted copy has no versions, and no daemon serves it. Running the same copy again completes it.
 
-`LocalCopy` has the text that answers show, for reading while the server is away: a SQLite file with
-the tables that queries read, reduced to the rows of the served version and the version before it.
-After a purge or another rewrite of history, it is made again.
+`LocalCopy` has the text that answers show, for use while the server cannot be reached. It is a
+SQLite file with the tables that queries read, reduced to the rows of the served version and the
+version before it. After a purge or another rewrite of history, it is made again.
 """
 
 import json
@@ -52,11 +51,10 @@ def count_rows(connection: Connection) -> dict[str, int]:
 def copy_record(
     source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:
-    """Copy all rows, and count them by table. `report` gets the name of each table.
+    """Copy all rows, and count them by table. `report` is called with the name of each table.
 
-    If the target already has the whole record, as after a copy that was killed at its very end,
-    nothing is written. Raises StoreError if the target has versions of its own, or other rows than
-    the source then.
+    If the target already has all rows, as after a copy that was killed at its very end, nothing is
+    written. Raises StoreError if the target has versions of its own or other rows.
     """
     with closing(fresh_database()) as fresh, snapshot(source):
         columns = {
@@ -126,7 +124,7 @@ def _count(connection: Connection, table: str) -> int:
 def _insert_rows(
     target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    """Insert missing rows; into a file also their passage vectors."""
+    """Insert the missing rows. If the target is a file, insert their passage vectors too."""
     known = set()
     if target.dialect.has_vector_tables and table in ("recipe", "life"):
         known = {
@@ -166,7 +164,7 @@ class LocalCopy:
         self.lost: ServerLost | None = None  # why the server is not asked now
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """The server's connection; while the server is away, the copy's.
+        """The server's connection, or the copy's while the server cannot be reached.
 
         Raises ServerLost if the copy does not have the version.
         """
@@ -212,12 +210,12 @@ class LocalCopy:
             )
 
     def forget(self) -> None:
-        """Remove it from the disk."""
+        """Delete the copy from the disk."""
         for end in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def _followed_version(self, connection: Connection) -> int | None:
-        """The version that the copy has; None if it has to be made again."""
+        """The version of the copy; None if the copy has to be made again."""
         if not self.exists:
             return None
         with closing(open_file(self._path)) as copy:
@@ -230,7 +228,7 @@ class LocalCopy:
             return None
 
     def _make(self) -> None:
-        """An empty copy, with the record's own tables."""
+        """Create an empty copy with the database's own tables."""
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         with closing(fresh_database()) as fresh, closing(open_file(self._path, "rwc")) as copy:
             copy.execute("PRAGMA journal_mode = WAL")
@@ -245,7 +243,7 @@ class LocalCopy:
                 copy.execute("CREATE TABLE made (version, rewrites, digest)")
 
     def _reader(self) -> FileConnection | None:
-        """This thread's connection to the file that there is now."""
+        """This thread's connection to the current file."""
         try:
             inode = self._path.stat().st_ino
         except FileNotFoundError:

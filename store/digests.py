@@ -1,8 +1,8 @@
-"""Digests of the stored content that an id does not cover.
+"""Digests of stored content that no id covers.
 
 A passage's id is a hash of its text. A question set's id covers its passage and settings, but not
-its questions, and a document's row has no such id at all. Their digests, taken over the columns as
-stored, show whether the content has changed since it was written.
+its questions, and a document's row has no hash as its id. Their digests, computed over the stored
+columns, show whether the content has changed since it was written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,8 @@ Row = Sequence[object]
 
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """Over a set's vectors and its questions' QUESTION_COLUMNS, by direction and ordinal."""
+    """The digest of a set's vectors and of its questions' QUESTION_COLUMNS, by direction and
+    ordinal."""
     return content_hash(compact_json([list(row) for row in questions]) + vectors)
 
 
@@ -34,9 +35,10 @@ def document_digest(
     properties: str,
     places: Iterable[Row],
 ) -> bytes:
-    """Over the columns of a document's revision and the PLACE_COLUMNS of its occurrences, in order.
+    """The digest of a revision's columns and of its occurrences' PLACE_COLUMNS, in document order.
 
-    Empty names, links, origins and properties are left out, as in digests from before they existed.
+    Empty names, links, origins and properties are left out, so that digests from before these
+    columns stay valid.
     """
     where = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
@@ -44,7 +46,7 @@ def document_digest(
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
-    """The digest over these vectors and the stored questions."""
+    """The digest of these vectors and the stored questions of the set."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
@@ -59,7 +61,7 @@ def stored_document_digest(
     own: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """The digest over a document's `own` columns, source to properties, and its placements."""
+    """The digest of a document's `own` columns, source to properties, and its placements."""
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
@@ -67,7 +69,7 @@ def stored_document_digest(
 
 
 def fill_digests(connection: Connection) -> None:
-    """Add digests to all rows of the second schema, which had none."""
+    """Add digests to all rows of the second schema, which has none."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]

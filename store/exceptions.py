@@ -21,7 +21,7 @@ StoreError
 
 
 class StoreError(Exception):
-    """Base: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -43,11 +43,12 @@ class NotADatabase(StoreError):
 
 
 class Unreadable(StoreError):
-    """The file of the database is damaged, which was found while it is read."""
+    """The database file is damaged; noticed while reading it."""
 
 
 class VersionsLost(StoreError):
-    """The database is behind what was acknowledged: its write-ahead log was lost or damaged."""
+    """The database is behind its last acknowledged state: the write-ahead log was lost or
+    damaged."""
 
 
 class NotAcknowledged(StoreError):
@@ -59,15 +60,15 @@ class DatabaseGone(StoreError):
 
 
 class ServerLost(StoreError):
-    """The database server cannot be reached, or has cut the connection."""
+    """The database server cannot be reached, or has closed the connection."""
 
 
 class Deposed(StoreError):
-    """Another daemon has written the version that this one was about to write."""
+    """Another daemon has written the version that this daemon was about to write."""
 
 
 class NoSuchVersion(StoreError):
-    """The requested version does not exist, or no longer does."""
+    """The requested version never existed or has expired."""
 
 
 class WriterBusy(StoreError):
@@ -87,7 +88,7 @@ class BackupFailed(StoreError):
 
 
 class PurgeRefused(StoreError):
-    """The document is still at the head, or nothing is known of it."""
+    """The document is still in the newest version, or no version ever had it."""
 
 
 class ContentConflict(StoreError):

@@ -48,10 +48,11 @@ _UNHELD = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The versions to keep besides head and tags: the newest, and all of the last days.
+    """Which versions are kept besides the head and tagged versions: the newest, and all of the last
+    days.
 
-    A version's age counts from when the next one replaced it: with 30 days, every moment of the
-    last 30 can be queried. `being_read` are the versions that running requests use.
+    The age of a version counts from when the next one replaced it: with 30 days, every moment of
+    the last 30 days can be queried. `being_read` are the versions that running requests use.
     """
 
     keep_versions: int
@@ -177,7 +178,7 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
-    """Like drop_sets, in several transactions; `between` runs after each."""
+    """Delete question sets like drop_sets, in several transactions; `between` runs after each."""
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
@@ -187,7 +188,7 @@ def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete the question sets that no interval uses, and passages left without a set.
+    """Delete the given question sets that no interval uses, and passages left without a set.
 
     Runs inside the caller's transaction.
     """
@@ -217,7 +218,8 @@ def find_unused_sets(
 ) -> list[int]:
     """The question sets that no interval uses; `between` runs after every `sets_at_once` sets.
 
-    A commit by `between` can add unused sets, which are missing here, or use one of the result.
+    If `between` commits a version, the result may lack sets that became unused, or have sets that
+    are used again.
     """
     unheld: list[int] = []
     after = -1
@@ -241,7 +243,7 @@ def find_unused_sets(
 
 @contextmanager
 def transaction_without_checks(connection: Connection) -> Iterator[None]:
-    """A transaction without foreign key checks, where they are slow.
+    """A transaction without foreign key checks, on engines where they are slow.
 
     In SQLite they would scan all matches for each deleted question. The order of deletion makes
     them unnecessary.
@@ -329,7 +331,7 @@ def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[i
 
 
 def _left_by(connection: Connection, passage_intervals: Sequence[tuple[int, int]]) -> set[int]:
-    """The question sets of these intervals that no other interval uses."""
+    """The question sets that only these intervals use."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
         f" WHERE d.id IN {connection.dialect.ids('?1')}"

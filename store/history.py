@@ -1,4 +1,4 @@
-"""History: resolving and tagging versions, the log of them, and what differs between two."""
+"""History: finds and tags versions, lists them, and compares two of them."""
 
 import json
 from collections import Counter, defaultdict
@@ -115,10 +115,10 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """The version that `at` names: "head", a number, a tag, or a time, tried in order.
+    """The version that `at` names: "head", a number, a tag, or a time, tried in this order.
 
-    A time is in ISO 8601, or as people type it. It names the version in force then; without an
-    offset it is local time. Raises NoSuchVersion.
+    A time is in ISO 8601, or as people type it. It names the version in force at that time. Without
+    an offset it is local time. Raises NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -223,9 +223,9 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 
 
 def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
-    """The entry with renamed documents counted as such, and no longer as added and removed.
+    """Count renamed documents of the entry as renamed instead of added and removed.
 
-    Rows that garbage collection has removed cannot show a rename any more.
+    Once garbage collection has deleted the rows, a rename can no longer be detected.
     """
     if not (entry.documents_added and entry.documents_removed):
         return entry
@@ -277,12 +277,13 @@ def diff(connection: Connection, old: Version, new: Version, hidden: Mask = froz
 
 
 def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Sort the edges of a version by question; a question has one edge."""
+    """Sort the edges of a version by question; a question has at most one edge."""
     return tuple(sorted(edges, key=itemgetter(0)))
 
 
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
-    """How the documents of a source (by name) changed between two versions; 0: before the first."""
+    """How the documents of a source (by name) changed between two versions. 0 stands for the empty
+    start."""
     before, after = (
         {path: one for (name, path), one in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
@@ -366,7 +367,8 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
 
 
 def _alone(connection: Connection, table: str, at: int, other: int) -> str:
-    """The rows in force at one version and not at the other, found by what ended or began."""
+    """SQL for the rows in force at one version and not at the other, found by what ended or
+    began."""
     index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
     return (
         f"(SELECT * FROM {table} {connection.dialect.indexed_by(f'{table}_{index}')} WHERE {where})"
@@ -383,7 +385,7 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class VisibleCounts:
-    """Counts of a version without hidden documents, which only the index knows.
+    """Counts of a version without hidden documents, computed from the index.
 
     `passages_added` and `passages_removed` are the differences from the version before.
     """

@@ -1,7 +1,7 @@
-"""The ledger of LLM calls: a small database beside the graph's that bounds spending per day.
+"""Records LLM calls in a small separate database that limits the tokens used per day.
 
-A reservation is in the file before its request is sent, so a killed process loses none. Commits
-are not synced, so a power cut can lose the last seconds.
+A reservation is in the file before its request is sent, so a killed process loses none. Commits are
+not synced, so a power cut can lose the last seconds.
 """
 
 import threading
@@ -83,7 +83,7 @@ class Ledger:
         self._file: tuple[int, int] | None = None  # device and inode of the open file
 
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
-        """Reserve one request of at most `tokens`; None if it would exceed the day's limits."""
+        """Reserve up to `tokens` for one request; None if that would exceed a daily limit."""
         with self._writing() as connection:
             calls, spent = connection.execute(
                 "SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens + completion_tokens"

@@ -1,4 +1,5 @@
-"""Counts what a purge removes from each version, and moves edge thresholds that it removed."""
+"""Counts what a purge removes from each version, and moves edge thresholds whose match is
+removed."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ _BLOCK = 4096  # matches that are searched together
 
 
 class Losses:
-    """Counts of what a transaction removes, one per kept version, in the order of `kept`.
+    """Counts of removed rows, one per kept version, in the order of `kept`.
 
     `edges` counts matches within the edge threshold. Where `lost_threshold` is set, the match at
     the threshold itself was removed, and the threshold has to move.
@@ -40,7 +41,7 @@ class Losses:
         )
 
     def within(self, span: Span) -> slice:
-        """The slice of `kept` with the versions of a span."""
+        """The slice of `kept` that a span of versions covers."""
         first, last = np.searchsorted(self.kept, span)
         return slice(int(first), int(last))
 
@@ -49,7 +50,8 @@ class Losses:
         return bool(at.start < at.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
-        """Count a loss at the versions in `span` but not in `left`; False if there are none."""
+        """Count a loss at the versions in `span` but not in `left`; returns False if there are
+        none."""
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
         at = self.within(span)
         change[at] += each
@@ -59,7 +61,7 @@ class Losses:
         return bool(change[at].any())
 
     def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
-        """Like `count`, for a match (question, similarity). Edges are counted too."""
+        """Count the loss of a match (question, similarity), and of its edge."""
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.has_threshold.any():
             question, similarity = match

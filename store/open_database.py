@@ -40,7 +40,7 @@ Database = Path | str
 
 
 def exists(database: Database) -> bool:
-    """Whether the file exists; always True for a server, which is not asked."""
+    """Whether the file exists. Always True for a server, which is not contacted."""
     return not isinstance(database, Path) or database.exists()
 
 
@@ -61,7 +61,7 @@ def stored_bytes(database: Database, connection: Connection) -> int:
 
 
 def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
-    """Open for writing, creating or migrating as needed; the caller is then the one writer.
+    """Open for writing, creating or migrating as needed. The caller becomes the only writer.
 
     For a file, take `hold_writer_lock` first. For the errors see `open_writer` in
     `store.engines.sqlite.database` and `open_writing` in `store.engines.postgres.session`.
@@ -75,7 +75,8 @@ def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
 
 
 def open_serving(database: Database) -> Connection:
-    """Open as the writer, or, if a server has a writer, as a reader that can succeed it."""
+    """Open as the writer. If a server already has a writer, open as a reader that can succeed
+    it."""
     if isinstance(database, Path):
         return sqlite_database.open_writer(database)
     _require_driver()

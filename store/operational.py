@@ -1,6 +1,6 @@
-"""State besides versions: job runs, quarantine, waits for the LLM, watched questions.
+"""State outside versions: job runs, quarantine, waits for the LLM, watched questions.
 
-None of it is versioned, and none of it changes an answer.
+It is not versioned, and it never changes an answer.
 """
 
 import json
@@ -42,7 +42,7 @@ class Wait:
 
 
 def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) -> None:
-    """Record the end of a run; a failed one keeps the time of the last success."""
+    """Record the end of a run. A failed run keeps the time of the last success."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO job VALUES (?, ?, ?, ?) ON CONFLICT (name)"
@@ -86,9 +86,9 @@ def put_quarantined(
 
 
 def end_quarantine(connection: Connection, rules: str) -> bool:
-    """Release what was quarantined under other rules; all unreadable items are then tried again.
+    """Release the contents quarantined under other rules, so that they are read again.
 
-    False if nothing was released.
+    Returns False if there were none.
     """
     with transaction(connection):
         ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
@@ -102,7 +102,7 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
 
 
 def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
-    """The waits of these sets; a set that was never tried has none."""
+    """The waits of these sets; sets that were never tried are left out."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
         f" WHERE question_set IN {connection.dialect.ids()}",
@@ -112,7 +112,7 @@ def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]
 
 
 def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
-    """Record the outcome of the last attempts."""
+    """Record the outcomes of the latest attempts."""
     with transaction(connection):
         connection.executemany(
             "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
@@ -155,7 +155,8 @@ def end_waits(connection: Connection) -> None:
 class Watch:
     """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql.
 
-    The daemon believes only the kind of an act (`kind_of_act`): anyone may have written the rest.
+    The daemon trusts only the kind of an act (`kind_of_act`): anyone with access to the database
+    may have written the rest.
     """
 
     id: int
@@ -200,10 +201,10 @@ def add_watch(
 
 
 def kind_of_act(act: str | None) -> str | None:
-    """The kind of an act, as JSON, which is all that the database stores of it.
+    """The kind of an act (JSON); only this part is stored in the database. None if it is unknown.
 
-    None if the act has no known kind. The program or address is in a file on the daemon's machine,
-    so write access to the database is not enough to start a program or send text to an address.
+    The program or address is in a file on the daemon's machine, so write access to the database is
+    not enough to start a program or send text to an address.
     """
     try:
         found = json.loads(act) if act else None
@@ -215,7 +216,7 @@ def kind_of_act(act: str | None) -> str | None:
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
-    """Replace the act `old`, unless it has changed meanwhile."""
+    """Replace the act `old`, unless it has changed in the meantime."""
     with transaction(connection):
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
@@ -301,7 +302,8 @@ def note_delivery(
 
 
 def _provisional(connection: Connection) -> str:
-    """Provisional sets in force. They are few, so SQLite must read them before the intervals."""
+    """SQL for the provisional sets in force. They are few, so SQLite must read them before the
+    intervals."""
     return (
         f"question_set AS s {connection.dialect.first_join} life AS l"
         " ON l.passage = s.passage AND l.question_set = s.id AND l.born <= ?1 AND ?1 < l.died"
@@ -314,7 +316,7 @@ _KEPT = 1000  # answered requests
 
 @dataclass(frozen=True, slots=True)
 class RequestedSync:
-    """A requested sync of these sources; of all sources if there are none."""
+    """A requested sync of these sources; no sources means all."""
 
     id: int
     sources: tuple[str, ...]
@@ -323,7 +325,8 @@ class RequestedSync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The outcome as of a version: a (source, problem) for each source, or the error."""
+    """The outcome of a requested sync: its version, and a (source, problem) for each source, or the
+    error."""
 
     version: int
     outcomes: tuple[tuple[str, str | None], ...]
@@ -357,7 +360,7 @@ def reply(connection: Connection, asked: int, done: SyncReply) -> None:
 
 
 def replies(connection: Connection, asked: Collection[int]) -> dict[int, SyncReply]:
-    """The replies to these requests, by id, as far as they have one."""
+    """The replies to these requests, by id. Requests without a reply are left out."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
         f" AND id IN {connection.dialect.ids()}",

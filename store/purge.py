@@ -1,13 +1,13 @@
-"""Purging: removing a document from every version, as if it had never been indexed.
+"""Purges documents: removes them from every version, as if they had never been indexed.
 
 Purging is the only operation that rewrites history. Every kept version loses the document, its
 passages unless another document held them then, and all matches from or to their questions. A past
-version gets no other edges instead. Its counts, edge budget and threshold are adjusted, so that its
-other edges stay as they were.
+version gets no new edges. Its counts, edge budget and threshold are adjusted so that its other
+edges stay the same.
 
 The rows are deleted in small transactions, each of which leaves all versions sound. The cost grows
 with the removed rows and the number of versions that had them. Then the bytes are erased from the
-files. Until the end, the request is a row of `purging`, so that the next start continues after a
+files. The request stays in the table `purging` until the end, so the next start continues after a
 crash.
 """
 
@@ -74,7 +74,7 @@ class Purge:
 def request_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
     """Request the purge of a document. The request survives a crash.
 
-    Its path is excluded (see `include_again`). Raises PurgeRefused if nothing is known of it.
+    Scans skip its path afterwards (see `include_again`). Raises PurgeRefused if no version has it.
     """
     _require_known(connection, source, path)
     with transaction(connection):
@@ -87,7 +87,7 @@ def request_purge(connection: Connection, source: int, path: str, now_ms: int) -
 
 
 def request_source_purge(connection: Connection, source: int) -> Purge:
-    """Request the purge of all documents that a source ever had. It excludes no path."""
+    """Request the purge of all documents that a source ever had. No path is excluded from scans."""
     with transaction(connection):
         return _store_request(connection, Purge(source))
 
@@ -107,9 +107,9 @@ def pending_purges(connection: Connection) -> list[Purge]:
 def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
     """Remove the documents from all versions, content, indexes and records, and from the files.
 
-    A passage stays in the versions where another document holds it. Content that no version uses is
+    A passage stays in versions where another document holds it. All content that no version uses is
     deleted too, because it may come from an earlier text of a document. `between` runs after each
-    transaction. Raises PurgeRefused while one of the documents is at the head.
+    transaction. Raises PurgeRefused while one of the documents is in the newest version.
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
@@ -177,7 +177,7 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
         raise PurgeRefused(
             f"Cannot purge {path}",
             "no version has it, and no scan has seen it",
-            "Write the path as answers and `hopsyncd diff` show it",
+            "Write the path as search results and `hopsyncd diff` show it",
         )
 
 
@@ -251,7 +251,8 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
 
 
 def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
-    """The parts of a span inside the others, without those that contain no kept version."""
+    """The parts of a span that lie inside the others, without parts that contain no kept
+    version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
     return [part for part in parts if losses.holds(part)]
 
@@ -270,9 +271,9 @@ def _insert_intervals(
 
 
 def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
-    """Shorten each match of these question sets to the versions where both its passages are.
+    """Shorten each match of these question sets to the versions that still have both its passages.
 
-    Returns how many matches the versions lost, one by one.
+    Returns the number of lost matches, summed over all versions.
     """
     questions = connection.execute(
         f"SELECT id FROM question WHERE question_set IN {connection.dialect.ids()}",
@@ -315,7 +316,8 @@ def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
 
 
 def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:
-    """Subtract the losses from the counts of each version, and move its edge threshold."""
+    """Subtract the losses from the counts of each version, and move thresholds whose match is
+    gone."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []

@@ -27,7 +27,8 @@ from store.visibility import Mask, hides
 class Place:
     """An occurrence of a passage, with the source name, path and type of its document.
 
-    `origin` is what the source says about the document's revision; `row` is its row in the store.
+    `origin` is the source's description of the revision; `row` is the revision's row in the
+    database.
     """
 
     source: str
@@ -58,7 +59,7 @@ class Matches:
     similarity: NDArray[np.float64]
 
     def records(self) -> list[Match]:
-        """The matches as records."""
+        """The matches as a list of records."""
         return [
             Match(QuestionId(question), QuestionId(target), similarity)
             for question, target, similarity in zip(
@@ -103,7 +104,7 @@ def places_at(
 ) -> dict[PassageId, list[Place]]:
     """Every place of each passage at a version, ordered by source, path and line.
 
-    Places that are hidden are left out.
+    Hidden places are left out.
     """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
@@ -174,7 +175,8 @@ def living(connection: Connection, passages: Iterable[PassageId]) -> set[Passage
 def live_documents(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes]:
-    """The documents that the source has at the head, or those `under`: path to content hash."""
+    """The documents of the source at the head, or those `under` the given paths: path to content
+    hash."""
     select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
     return dict(rows_under(connection, select, source, under, alive))
 
@@ -311,10 +313,10 @@ Contents = dict[tuple[str, str], bytes]
 def documents_touched(
     connection: Connection, number: int, hidden: Mask, limit: int
 ) -> tuple[Contents, Contents] | None:
-    """The documents whose revisions a version ended, and the documents whose revisions it began.
+    """The documents whose revisions a version ended, and those whose revisions it began.
 
-    A document that was read again and is equal is in neither. None if the version has more than
-    `limit` revisions, or none is stored any longer.
+    Documents that were read again without a difference are in neither. None if the version has more
+    than `limit` revisions, or if its rows have been collected.
     """
     found = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
@@ -399,7 +401,8 @@ def questions_at(
 def seen_documents(connection: Connection) -> str:
     """A FROM clause: all documents of sources that are not hidden.
 
-    Here and below, ?1 is the version and ?2 a JSON array of the names of hidden sources.
+    In this and the next functions, ?1 is the version and ?2 a JSON array of the names of hidden
+    sources.
     """
     hidden = connection.dialect.names("?2")
     return f"document AS d JOIN source AS s ON s.id = d.source WHERE s.name NOT IN {hidden}"

@@ -1,4 +1,4 @@
-"""The records that all rooms share, and the exact arithmetic they rely on.
+"""The records that all packages share, and the exact arithmetic they rely on.
 
 Vectors live on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
 components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24. A
@@ -57,7 +57,8 @@ def content_hash(data: bytes) -> bytes:
 def to_grid(vectors: NDArray[np.floating]) -> Vectors:
     """Normalise the rows of an (m, d) array and round them to the grid.
 
-    A row that is zero or not finite has no direction. It becomes zero, which is similar to nothing.
+    A row that is zero or not finite has no direction. It becomes zero, whose similarity to every
+    vector is 0.
     """
     wide = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
@@ -170,9 +171,9 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One revision of one document; `content` is the content hash of its bytes.
+    """One revision of one document; `content` is the hash of its bytes.
 
-    names: title, aliases, a Message-ID. origin: what the source says about the revision, as a JSON
+    names: title, aliases, a Message-ID. origin: the source's description of the revision, as a JSON
     object. properties: sorted (name, value) pairs that queries can filter by.
     """
 
@@ -205,7 +206,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A document kept at a restored state while its file's content is `disk` (None: no file)."""
+    """A document kept at a restored state while its file on disk has the content `disk` (None: no
+    file)."""
 
     source: int
     path: str
@@ -248,7 +250,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """All that turns the head into the next version; committed in one transaction.
+    """All changes from the head to the next version; committed in one transaction.
 
     documents_gone: (source, path) pairs. documents_new: a document replaces an existing one.
     matches_ended: outgoing questions whose match ends; applied before matches_begun. pins: replace
@@ -275,7 +277,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant, where it is broken (table and key), how, and what to do."""
+    """A broken invariant: which one, where (table and key), how it is broken, and what to do."""
 
     invariant: str
     where: str

@@ -33,7 +33,7 @@ _LONGEST = 40
 
 
 def relative_moment(text: str, now: datetime) -> datetime | None:
-    """The moment that a text names: the beginning of a day, week or month, or a span before `now`.
+    """The start of the day, week or month that a text names, or a span before `now`.
 
     A month or weekday without a year is the latest one before `now`. Returns None for other texts.
 
@@ -69,7 +69,7 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
 
 
 def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
-    """The first day of this week, month or year, or of the last one."""
+    """The first day of the current week, month or year, or of the one before."""
     if unit == "week":
         return today - timedelta(days=today.weekday() + (7 if is_last else 0))
     first = today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
@@ -80,7 +80,8 @@ def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
 
 
 def _named_day(words: str, today: datetime) -> datetime | None:
-    """A day or month with its name, or a day with dots. Raises ValueError if there is none."""
+    """A date given by the name of a day or month, or with dots. Raises ValueError if there is
+    none."""
     if found := _DOTTED.fullmatch(words):
         return today.replace(day=int(found[1]), month=int(found[2]), year=int(found[3]))
     if found := _DAY_FIRST.fullmatch(words):

@@ -1,11 +1,11 @@
-"""Puts a backup in the place of the database, and says beforehand what that loses.
+"""Replaces the database by a backup, and reports beforehand what that loses.
 
 A restore has two parts. `stage` copies the backup into the folder `restore` beside the database,
-while a daemon may be serving, and writes the order last. `finish_restore`, which needs the writer
-lock, moves the database to a folder below `replaced`, renames the copy to the database's name, and
-makes it continue: version numbers that were acknowledged are not used again, and purges and access
-rules of the replaced database hold on. Each step can be repeated, so after a kill the next
-`finish_restore` completes the rest. A daemon calls it at its start.
+while a daemon may be serving, and writes the order file last. `finish_restore`, which needs the
+writer lock, moves the database to a folder below `replaced` and renames the copy to the database's
+name. Then it prepares the copy: acknowledged version numbers are not used again, purges are
+repeated, and the access rules of the replaced database apply. Each step can be repeated, so after a
+crash the next `finish_restore` completes the rest. A daemon calls it when it starts.
 """
 
 import json
@@ -49,11 +49,12 @@ _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The parts of the database that a restore takes away.
+    """The losses of a restore.
 
-    version: its newest one, 0 if there is none. versions: how many the backup does not have. tags,
-    watches: those that the backup does not have. is_other: the backup is no earlier state of it, so
-    all of it goes. unreadable: why it cannot be read; then the rest is unknown.
+    version: the newest version of the database, 0 without any. versions: how many the backup lacks.
+    tags, watches: those that the backup lacks. is_other: the backup is not an earlier state of this
+    database, so everything is lost. unreadable: why the database or backup cannot be read; the
+    other fields are then empty.
     """
 
     version: int = 0
@@ -67,8 +68,11 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A finished restore. `version`: the newest in force; `replaced`: the folder of the former
-    database; `purged`: documents whose purge is repeated; `unread`: why its purges are unknown."""
+    """A finished restore.
+
+    version: the newest one now. replaced: the folder of the former database. purged: how many
+    documents are purged again. unread: why the former purges could not be read.
+    """
 
     version: int
     replaced: Path | None
@@ -78,7 +82,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The restore that is prepared: the name of the backup, and of the folder below `replaced`."""
+    """The prepared restore: the names of the backup and of the folder below `replaced`."""
 
     name: str
     aside: str
@@ -127,10 +131,10 @@ def _tags(connection: Connection) -> set[str]:
 def stage(
     database: Path, name: str, chosen: Backup | Path, verify: Callable[[Path], None], now_ms: int
 ) -> None:
-    """Copy a backup, or the file of a database, to where `finish_restore` expects it.
+    """Copy a backup, or a database file, to where `finish_restore` expects it.
 
-    A backup was verified when it was made, so its digest is compared; another file is checked with
-    `verify`. Raises BackupFailed. The database in use is not touched.
+    A backup was verified when it was made, so only its digest is compared; another file is checked
+    with `verify`. Raises BackupFailed. The database in use is not changed.
     """
     if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
         raise _restore_error(
@@ -168,9 +172,9 @@ def stage(
 
 
 def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], None]) -> None:
-    """Copy a database that nobody writes, with its log; bring its schema up to date; check it.
+    """Copy a database that nobody writes, with its log, migrate the copy, and check it.
 
-    The matches of an older program are not compared: the next start makes them again.
+    Matches written by an older program are not checked: the next start computes them again.
     """
     for ending in ("", "-wal"):
         file = chosen.with_name(chosen.name + ending)
@@ -283,7 +287,8 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
 
 
 def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
-    """Repeat the purges, and put the access rules in force again; returns the purges."""
+    """Repeat the purges of the former database, and apply its access rules; returns the number of
+    purges."""
     rows = {name: row for row, name in source_names(restored).items()}
     rules = {name: rule for name, rule in access_rules(former).items() if rule is not None}
     put_access_rules(restored, {name: rule for name, rule in rules.items() if name in rows})

@@ -26,8 +26,8 @@ def nearest(
 ) -> list[tuple[PassageId, float]]:
     """The k passages in force with the largest cosine to the query, best first, ties by id.
 
-    Passages that only hidden sources have are skipped; hidden folders are not supported. A vector
-    of zeros is near nothing: it finds nothing and is never found.
+    Passages that only hidden sources have are skipped; hidden folders are not supported. A zero
+    vector finds nothing and is never found.
     """
     if hidden_folders(hidden):
         raise ValueError("the tables of vectors know no folders")
@@ -46,7 +46,8 @@ def nearest(
 def nearest_of(
     query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """Like `nearest`, bit for bit, among these passages with their (n, d) vectors."""
+    """Search like `nearest`, with equal results bit for bit, among these passages and (n, d)
+    vectors."""
     if not query.any():
         return []
     wanted = query.astype(np.float32)
@@ -79,7 +80,7 @@ def _blob(vector: Vectors) -> bytes:
 
 
 def create_vectors(connection: Connection, generation: int, dimensions: int) -> None:
-    """Create the table of the passage vectors of some settings; a server's record has none."""
+    """Create the table of passage vectors for some settings. Does nothing on a server."""
     if not connection.dialect.has_vector_tables:
         return
     connection.execute(
@@ -90,7 +91,7 @@ def create_vectors(connection: Connection, generation: int, dimensions: int) -> 
 
 
 def is_searchable(connection: Connection, generation: int) -> bool:
-    """Whether there is a table of these passage vectors: a server's record has none."""
+    """Whether sqlite-vec can search these passage vectors. False on a server."""
     table = "SELECT 1 FROM sqlite_master WHERE name = ?"
     return (
         connection.dialect.has_vector_tables
@@ -101,7 +102,7 @@ def is_searchable(connection: Connection, generation: int) -> bool:
 def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
     """Insert the vectors of passage intervals (row ids in the table `life`).
 
-    A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
+    Zero vectors are left out: their distances would be NaN, which breaks the order of a search.
     """
     if not connection.dialect.has_vector_tables:
         return
@@ -128,7 +129,7 @@ def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
 def end_vectors(
     connection: Connection, generation: int, intervals: Sequence[int], version: int
 ) -> None:
-    """End the intervals of these vectors at a version."""
+    """Mark the vectors of these intervals as ended at a version."""
     if not connection.dialect.has_vector_tables:
         return
     connection.executemany(
@@ -168,9 +169,8 @@ def generation_rows(connection: Connection) -> list[int]:
 def sparse_chunks(connection: Connection, generation: int) -> list[list[int]]:
     """The intervals whose vectors should move, by chunk.
 
-    These are the chunks, except the last, of which more than a quarter is free.
-
-    sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
+    These are chunks, except the last, of which more than a quarter is free: sqlite-vec frees a
+    chunk only when its last row is deleted, and never reuses a gap.
     """
     table = f"passage_vector_{generation}"
     sparse = connection.execute(
@@ -190,7 +190,7 @@ def move_vectors(connection: Connection, generation: int, intervals: Sequence[in
 
 
 def renew_vectors(connection: Connection, generation: int) -> None:
-    """Rewrite the table in one transaction, so that nothing of a deleted row is left in it.
+    """Rewrite the table in one transaction, so that no bytes of deleted rows stay in it.
 
     sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
     with.

@@ -1,4 +1,4 @@
-"""Sources and the results of their last scans, which are not versioned."""
+"""The configured sources and the results of their last scans. These are not versioned."""
 
 import json
 from collections import Counter
@@ -41,8 +41,8 @@ class SourceRow:
 class ListingState:
     """Where the next listing of a source begins.
 
-    `cursor` is opaque to all but the connector; `listed_ms` (Unix time) is when everything was last
-    listed, None before that.
+    Only the connector understands `cursor`. `listed_ms` (Unix time) is the time of the last
+    complete listing, None before the first.
     """
 
     cursor: str | None
@@ -52,10 +52,10 @@ class ListingState:
 def register_source(
     connection: Connection, name: str, kind: str, location: str, settings: str = ""
 ) -> int:
-    """The id of the source of that name; creates the source, or updates its location.
+    """Create the source, or update its location; returns its id.
 
-    At a new location everything is read again, as revisions are comparable only within one. If
-    `settings` (any text that identifies them) have changed, the next listing starts from nothing.
+    At a new location everything is read again, because revisions can be compared only within one.
+    If `settings` (any text that identifies them) have changed, the next listing starts over.
     """
     with transaction(connection):
         connection.execute(
@@ -88,7 +88,7 @@ def listing_state(connection: Connection, source: int) -> ListingState:
 
 
 def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
-    """Record a listing, once everything it named is indexed."""
+    """Record a listing. Call it once all listed items are indexed."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
@@ -97,14 +97,14 @@ def put_listing_state(connection: Connection, source: int, state: ListingState) 
 
 
 def forget_cursor(connection: Connection, source: int) -> None:
-    """Make the next listing name everything. Called inside a transaction."""
+    """Make the next listing complete. Called inside a transaction."""
     connection.execute(
         "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
     )
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether these rules read all documents of the source; true if it has none."""
+    """Whether all documents of the source were read by these rules; true if it has none."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
@@ -159,7 +159,7 @@ def put_source_state(
     problem: str | None,
     hint: str | None,
 ) -> None:
-    """Record how a scan ended; with `scanned_ms` None, the time of the last complete one stays."""
+    """Record how a scan ended. With `scanned_ms` None, the time of the last complete scan stays."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
@@ -169,7 +169,7 @@ def put_source_state(
 
 
 def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
-    """Pause the source on a user's behalf since `held_ms`; None resumes it."""
+    """Pause the source for a user since `held_ms` (Unix time); None resumes it."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
@@ -189,7 +189,7 @@ def source_names(connection: Connection) -> dict[int, str]:
 
 
 def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
-    """The recorded access rule of every source, by name; None where no rule is known."""
+    """The recorded access rule of every source, by name; None if no rule is recorded."""
     rows = connection.execute(
         "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
     )
@@ -197,7 +197,7 @@ def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
 
 
 def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) -> None:
-    """Record the access rules of these sources, all or none of them."""
+    """Record the access rules of these sources, in one transaction."""
     with transaction(connection):
         connection.executemany(
             "UPDATE source_state SET access = ? WHERE source ="
@@ -225,9 +225,10 @@ def rows_under(
     under: Collection[str] | None,
     where: str = "",
 ) -> Iterator[Any]:
-    """The rows of a source that have a `path`: all of them, or those at or below the paths `under`.
+    """The rows of a source, or only those at or below the paths `under`.
 
-    `select` begins the statement, up to its FROM and one table. The cost grows with the rows found.
+    `select` begins the statement, up to its FROM and one table with a column `path`. The cost grows
+    with the rows found.
     """
     if under is None or "" in under:
         yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
@@ -306,7 +307,7 @@ def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def _hides_item(hidden: Mask, source: str, path: str) -> bool:
-    """Whether an item is hidden that may be a folder: so if its documents would be."""
+    """Whether an item, which may be a folder, is hidden: true if the documents in it would be."""
     return hides(hidden, source, path) or hides(hidden, source, f"{path}/\0")
 
 
@@ -332,7 +333,8 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
 def skipped_by_kind(
     connection: Connection, hidden: Mask = frozenset()
 ) -> list[tuple[str, int, int]]:
-    """Counts of parts left out on purpose: (kind, parts, documents), without what is hidden."""
+    """Counts of parts left out on purpose: (kind, parts, documents). Hidden documents do not
+    count."""
     partly = partly_hidden(hidden)
     names = json.dumps(sorted({*hidden_sources(hidden), *partly}))
     rows = connection.execute(
@@ -371,7 +373,7 @@ def counts_in(text: object) -> dict[str, int]:
 
 
 def put_left_out(connection: Connection, source: int, counts: Mapping[str, int]) -> None:
-    """Record how many files a complete listing passed over, by suffix."""
+    """Record how many files a complete listing left out, by suffix."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET left_out = ? WHERE source = ?",
@@ -382,7 +384,7 @@ def put_left_out(connection: Connection, source: int, counts: Mapping[str, int])
 def excluded_paths(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> set[str]:
-    """The items that scans pass over because they were purged."""
+    """The paths that scans skip because they were purged."""
     select = "SELECT t.path FROM excluded"
     return {row[0] for row in rows_under(connection, select, source, under)}
 
@@ -398,7 +400,7 @@ def excluded_items(connection: Connection) -> set[tuple[str, str]]:
 
 
 def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None:
-    """Make scans pass over an item, as after a purge."""
+    """Make scans skip an item, as after a purge."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
@@ -416,13 +418,13 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
 
 
 def row_limit(hidden: Mask, limit: int) -> int:
-    """The LIMIT of a statement whose rows are filtered by `hides`."""
+    """The LIMIT of a statement whose rows are filtered by `hides` afterwards."""
     return _NO_LIMIT if hidden_folders(hidden) else limit
 
 
 def names_json(hidden: Mask) -> str:
-    """The names of the sources that are hidden as a whole, as a JSON array, for one SQL argument.
+    """The names of wholly hidden sources, as a JSON array for one SQL argument.
 
-    A statement cannot know the hidden folders of other sources: filter its rows by `hides`.
+    A statement cannot filter by hidden folders: pass its rows through `hides`.
     """
     return json.dumps(hidden_sources(hidden))

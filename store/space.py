@@ -1,4 +1,4 @@
-"""The space that the record takes, and copies of it, on either engine."""
+"""Reclaims the space of the database, on either engine."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Leave no byte of deleted rows on disk; `between` runs after each step.
+    """Erase the bytes of deleted rows on disk; `between` runs after each step.
 
     False if a reader kept the log from being emptied.
     """

@@ -1,4 +1,4 @@
-"""Transactions on the record, and how many there were."""
+"""Runs transactions on the database, and counts them."""
 
 import json
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def lost_version(connection: Connection) -> int:
 
 
 def count_of(connection: Connection, name: str) -> int:
-    """The value of a counter; 0 if it has none."""
+    """The value of a counter; 0 if it was never set."""
     row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else 0
 
@@ -61,10 +61,10 @@ def version_digest(connection: Connection, number: int) -> str:
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction.
+    """Run the block in one write transaction.
 
-    If it ends without an error, the caller may acknowledge what it wrote. Raises DiskFailure,
-    NotAcknowledged or DatabaseGone; after the latter two it may be committed nevertheless.
+    After it ends without an error, the caller may acknowledge the change. Raises DiskFailure,
+    NotAcknowledged or DatabaseGone; with the latter two, the change may be committed.
     """
     connection.refuse_gone()
     with connection.disk_failures():

@@ -1,7 +1,7 @@
-"""Versions: reading one, and committing the next.
+"""Reads versions, and commits the next.
 
 write_version() is the commit point: nothing else creates a version. It runs inside one transaction,
-so a version exists whole or not at all.
+so a version exists as a whole or not at all.
 """
 
 import json
@@ -67,14 +67,14 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def scan_reason(source: str, read: int, removed: int) -> str:
-    """The reason of a version that a scan of a source made."""
+    """The reason recorded for a version that a scan of a source made."""
     counts = {"new or changed": read, "removed": removed}
     changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return f"{source}: {changes or 'nothing changed'}"
 
 
 def logged_version(connection: Connection, number: int) -> Version:
-    """A version from the log, kept or collected."""
+    """A version from the log, whether it is kept or collected."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _version(row)
 
@@ -95,7 +95,7 @@ def _expired_error(connection: Connection, number: int, collected_ms: int) -> No
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Rising numbers, in words.
+    """Format ascending numbers as ranges.
 
     >>> ranges([1, 3, 4, 5, 9])
     '1, 3 to 5 and 9'
@@ -129,10 +129,11 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 
 
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the change as the next version, and derive all derived rows again.
+    """Commit the change as the next version, and compute all derived rows again.
 
-    Word counts and passage vectors are rebuilt in the same transaction, so readers see all of the
-    old or all of the new. The new version's counts are counted, not carried over.
+    Word counts and passage vectors are rebuilt in the same transaction, so readers see either all
+    of the old or all of the new ones. The counts of the new version are counted instead of carried
+    over.
     """
     with transaction(connection):
         count_rewrite(connection)
@@ -195,7 +196,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
 
 
 def _insert_version(connection: Connection, new: Version, changes: Sequence[int]) -> None:
-    """`changes` are the columns of CHANGES."""
+    """Insert the version's row. `changes` are the values of the columns CHANGES."""
     connection.execute(
         f"INSERT INTO version ({_COLUMNS}, {CHANGES}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         [
@@ -228,7 +229,7 @@ def put_seen(
 def _put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan, and end the pins of files that have changed since the restore or are gone."""
+    """Record a scan. Release pins whose file has changed since the restore or is gone."""
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(

@@ -1,4 +1,4 @@
-"""Hidden from a caller: whole sources, and documents in folders of other sources."""
+"""Hides whole sources, and folders of other sources, from a caller."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ def hidden_sources(mask: Mask) -> list[str]:
 
 
 def hidden_folders(mask: Mask) -> list[HiddenFolders]:
-    """The folders that are hidden in other sources."""
+    """The hidden folders of the sources that are not hidden as a whole."""
     return [part for part in mask if isinstance(part, HiddenFolders)]
 
 
@@ -61,12 +61,12 @@ def hides(mask: Mask, source: str, path: str) -> bool:
 
 
 def partly_hidden(mask: Mask) -> set[str]:
-    """The names of the sources of which folders are hidden."""
+    """The names of the sources that have hidden folders."""
     return {folders.source for folders in hidden_folders(mask)}
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether it is a pattern that can match: neither blank nor a comment nor a negation."""
+    """Whether a line is a pattern that can match: not blank, a comment or a negation."""
     return bool(pattern.strip(" /")) and not pattern.startswith(("#", "!"))
 
 
@@ -79,7 +79,7 @@ def _compile(patterns: tuple[str, ...]) -> tuple[tuple[int, GitIgnoreSpec], ...]
 
 
 def _normalize(path: str) -> str:
-    """Compose accents, which some systems store apart from their letters.
+    """Compose accents, which some systems store separately from their letters.
 
     Newlines become NUL, which no path contains, because pathspec's expressions stop at them.
     """

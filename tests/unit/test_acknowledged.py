@@ -99,7 +99,7 @@ def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
                 file.truncate(4096)
         else:
             path.with_name("s.db-wal").unlink()
-        with pytest.raises(DatabaseGone, match="Nothing is stored from now on"):
+        with pytest.raises(DatabaseGone, match="Nothing more is stored"):
             delete_tag(connection, "release")
 
 

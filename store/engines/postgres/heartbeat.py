@@ -32,7 +32,8 @@ _ATTEMPTS = 2  # a server under load may be slow to accept a connection
 
 
 class Line:
-    """The connection of one session. `lock` is held while it is in use; a thread may nest that."""
+    """The connection of one session. `lock` is held while it is in use; a thread may take it
+    twice."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -65,7 +66,7 @@ class Line:
             self._socket = None
 
     def end(self) -> None:
-        """Stop using the connection every few seconds; it stays open."""
+        """Stop the regular use of the connection; it stays open."""
         self._ended.set()
 
     @contextmanager
@@ -80,13 +81,14 @@ class Line:
                 self.used_s = time.monotonic()
 
     def cut(self) -> None:
-        """Shut the socket, so that a thread that waits for the server gets an error."""
+        """Shut the socket, so that a thread waiting for the server gets an error."""
         with self._socket_lock, suppress(OSError):
             if self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def beat(self, connection: "psycopg.Connection[Any]") -> None:
-        """Use the connection every few seconds until it ends, so that the server keeps it."""
+        """Use the connection every few seconds until it ends, so that the server keeps the
+        session."""
         threading.Thread(
             target=_beat,
             args=(weakref.ref(self), weakref.ref(connection), self._ended),
@@ -106,7 +108,7 @@ def _beat(
 
 
 def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") -> bool:
-    """False if the connection has ended."""
+    """Use the connection once; returns False if it has ended."""
     if line is None or connection is None or connection.closed:
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
@@ -118,7 +120,7 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
 
 
 class _Watchdog:
-    """Cuts the lines whose server does not answer; one thread in each process."""
+    """Shuts the connections whose server does not answer; one thread in each process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -108,7 +108,7 @@ class PostgresDialect:
 
 
 class _Whole(Loader):
-    """Loads sums of integers as integers."""
+    """Loads sums of integers as int instead of Decimal."""
 
     def load(self, data: Any) -> int:
         return int(bytes(data))
@@ -148,10 +148,10 @@ class Session:
         return nullcontext()  # `_raise_store_errors` raises them
 
     def refuse_gone(self) -> None:
-        """There is no file that could be gone."""
+        """Do nothing: a server's database has no file that could be gone."""
 
     def acknowledge(self) -> None:
-        """The server has synced what it committed."""
+        """Do nothing: the server syncs each commit to disk."""
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
         return nullcontext()  # references have indexes here, so checking them costs little
@@ -203,7 +203,7 @@ class Session:
         return int(row[0])
 
     def drop_pages(self) -> None:
-        """The pages are in the server's memory."""
+        """Do nothing: the pages are in the server's memory."""
 
     def reclaim_space(self, whole: bool) -> None:
         tables = self.execute(
@@ -347,7 +347,8 @@ def open_writing(url: str) -> Connection:
 
 
 def open_standing_by(url: str) -> Connection:
-    """Become the writer, or a reader that may become it. Raises as open_writing, but WriterBusy."""
+    """Become the writer, or a reader that may become the writer. Raises the errors of open_writing
+    except WriterBusy."""
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
         end_s = time.monotonic() + _MIGRATION_S

@@ -1,6 +1,6 @@
-"""Refuses a database that lacks what was acknowledged, by three checks.
+"""Refuses a database that lacks acknowledged changes, by three checks.
 
-**A note** next to the database says how far it had come at the last acknowledgement. If the log
+**A note** next to the database records how far it had come at the last acknowledgement. If the log
 (-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the
 log's content. A database that is behind the note is refused.
 
@@ -8,18 +8,19 @@ Each transaction counts itself in the database. After its COMMIT and before the 
 count and the newest version are written to the note and synced. So the database is never behind the
 note, and after a crash between the two it is one transaction ahead.
 
-The note has two slots that are overwritten in turn, so a torn write leaves the other slot. Its size
-is fixed, so a full disk does not stop it. Its name does not begin with the database's name, so a
-program that deletes or moves `NAME.db-*` leaves it alone.
+The note has two slots that are overwritten in turn, so a torn write leaves the other slot intact.
+Its size is fixed, so it can be written on a full disk. Its name does not begin with the database's
+name, so a program that deletes or moves `NAME.db-*` leaves it alone.
 
-**The files** that the writer has open must still be at their paths (`refuse_gone`). SQLite goes on
-with deleted or replaced files: every commit succeeds, and all is lost at the next start.
+**The files** that the writer has open must still be at their paths (`refuse_gone`). SQLite keeps
+writing to deleted or replaced files: every commit succeeds, and all of it is lost at the next
+start.
 
 **The log** is compared with its index (-shm), which a killed process leaves behind and which counts
 the committed frames (`refuse_lost_wal`). If the index is missing too, or belongs to another log,
-the note decides. There are no false alarms: when the last user leaves, SQLite deletes the index
-before the log. And the index counts a frame only after it was synced to the log of the same salt,
-so after a power cut it may count too few, never too many.
+the note decides. There are no false alarms. When the last user leaves, SQLite deletes the index
+before the log. The index counts a frame only after the frame was synced to the log with the same
+salt, so after a power cut it may count too few frames, never too many.
 """
 
 import json
@@ -94,15 +95,15 @@ def acknowledge(connection: Connection) -> None:
             _replace(note, state)
     except OSError as error:
         raise NotAcknowledged(
-            f"Cannot write {note}, which notes how far the database has come",
+            f"Cannot write {note}, the record of the last acknowledged change",
             (error.strerror or str(error)).lower(),
-            "Check for a full or failing disk, and that you may write there. Until then nothing is"
-            " acknowledged",
+            "Check for a full or failing disk, and that you may write there. Until then no"
+            " change is acknowledged",
         ) from error
 
 
 def refuse_older(connection: Connection, database: Path, known: Acknowledged) -> None:
-    """Raise VersionsLost if the database is behind what was acknowledged."""
+    """Raise VersionsLost if the database is behind the acknowledged state."""
     state = state_of(connection)
     if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
         return
@@ -119,7 +120,7 @@ def refuse_older(connection: Connection, database: Path, known: Acknowledged) ->
 
 
 def versions_lost_error(database: Path, why: str) -> VersionsLost:
-    """The error for a database that lacks something acknowledged."""
+    """Make the error for a database that lacks an acknowledged change."""
     return VersionsLost(
         f"Cannot open {database}",
         f"committed data is missing: {why}",
@@ -143,7 +144,7 @@ def _decode(slot: bytes) -> Acknowledged | None:
 
 
 def _overwrite(note: Path, state: Acknowledged) -> bool:
-    """Write the slot whose turn it is; False if there is no intact note."""
+    """Write to the older slot; returns False if there is no intact note."""
     try:
         descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -182,7 +183,8 @@ def opened_now(database: Path) -> Opened:
 
 
 def note_size(connection: Connection) -> None:
-    """Remember the size of the writer's database. A checkpoint may cut it to its pages in use."""
+    """Remember the size of the writer's database. A checkpoint may truncate the file to the pages
+    in use."""
     if connection.opened:
         pages, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -193,7 +195,7 @@ def note_size(connection: Connection) -> None:
 
 
 def expect_shrinking(connection: Connection) -> None:
-    """Until its size is noted again, the writer's database may become smaller by itself."""
+    """Allow the writer's database to shrink until its size is noted again."""
     if connection.opened:
         connection.opened.least_bytes = 0
 
@@ -205,11 +207,11 @@ def refuse_gone(connection: Connection) -> None:
 
 
 def database_gone_error(database: Path, why: str) -> DatabaseGone:
-    """The error that refuses to continue on files that are no longer the database's."""
+    """Make the error for a writer whose files are no longer the database's."""
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
-        "Nothing is stored from now on: stop the daemon, put the file back (or a backup, which"
+        "Nothing more is stored. Stop the daemon, put the file back (or a backup, which"
         " `hopsyncd recover` then accepts), and start the daemon again",
     )
 
@@ -250,7 +252,7 @@ _NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The log's index: the salt of the log, and the number of committed frames."""
+    """The log's index (-shm): the salt of the log, and the number of committed frames."""
 
     salt: bytes
     committed: int
@@ -279,10 +281,10 @@ def refuse_lost_wal(path: Path) -> None:
 
 
 def _describe_missing_frames(log: Path, index: Path) -> str | None:
-    """The committed frames that the log lacks, in words; None if the index is of another log.
+    """Describe the committed frames that the log lacks; None if the index belongs to another log.
 
-    A writer may restart the log meanwhile. It first puts a new salt into the index, so what was
-    read is consistent if the index still has the same salt.
+    A writer may restart the log meanwhile. It first puts a new salt into the index, so the reading
+    is consistent if the index still has the same salt afterwards.
     """
     while True:
         counted = _index(index)
@@ -293,7 +295,8 @@ def _describe_missing_frames(log: Path, index: Path) -> str | None:
 
 
 def _index(index: Path) -> _Index | None:
-    """None while it is being written, or if it is damaged: SQLite does not trust it then either."""
+    """Read the index; None while it is being written or if it is damaged. SQLite ignores it then
+    too."""
     with index.open("rb") as opened:
         first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
@@ -338,7 +341,7 @@ def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
 def _sound_frames(
     frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
 ) -> tuple[int, tuple[int, int]]:
-    """How many of the first frames are intact, and the checksum of the last frame.
+    """Count the intact frames from the first on; also returns the checksum of the last intact one.
 
     Each checksum continues the checksum of the frame before.
     """
@@ -355,7 +358,7 @@ def _sound_frames(
 
 
 def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
-    """SQLite's checksum of each row of words, continued from the two sums given for it."""
+    """SQLite's checksums of rows of 32-bit words, continuing from the two sums in `seeds`."""
     columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)
     first, second = np.atleast_2d(np.asarray(seeds, dtype=np.uint32)).T
     for even, odd in zip(columns[::2], columns[1::2], strict=True):

@@ -1,8 +1,8 @@
-"""Moves the log (-wal) into the database while the writer goes on.
+"""Moves the log (-wal) into the database in the background.
 
-SQLite checkpoints at the end of the commit that fills the log, and the edit that made this commit
-waits meanwhile. So a thread checkpoints before the log is so long. It holds no lock that the writer
-or a reader needs. SQLite starts the log over at the first write after all of it has been moved.
+Otherwise SQLite would checkpoint at the end of the commit that fills the log, and the user's edit
+would wait. A thread checkpoints before the log is that long. It holds no lock that the writer or a
+reader needs. SQLite starts the log over at the first write after a complete checkpoint.
 """
 
 import os
@@ -17,7 +17,8 @@ _SALT = slice(16, 24)  # of the log's header; a frame has its own at 8
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread once the log has grown by LOG_FRAMES. For the writer only."""
+    """Runs `checkpoint` on a thread whenever the log has grown by LOG_FRAMES. Only the writer has
+    it."""
 
     def __init__(self, log: Path, page_bytes: int, checkpoint: Callable[[], None]) -> None:
         self._log = log
@@ -28,7 +29,7 @@ class Checkpointer:
         self._is_paused = False
 
     def after_commit(self) -> None:
-        """Checkpoint if it is time. Does not wait."""
+        """Start a checkpoint if the log is long enough. Does not wait."""
         if self._is_paused or (self._thread and self._thread.is_alive()):
             return
         try:
@@ -47,7 +48,7 @@ class Checkpointer:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Do not checkpoint within the block."""
+        """Start no checkpoint within the block."""
         self.wait()
         self._is_paused = True
         try:
@@ -56,14 +57,16 @@ class Checkpointer:
             self._is_paused = False
 
     def wait(self) -> None:
-        """Wait for a checkpoint that is under way."""
+        """Wait for a running checkpoint."""
         if self._thread:
             self._thread.join()
 
 
 def count_frames(log: Path, frame_bytes: int) -> int:
-    """The number of frames since the log began; behind them are frames of an older log, which have
-    another salt. 0 if the file is missing. Raises OSError if it cannot be read."""
+    """Count the frames of the current log. Frames of an older log, with another salt, may follow.
+
+    Returns 0 if the file is missing. Raises OSError if it cannot be read.
+    """
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

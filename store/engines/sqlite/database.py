@@ -1,6 +1,7 @@
-"""Opening the database: the SQLite library, its extension, pragmas, schema and transactions.
+"""Opens the database: the SQLite library, its extension, pragmas, schema and transactions.
 
-One process holds the writer lock (an flock on a file beside the database); readers come and go.
+One process holds the writer lock (an flock on a file beside the database). Any number of readers
+may open the file.
 """
 
 import fcntl
@@ -107,7 +108,8 @@ class SqliteDialect:
 
 
 class FileConnection(sqlite.Connection):
-    """A connection. The writer's has `opened`, and each of its commits is acknowledged on disk."""
+    """A connection. If `opened` is set, it is the writer's, and each commit is acknowledged on
+    disk."""
 
     opened: Opened | None = None
     server: Server | None = None
@@ -127,7 +129,7 @@ class FileConnection(sqlite.Connection):
             self.execute(f"PRAGMA cache_size = {size}")
 
     def restart_sequences(self) -> None:
-        """SQLite gives ids by the rows that there are."""
+        """Do nothing: SQLite derives new ids from the existing rows."""
 
     def begin_write(self) -> None:
         self.execute("BEGIN IMMEDIATE")  # a deferred transaction can fail at its first write
@@ -220,7 +222,7 @@ def memory_database() -> FileConnection:
 
 
 def fresh_database() -> FileConnection:
-    """An empty database in memory with the current schema, to compare others with."""
+    """An empty database in memory with the current schema, to compare other databases with."""
     connection = vector_functions()
     _migrate(connection)
     return connection
@@ -234,7 +236,7 @@ def vector_functions() -> FileConnection:
 
 
 def objects_of(connection: Connection) -> dict[str, str]:
-    """The SQL of every table, index and view that the database has, by name."""
+    """The SQL of every table, index and view of the database, by name."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
@@ -245,7 +247,7 @@ def _why_not_opened(path: Path, error: OperationalError) -> str:
 
 
 def open_file(path: Path, mode: str = "rw") -> FileConnection:
-    """Open an existing file as it is: nothing is checked, set or migrated."""
+    """Open an existing file without checking, configuring or migrating it."""
     try:
         connection = sqlite.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -273,7 +275,7 @@ def _load_extension(connection: FileConnection) -> None:
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    """Raise unless the file is empty, or is ours with a schema that this program knows."""
+    """Raise unless the file is empty or has a schema of hopsyncd that this program knows."""
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -321,7 +323,7 @@ def _migrate(connection: FileConnection) -> None:
 
 
 def _refuse_loss(path: Path) -> None:
-    """Raise VersionsLost if the file and its log lack something that was acknowledged.
+    """Raise VersionsLost if the file and its log lack an acknowledged change.
 
     Skipped if this process already has the database open: closing any descriptor of the log's index
     would drop all of SQLite's locks on it in this process. The next process would then take the
@@ -368,10 +370,12 @@ def _has_open(path: Path) -> bool:
 
 
 def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
-    """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
+    """Open for writing, creating or migrating as needed. Raises NewerSchema, NotADatabase or
+    DiskFailure.
 
-    Commits are synced to disk, so that every acknowledged change survives a power cut. If one did
-    not, raises VersionsLost; with `accept_loss`, the lost version numbers are never used again.
+    Commits are synced to disk, so every acknowledged change survives a power cut. Raises
+    VersionsLost if an acknowledged change is missing; with `accept_loss`, it opens the file, and
+    the lost version numbers are never used again.
     """
     known = read_acknowledged(path)
     if not accept_loss:
@@ -410,7 +414,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
 
 
 def _checkpoint(path: Path) -> None:
-    """Move what the log has into the file. If this fails, a later commit tries again."""
+    """Move the log into the file. If this fails, a later commit tries again."""
     with suppress(SqliteError, NotADatabase), closing(open_file(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

@@ -1,4 +1,4 @@
-"""The schema's history: each step runs a script in schema/, and does what SQL alone cannot."""
+"""The history of the schema. Each step runs a script in schema/ and does what SQL alone cannot."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a SQL script; executescript() would commit in the middle of the migration."""
+    """Split a SQL script into statements; executescript() would commit in the middle of the
+    migration."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line

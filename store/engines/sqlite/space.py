@@ -1,4 +1,4 @@
-"""The database as a file: its space, the traces of deleted rows, and copies of it.
+"""Handles the database as a file: reclaims space, erases deleted rows, and makes backups.
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
 inside one read transaction, so the copy is one version, and in WAL mode neither readers nor the
@@ -29,9 +29,9 @@ _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Return deleted pages to the file system, in steps; `between` runs after each.
 
-    If a tenth of a small file is free, about as much again is lost in half-empty pages, so the file
-    is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
-    The writer would wait too long for a large one, which gives back its free pages in steps.
+    A small file with a tenth of free pages is vacuumed as a whole, because half-empty pages waste
+    about as much again. This also turns on incremental vacuum for databases made without it. For a
+    large file, the writer would wait too long, so only its free pages are returned.
     """
     for generation in generation_rows(connection):
         for intervals in sparse_chunks(connection, generation):
@@ -59,10 +59,11 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
-    """Rewrite the whole file as one that can be vacuumed in steps; `between` runs after each part.
+    """Rewrite the whole file, with incremental vacuum turned on; `between` runs after each part.
 
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only where there are no gaps. Rows that are written in between are only added.
+    VACUUM preserves only where there are no gaps. Rows written in between are appended, so they
+    leave no gaps.
     """
     for generation in generation_rows(connection):
         renew_vectors(connection, generation)
@@ -74,9 +75,10 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
 
 
 def _shrunk(connection: Connection, statement: str) -> None:
-    """Run a statement that frees pages: anyone's next checkpoint may make the file smaller.
+    """Run a statement that frees pages. Afterwards any process's next checkpoint may shrink the
+    file.
 
-    That is possible even if the statement fails, as the disk may have done it all the same.
+    The file may shrink even if the statement fails, because the disk may have done the work.
     """
     with connection.disk_failures():
         expect_shrinking(connection)
@@ -103,8 +105,9 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 def backup(connection: Connection, target: Path) -> None:
     """Write the database as one file that only its owner can read. Raises BackupFailed.
 
-    An existing target is refused. The copy is made and checked under a temporary name beside the
-    target (.NAME.*.part), and renamed once it is on disk. A kill leaves at most that file.
+    An existing target is refused. The copy is written and checked under a temporary name beside the
+    target (.NAME.*.part), and renamed once it is on disk. A crash leaves at most the temporary
+    file.
     """
     if not isinstance(connection, FileConnection):
         raise _backup_error(
@@ -198,8 +201,10 @@ class _UnknownFormat(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The database file. `descriptor` is SQLite's own: if we opened another and closed it, the
-    process would lose all of SQLite's locks on the file."""
+    """The database file. `descriptor` is SQLite's own.
+
+    If we opened and closed another one, the process would lose all of SQLite's locks on the file.
+    """
 
     path: Path
     descriptor: int
@@ -214,11 +219,10 @@ class _File:
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Shrink the file, and leave no byte of deleted rows in it or its log; `between` runs after
-    each step.
+    """Shrink the file, and erase deleted rows from it and its log; `between` runs after each step.
 
-    False if a reader kept the log from being emptied. A file without a pointer map, as an older
-    hopsyncd made it, is rewritten as a whole, and has one then.
+    Returns False if a reader kept the log from being emptied. An older file without a pointer map
+    is rewritten as a whole and then has one.
     """
     shrink(connection, between)
     try:
@@ -229,7 +233,7 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
 
 def scrub(connection: Connection, between: Callable[[], None], pages_at_once: int = 4096) -> bool:
-    """Zero the gaps, and empty the log; returns what erase does. Raises _UnknownFormat.
+    """Zero the gaps, and empty the log; returns the same as erase. Raises _UnknownFormat.
 
     SQLite zeroes deleted and freed bytes (secure_delete), with one exception: when it rebalances a
     b-tree, a copy of a moved cell can stay in the gap between a page's cell pointers and its cells.
@@ -238,11 +242,12 @@ def scrub(connection: Connection, between: Callable[[], None], pages_at_once: in
     It works in steps of some pages, and the writer continues between them. This is safe because:
 
     - During a step the log is empty and the writer holds the write lock, so the file is the whole
-      database and does not change. Readers continue.
+    database and does not change. Readers continue.
     - Only unused bytes are written, so a crash or a power cut changes no row.
-    - The writer's cache still has the old gaps. It is dropped before anything is written from it.
-    - A page that was written between two steps is scrubbed again: when SQLite reorders sibling
-      pages, a page takes its gap along under another number.
+    - The writer's cache still has the old gaps, but it is dropped before anything is written from
+    it.
+    - A page written between two steps is scrubbed again: when SQLite reorders sibling pages, a page
+    takes its gap to another number.
     """
     file = _file_of(connection)
     pages, first, again = _page_count(connection), 1, set[int]()
@@ -305,7 +310,7 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
 def _empty_log(
     connection: Connection, file: _File, again: set[int], between: Callable[[], None]
 ) -> bool:
-    """Empty the log, and add to `again` the pages that it had."""
+    """Empty the log, and add the pages that it had to `again`."""
     for _ in range(_TRIES):
         connection.refuse_gone()
         again.update(_logged_pages(file))
@@ -316,7 +321,7 @@ def _empty_log(
 
 
 def _logged_pages(file: _File) -> Iterator[int]:
-    """The numbers of the pages that the log has."""
+    """The numbers of the pages in the log."""
     frame_bytes = _FRAME_HEADER + file.page_bytes
     with _disk_errors(file), file.log.open("rb") as log:
         for at in range(_WAL_HEADER, os.fstat(log.fileno()).st_size, frame_bytes):
@@ -332,13 +337,13 @@ def _disk_errors(file: _File) -> Iterator[None]:
         raise DiskFailure(
             f"Cannot use the database {file.path}",
             (error.strerror or str(error)).lower(),
-            "Free disk space, or replace a failing disk, then purge again",
+            "Free disk space, or replace a failing disk. Then purge again",
         ) from error
 
 
 @contextmanager
 def _alone(connection: Connection, file: _File) -> Iterator[bool]:
-    """Hold the write lock; False if something was written before it was taken."""
+    """Hold the write lock; yields False if another transaction wrote before the lock was taken."""
     with connection.disk_failures():
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -362,7 +367,7 @@ def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
 
 
 def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
-    """`maps` are the pages of the pointer map that were read."""
+    """Whether a page belongs to a b-tree. `maps` caches the pages of the pointer map."""
     if number == 1:
         if file.page(1)[_RESERVED_AT]:
             raise _UnknownFormat

@@ -21,7 +21,8 @@ def integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def small_tables(connection: Connection) -> Iterator[Finding]:
-    """The tables that grow with documents; matches and content are left to the deeper checks."""
+    """Check the structure of tables that grow with documents. Deeper checks read matches and
+    content."""
     for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
 
