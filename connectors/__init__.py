@@ -1,1 +1,2 @@
-"""Where documents come from: list, fetch, say what is wrong. Knows neither graph, model nor SQL."""
+"""The sources of documents: lists them, fetches them, and reports problems. Imports no index, model
+or SQL."""

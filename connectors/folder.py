@@ -1,4 +1,4 @@
-"""A folder of files as a source: a complete listing by stable rules, and safe reads.
+"""A folder of files as a source: lists it completely and reads its files safely.
 
 Paths hidden by `ignore` and symbolic links are never items. A link to a target in the folder is
 skipped, because the target is listed at its own path. So loops end and nothing is indexed twice. A
@@ -44,7 +44,7 @@ Scope: TypeAlias = "dict[str, Scope] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The root during one listing. `path` is free of links; `never` are ids."""
+    """The root folder during one listing. `path` contains no links; `never` are ids."""
 
     path: str
     device: int
@@ -56,15 +56,15 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A name in an open folder. No call here looks the path up again, as it could have become
-    a link to somewhere else."""
+    """A name in an open folder. No method looks up the path again, since it may now be a link
+    elsewhere."""
 
     folder: int
     name: str
     id: str
 
     def state(self) -> os.stat_result:
-        """The result of lstat. Raises OSError."""
+        """Call lstat. Raises OSError."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def leads_to_folder(self) -> bool:
@@ -92,8 +92,8 @@ class _Folder:
 class FolderConnector:
     """Lists and reads the files under `root` that the settings select.
 
-    `never` are paths (hopsyncd's own data) that no pattern brings back. Raises ValueError for an
-    invalid pattern.
+    `never` are the paths of hopsyncd's own data, which no pattern can include. Raises ValueError
+    for an invalid pattern.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FolderConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """As in the protocol; folders in depth-first order, names sorted.
+        """Implements the protocol. Folders come in depth-first order, names sorted.
 
         There is no Cursor, because a listing of all names is cheap. The paths in `under` need not
         exist, and the ignore files of their parent folders apply as in a full listing. Raises
@@ -118,12 +118,15 @@ class FolderConnector:
         return self._walk(_scope_of(under))
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol. Never follows a link, waits for a pipe or reads past `max_bytes`."""
+        """Implements the protocol. Never follows a link, waits for a pipe or reads more than
+        `max_bytes`."""
         try:
             _components(item.id)
         except ValueError as error:
             raise ItemUnreadable(
-                f"Cannot read {item.id!r}", str(error), "Report this as a bug."
+                f"Cannot read {item.id!r}",
+                str(error),
+                "This is a bug in hopsyncd: please report it.",
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
         return Fetched(
@@ -131,7 +134,7 @@ class FolderConnector:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource stays open."""
 
     def is_noise(self, id_: str) -> bool:
         """Whether a change of this path can be ignored without looking at the disk.
@@ -255,7 +258,7 @@ class FolderConnector:
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
                 "it was unmounted or replaced during the listing",
-                "Nothing is forgotten; the next scan starts again.",
+                "Mount it again. Its index is kept, and the next scan starts over.",
             )
 
     def _unavailable(self, error: OSError) -> SourceUnavailable:
@@ -273,7 +276,7 @@ class FolderConnector:
 
 
 def widen_changed_ids(ids: Sequence[str]) -> list[str] | None:
-    """Compute the ids to list again after these ids changed; None means everything.
+    """The ids to list again after these ids changed; None means everything.
 
     A changed ignore file affects the whole folder that it is in.
     """
@@ -302,7 +305,8 @@ def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...
 
 
 def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
-    """A Problem if the link leads out of the folder. It shows the link's text, not its target."""
+    """A Problem if the link leads out of the folder; it names the link's own path and target
+    text."""
     above = f"{root.path}/{entry.id}".rpartition("/")[0]
     try:
         text = os.readlink(entry.name, dir_fd=entry.folder)
@@ -325,7 +329,7 @@ def _too_deep(id_: str) -> Problem:
         id_[:MAX_ID_CHARACTERS],
         f"it is more than {MAX_DEPTH:,} folders deep or its path has more than "
         f"{MAX_ID_CHARACTERS:,} characters",
-        "Move what is in it further up, or add it to `ignore`.",
+        "Move its content to a higher folder, or add it to `ignore`.",
         subtree=True,
     )
 
@@ -340,7 +344,7 @@ def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
 
 
 def _reaches_below(found: Item | Problem | _Folder) -> bool:
-    """Whether it says something about paths below it."""
+    """Whether a listing found something that concerns the paths below it."""
     return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
 
 
@@ -381,7 +385,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    """The system's message, with the file's name if it is an ignore file in the folder."""
+    """The system's error message, with the file's name if it is an ignore file in the folder."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]
     why = (error.strerror or str(error)).lower()
     return f"{name} in it: {why}" if name in IGNORE_FILES else why

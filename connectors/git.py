@@ -62,7 +62,7 @@ _FILE_MODES = ("100644", "100755", "100664")
 
 @dataclass(frozen=True, slots=True)
 class GitSettings(FileSettings):
-    """Which files of which branch are documents."""
+    """The branch and the files that are documents."""
 
     branch: str = ""
 
@@ -95,7 +95,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for the paths in one commit; `levels` by their folder, with its `/`."""
+    """The rules for the paths in one commit. `levels` are keyed by folder, with its final `/`."""
 
     rules: Rules
     levels: Mapping[str, Level]
@@ -129,7 +129,8 @@ class _Rules:
 
 
 class GitConnector:
-    """Lists and reads one branch of a local repository, or of a Mirror that each listing updates.
+    """Lists and reads one branch of a local repository, or of a Mirror that is updated by each
+    listing.
 
     Raises ValueError for an invalid pattern or branch name.
     """
@@ -145,9 +146,10 @@ class GitConnector:
         self.left_out: Mapping[str, int] | None = None  # until a listing of all files
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol, in git's order of paths.
+        """Implements the protocol, in git's order of paths.
 
-        A Cursor of other settings, or of a commit that the branch has left, raises CursorExpired.
+        Raises CursorExpired for a Cursor with other settings or with a commit that the branch no
+        longer has.
         """
         self._blobs.close()
         origin = self._origin
@@ -165,7 +167,8 @@ class GitConnector:
             yield Cursor(f"{tip} {self._fingerprint()}")
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol: the blob that was listed, even if the branch has moved on."""
+        """Implements the protocol: reads the blob that was listed, even if the branch has
+        moved on."""
         origin = self._origin
         repository = origin.repository if isinstance(origin, Mirror) else origin
         data = None
@@ -191,7 +194,7 @@ class GitConnector:
         )
 
     def close(self) -> None:
-        """End the git that reads."""
+        """End the git process that reads blobs."""
         self._blobs.close()
 
     def _newest_commit(self, repository: Repository) -> str:
@@ -211,7 +214,8 @@ class GitConnector:
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
-        """The commit of a Cursor. Raises CursorExpired if the changes since are not enough."""
+        """The commit of a Cursor. Raises CursorExpired if git cannot list the changes since
+        then."""
         commit, _, fingerprint = since.partition(" ")
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
             why = "the cursor is from another branch or other settings"
@@ -226,7 +230,7 @@ class GitConnector:
         raise CursorExpired(
             f"Cannot list the repository {repository.location} since commit {commit[:12]}",
             why,
-            "Everything is listed; nothing is read twice.",
+            "The whole repository is listed instead; unchanged files are not read again.",
         )
 
     def _fingerprint(self) -> str:
@@ -267,7 +271,7 @@ class GitConnector:
                 yield self._classify(entry, size.decode().strip())
 
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
-        """Classify an entry. `size` is from git; a partial clone may not have the object."""
+        """Classify an entry. git gives the `size`; a partial clone may lack the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
@@ -277,14 +281,15 @@ class GitConnector:
             )
         if not size.isdecimal():
             why = f"the repository lacks its content, object {entry.blob}"
-            return Problem(id_, why, "Fetch it: `git fsck` lists what a clone lacks.")
+            return Problem(id_, why, "Fetch it: `git fsck` lists the objects that a clone lacks.")
         if problem := self._settings.size_problem(id_, int(size)):
             return Problem(id_, *problem)
         return Item(id_, entry.blob)
 
 
 def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
-    """The files of a commit and their sizes by git, without submodules and symbolic links."""
+    """The files of a commit, each with the size that git prints, without submodules and symbolic
+    links."""
     for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob, size = facts.decode().split()
@@ -345,7 +350,7 @@ def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
     """The commit that last changed each path on the branch; some paths may be missing.
 
-    Where a shallow history is cut off, the oldest commit says nothing about its files.
+    The oldest commit of a shallow history is ignored, because it seems to add every file.
     """
     changes: dict[str, _Change] = {}
     # Dates are not worth more than a minute or a failure.

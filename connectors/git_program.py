@@ -70,7 +70,7 @@ class Repository:
     ) -> bytes:
         """The output of a command, which must be short; empty if its status is not 0.
 
-        `look` is called from time to time while it runs, and may raise to end it.
+        `look` is called regularly while the command runs, and may raise an error to end it.
         """
         with self.process(*arguments, accept=accept) as process:
             while True:
@@ -197,7 +197,7 @@ class Repository:
 
 
 def ask(process: Process, object_id: str) -> bytes:
-    """The line that `cat-file` prints about an object; empty if git has ended."""
+    """Ask `cat-file` for an object: the line that it prints first; empty if git has ended."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(object_id.encode() + b"\n")
@@ -206,7 +206,7 @@ def ask(process: Process, object_id: str) -> bytes:
 
 
 class BlobReader:
-    """The contents of blobs, many of them from one `git cat-file`; for one thread at a time."""
+    """Reads many blobs through one `git cat-file`; one thread uses it at a time."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -223,7 +223,7 @@ class BlobReader:
             raise
 
     def close(self) -> None:
-        """End git."""
+        """End the git process."""
         self._process = None
         with suppress(SourceUnavailable):
             self._held.close()
@@ -247,7 +247,7 @@ class BlobReader:
         return data
 
     def _open_process(self, repository: Repository) -> Process:
-        """A running git, with at least half of its time left."""
+        """The running git process. A process that has used half of its time is replaced."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
         self.close()
@@ -328,22 +328,22 @@ def protocol_of(url: str) -> str:
     ('https', 'ssh')
     """
     if not url.isprintable() or " " in url or url.startswith("-"):
-        raise ValueError("it is not the address of a repository")
+        raise ValueError("it is not the address of a git repository")
     if _HELPER.match(url):
         raise ValueError("it names a helper program (`::`), which could run anything")
     if "://" not in url:
         if _SSH_SHORT.fullmatch(url):
             return "ssh"
-        raise ValueError("it is not the address of a repository")
+        raise ValueError("it is not the address of a git repository")
     parts = urlsplit(url)
     if parts.scheme not in PROTOCOLS:
         raise ValueError(f"{parts.scheme}:// is not one of {', '.join(PROTOCOLS)}")
     if parts.password is not None:
         raise ValueError("it contains a password, which belongs in `token`")
     if parts.netloc.startswith("-") or (parts.hostname or "").startswith("-"):
-        raise ValueError("it is not the address of a repository")
+        raise ValueError("it is not the address of a git repository")
     if (parts.scheme == "file") == bool(parts.netloc):
-        raise ValueError("it is not the address of a repository")
+        raise ValueError("it is not the address of a git repository")
     return parts.scheme
 
 
@@ -357,10 +357,10 @@ def branch_name(branch: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A remote repository and the folder that one branch of it is fetched into.
+    """A remote repository, and the local folder that one of its branches is fetched into.
 
     Fetches `depth` commits, 0 for all; the folder may grow to `max_bytes`. Raises ValueError for a
-    url that git must not get.
+    url that git must not use.
     """
 
     url: str
@@ -423,7 +423,8 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """A credential helper for this host only; command lines and files never have the token."""
+        """Git settings for a credential helper that answers this host only, so that no file or
+        command line contains the token."""
         if not self.token:
             return {}
         parts = urlsplit(self.url)
@@ -441,14 +442,14 @@ class Mirror:
 
 @contextmanager
 def _lock_mirror(folder: Path) -> Iterator[None]:
-    """Allow one fetch at a time: two sources, or a dry run, may share a mirror."""
+    """Allow one fetch at a time, since two sources, or a dry run, may share a mirror."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
         yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """The leftovers of a killed git: locks that block the next run, and partial packs."""
+    """The files that a killed git leaves: locks that block the next run, and partial packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 

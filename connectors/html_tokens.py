@@ -51,8 +51,8 @@ class Token:
 def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
     """The tokens of a page, without comments and the content of `hidden` elements.
 
-    An unclosed comment or hidden element runs to the end. The time is linear: each search either
-    advances past what it scanned or is never tried again.
+    An unclosed comment or hidden element extends to the end of the page. The time is linear: each
+    search either advances past what it scanned or is never tried again.
     """
     place, quotes_close = 0, True
     while (start := text.find("<", place)) >= 0:

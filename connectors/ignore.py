@@ -1,14 +1,14 @@
 """Which paths in a folder are documents: secrets, ignore patterns, include patterns.
 
-The first of these that matches a path decides, from the strongest to the weakest:
+The first of these rules that matches a path decides:
 
-1. version control folders and secrets: never listed. Secrets are the configured `deny`, and
-   `SECRETS` without what the configured `not_secret` matches
-2. the configured `ignore` patterns
-3. `.hopsyncdignore` files, the deepest first
+1. Version control folders and secrets are never listed. Secrets are the configured `deny`, and
+`SECRETS` without the names that the configured `not_secret` matches.
+2. The configured `ignore` patterns.
+3. `.hopsyncdignore` files, the deepest first.
 4. `NOISE`: caches, build output, temporary files of editors; and folders whose name begins with a
-   dot, unless a pattern in `include` names them, as `.github/**` does
-5. `.gitignore` files, the deepest first
+dot, unless a pattern in `include` names them, as `.github/**` does.
+5. `.gitignore` files, the deepest first.
 
 So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, written for another
 purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. A path
@@ -16,9 +16,9 @@ that is not hidden is listed if `include` matches it.
 
 Ignore files are not trusted: they come with the folder or repository. In Python's regular
 expressions, a few `*` and a long name would take hours of backtracking that blocks the process, so
-`linear` makes each pattern match in linear time. A file is refused if it is too long or has too
-many patterns: what it hides is then unknown, so the folder is not listed. Each file is compiled
-once, however often its folder is listed.
+`linear` makes each pattern match in linear time. If a file is too long or has too many patterns, it
+is refused, and its folder is not listed, because we cannot know what the file hides. Each file is
+compiled once, however often its folder is listed.
 """
 
 import errno
@@ -154,7 +154,7 @@ _PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
 
 
 def linear(regex: str) -> str:
-    r"""An expression of pathspec's, rewritten to match in linear time.
+    r"""Rewrite one of pathspec's expressions to match in linear time.
 
     The text between two wildcards can be matched at its first occurrence: if the rest matches after
     a later occurrence, it matches after the first one too. So each wildcard except the last is put
@@ -190,8 +190,8 @@ class TooManyPatterns(OSError):
 class Patterns:
     """gitignore patterns, applied to one path at a time as git does: the last match decides.
 
-    pathspec's GitIgnoreSpec also answers for everything below a match, so it does not show that `*`
-    with `!*/` hides the files in a folder but not the folder.
+    pathspec's GitIgnoreSpec is not used, because a match covers everything below it: it does not
+    show that `*` with `!*/` hides the files in a folder but not the folder.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -222,7 +222,10 @@ class Patterns:
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True: hidden; False: brought back; None: no match. Says nothing about what is below."""
+        """True if a pattern hides the path, False if one brings it back, None without a match.
+
+        The verdict says nothing about paths below.
+        """
         line = _one_line(path)
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
@@ -235,7 +238,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The patterns in one folder's ignore files. `base` is the folder's id with `/`, or empty."""
+    """The patterns of one folder's ignore files. `base` is the folder's id with `/`, or empty."""
 
     base: str
     own: Patterns
@@ -243,7 +246,8 @@ class Level:
 
 
 def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
-    """The levels above the paths in a folder. Raises TooManyPatterns if together too many."""
+    """Add a level to the levels above it. Raises TooManyPatterns if they have too many patterns
+    together."""
     levels = (*above, level) if level else above
     count = sum(len(one.own) + len(one.git) for one in levels)
     if level and count > MAX_PATTERNS:
@@ -298,9 +302,9 @@ class Rules:
         self._not_secret = Patterns(not_secret)
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether the path is forbidden or ignored, if no folder above it is hidden.
+        """Whether the path is forbidden or ignored. The folders above it must not be hidden.
 
-        `levels` are in order, from the root to the path's folder.
+        `levels` are ordered from the root to the path's folder.
         """
         if self.forbids(id_, is_folder):
             return True
@@ -316,14 +320,15 @@ class Rules:
         return bool(verdict)
 
     def hides_for_dot(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether a folder is hidden for no other reason than the dot its name begins with."""
+        """Whether a folder is hidden only because its name begins with a dot."""
         if not self._is_dot_folder(id_, is_folder) or self.forbids(id_, is_folder):
             return False
         is_noise = _NOISE_NAMES.has(_name(id_), is_folder)
         return not is_noise and self._configured_verdict(id_, is_folder, levels) is None
 
     def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
-        """Whether it is a folder with a dot before its name that `include` does not name."""
+        """Whether a path is a folder whose name begins with a dot and which `include` does not
+        name."""
         name = _name(id_)
         if not is_folder or not name.startswith(".") or name == "..":
             return False
@@ -362,7 +367,8 @@ class Rules:
 
 
 def _dot_names_in(include: Sequence[str]) -> NameSet | None:
-    """The names with a dot before them in the patterns of an `include` list; None without any."""
+    """The names beginning with a dot in the patterns of an `include` list; None if there are
+    none."""
     parts = (
         part for line in include if not line.startswith(("!", "#")) for part in line.split("/")
     )
@@ -371,9 +377,10 @@ def _dot_names_in(include: Sequence[str]) -> NameSet | None:
 
 
 def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:
-    """The ignore files of one open folder; None if `names` contains none that has a pattern.
+    """The ignore files of one open folder; None if none of `names` is an ignore file with a
+    pattern.
 
-    Raises OSError if one exists but cannot be read: what it hides is then unknown.
+    Raises OSError if one exists but cannot be read, because we cannot know what it hides.
     """
     if not any(name in names for name in IGNORE_FILES):
         return None
@@ -423,7 +430,8 @@ def _parse_or_none(line: str) -> _Parsed | None:
 
 
 def _parse(line: str) -> _Parsed | None:
-    """The pattern without a final `/`, and whether it had one; None for a blank or comment."""
+    """Parse a line: the pattern without a final `/`, and whether it had one. None for a blank or
+    comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:
@@ -446,7 +454,7 @@ def _one_line(path: str) -> str:
 def _deepest_verdict(
     id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]
 ) -> bool | None:
-    """The verdict of the deepest folder whose patterns have one."""
+    """The verdict of the deepest folder that has one."""
     for base, found in reversed(patterns):
         verdict = found.verdict(id_[len(base) :], is_folder)
         if verdict is not None:

@@ -1,4 +1,4 @@
-"""The media type of a file by its name alone, and which names are documents by default."""
+"""Guesses the media type of a file from its name, and which names are documents by default."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -99,27 +99,28 @@ def media_type(name: str) -> str:
 
 
 def is_text_name(name: str) -> bool:
-    """Whether the name says a text for people: it has a known suffix or is a known bare name."""
+    """Whether the name suggests a text for people: a known suffix or a known name without
+    suffix."""
     return _known_type(name) is not None
 
 
 def is_script_name(name: str) -> bool:
-    """Whether the name says a style sheet or a script of a page."""
+    """Whether the name suggests a style sheet or a script of a web page."""
     return suffix_of(name) in _SCRIPT_SUFFIXES
 
 
 def is_document_name(name: str) -> bool:
-    """Whether the name says a PDF, an office document, a book, mail or a notebook."""
+    """Whether the name suggests a PDF, an office document, a book, mail or a notebook."""
     return suffix_of(name) in _DOCUMENTS
 
 
 def is_table_name(name: str) -> bool:
-    """Whether the name says a table in text: CSV or TSV."""
+    """Whether the name suggests a table in text: CSV or TSV."""
     return suffix_of(name) in _TABLES
 
 
 def is_image_name(name: str) -> bool:
-    """Whether the name says a picture whose text can be recognized."""
+    """Whether the name suggests a picture whose text can be recognized."""
     return suffix_of(name) in _IMAGES
 
 
@@ -134,7 +135,7 @@ def _known_type(name: str) -> str | None:
 
 
 def kind_of_name(name: str) -> str:
-    """The suffix by which files that are left out are counted, shortened; or "no suffix"."""
+    """The suffix under which a left-out file is counted, shortened; or "no suffix"."""
     return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 
 

@@ -3,7 +3,7 @@
 ConnectorError
 ├── SourceUnavailable   the source cannot be listed now: pause it, keep its data
 ├── CursorExpired       a listing can no longer begin at the cursor: list everything
-├── ItemVanished        the item was listed but is gone: the next scan decides
+├── ItemVanished        the item was listed but is gone: the next scan removes it
 └── ItemUnreadable      the item exists but cannot be used: report it, keep its last good version
 """
 
@@ -24,9 +24,9 @@ class Item:
     """One document that a source has now.
 
     `id` is unique within its source (for a folder: the path relative to the root, with `/`).
-    `revision` is opaque: if it is unchanged, there is nothing to fetch. An empty one means that the
-    source cannot tell, so the item is fetched at every listing that names it. `size_bytes` is 0 if
-    unknown.
+    `revision` is opaque: an unchanged revision means unchanged content, which is not fetched again.
+    If the source cannot tell, the revision is empty, and every listing that names the item fetches
+    it. `size_bytes` is 0 if unknown.
     """
 
     id: str
@@ -38,7 +38,7 @@ class Item:
 class Problem:
     """An item that is listed but cannot be used. Its last indexed version stays.
 
-    With `subtree` the problem covers every item whose id starts with `id + "/"`; an empty `id` is
+    With `subtree`, the problem covers every item whose id starts with `id + "/"`; an empty `id` is
     the whole source.
     """
 
@@ -57,10 +57,11 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where the next listing can begin; if there is one, the last thing that a listing yields.
+    """Where the next listing can begin. A listing that yields a Cursor yields it last.
 
-    `value` is opaque to all but its connector, and small (under 1 MiB). A listing that begins there
-    must name all that this one could not; a connector that cannot promise this yields no Cursor.
+    Only its connector understands `value`, which must be small (under 1 MiB). A listing that begins
+    at a Cursor must also name everything that the earlier listing could not read; a connector that
+    cannot promise this yields no Cursor.
     """
 
     value: str
@@ -71,8 +72,8 @@ class Fetched:
     """The content of one item, with the revision of exactly these bytes.
 
     `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
-    `links` are the ids or addresses that the item names explicitly. `origin` tells people more
-    about this revision: author, date (ISO 8601), commit, url (after redirects) and message_id.
+    `links` are the ids or addresses that the item names explicitly. `origin` describes this
+    revision to people: author, date (ISO 8601), commit, url (after redirects) and message_id.
     `modified_ms` is the Unix time at which it was written, used if `origin` has no date.
     """
 
@@ -122,7 +123,7 @@ class Connector(Protocol):
         Without `since`, a listing names everything. If it ends without an exception, it was
         complete, and items that it did not name are gone. With the value of an earlier Cursor, it
         may name only the items that changed since then or are Gone. A Cursor that can no longer be
-        used raises CursorExpired, and then everything is listed. `under` restricts the listing to
+        used raises CursorExpired, and the caller lists everything. `under` restricts the listing to
         these items or folders of items; a connector that cannot do that lists everything. Raises
         SourceUnavailable if the listing cannot be completed.
         """
@@ -138,7 +139,7 @@ class Connector(Protocol):
 
 
 class ConnectorError(Exception):
-    """Base: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -148,7 +149,8 @@ class ConnectorError(Exception):
 
 
 class SourceUnavailable(ConnectorError):
-    """The source cannot be listed completely, so what it does not name may still exist."""
+    """The source cannot be listed completely, so items that the listing did not name may still
+    exist."""
 
 
 class CursorExpired(ConnectorError):
@@ -164,17 +166,19 @@ class ItemUnreadable(ConnectorError):
 
 
 def vanished_error(id_: str) -> ItemVanished:
-    """The error for an item that is gone when it is fetched."""
-    return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
+    """Make the error for an item that no longer exists when it is fetched."""
+    return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan updates the index.")
 
 
 def printable_id(text: str) -> str:
-    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
+    """Replace every byte that is not UTF-8 by a backslash escape, so that the text can be
+    stored."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Selection:
-    """The `under` of a listing; None selects everything. Thousands of parts cost no more than one.
+    """The `under` of a listing; None selects everything. Lookups stay fast with thousands of
+    parts.
 
     >>> parts = Selection(["a/b", "c.md"])
     >>> [parts.has(id_) for id_ in ("a/b/x.md", "a/b", "a/bc.md", "c.md")]
@@ -207,7 +211,7 @@ def prefixes(path: str) -> list[str]:
 
 
 def mark_of(*settings: object) -> str:
-    """A digest of settings, to see whether they have changed.
+    """A digest of settings, to detect changes of them.
 
     >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
     False

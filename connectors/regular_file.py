@@ -1,4 +1,4 @@
-"""Reads regular files below a folder: follows no link, opens no device, tears no content.
+"""Reads regular files below a folder, as they were at one moment, without following links.
 
 Each folder is opened by its name in its parent, and never through a symbolic link, so no link leads
 out and no path is too long. A walk in depth-first order keeps a few descriptors open and rarely
@@ -41,15 +41,16 @@ class FileContent:
 
 
 def revision_of(state: os.stat_result) -> str:
-    """Changes with every write, even one that keeps the size and restores the old mtime."""
+    """A revision that changes with every write, even if the write keeps the size and restores the
+    mtime."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 
 def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
-    """The content of `root`/`id_` as it was at one moment.
+    """The content of `root`/`id_` at one moment.
 
-    Raises ItemVanished if there is no such file any more, ItemUnreadable if it is not a readable
-    text file of at most `max_bytes` or changes faster than it can be read.
+    Raises ItemVanished if there is no such file any more. Raises ItemUnreadable if it is not a
+    readable text file of at most `max_bytes`, or changes faster than it can be read.
     """
     try:
         for attempt in range(ATTEMPTS):
@@ -60,12 +61,12 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     except OSError as error:
         raise _translate_error(error, id_) from error
     raise ItemUnreadable(
-        f"Cannot read {id_!r}", "it is still being written", "The next scan will take it."
+        f"Cannot read {id_!r}", "it is still being written", "The next scan reads it."
     )
 
 
 def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
-    """One attempt to read the file; None if it changed meanwhile."""
+    """Try to read the file; None if it changed during the attempt."""
     handle = open_beneath(root, id_)
     try:
         before = os.fstat(handle)
@@ -83,7 +84,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
 
 
 def open_beneath(root: str, id_: str) -> int:
-    """A descriptor of the file, opened component by component so that no link leads out.
+    """Open the file component by component, so that no link leads out; returns the descriptor.
 
     The root itself may be a link. Raises OSError.
     """
@@ -118,7 +119,8 @@ def check_text(id_: str, data: bytes) -> None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the first 8 KiB contain a NUL, without a UTF-16 or UTF-32 mark."""
+    """Whether the first 8 KiB contain a NUL, and the file has no UTF-16 or UTF-32 byte order
+    mark."""
     return b"\0" in data[:SNIFF_BYTES] and not data.startswith(_UTF16_OR_32_MARKS)
 
 
@@ -136,7 +138,9 @@ def check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
 
 def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
     if stat.S_ISDIR(state.st_mode):
-        raise ItemVanished(f"Cannot read {id_!r}", "it is a folder now", "The next scan decides.")
+        raise ItemVanished(
+            f"Cannot read {id_!r}", "it is a folder now", "The next scan updates the index."
+        )
     if not stat.S_ISREG(state.st_mode):
         raise ItemUnreadable(
             f"Cannot read {id_!r}", "it is not a regular file", "Add it to `ignore`."
@@ -145,7 +149,7 @@ def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
 
 
 def _let_the_clock_tick(state: os.stat_result) -> None:
-    """Wait until a later write must get a later time, and so another revision."""
+    """Wait until any later write gets a later time, and so another revision."""
     age_ns = time.time_ns() - state.st_ctime_ns
     if 0 <= age_ns < CLOCK_TICK_NS:
         time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
@@ -166,9 +170,9 @@ _MOST_OPEN = 64
 
 
 class OpenFolders:
-    """The folder at `root` and, as they are asked for, folders below it. Raises OSError.
+    """Opens the folder at `root`, and folders below it when they are needed. Raises OSError.
 
-    Keeps the folders on the path to the last one open, at most `most_open` of them.
+    Keeps up to `most_open` folders open, those on the path to the last one.
     """
 
     def __init__(self, root: str, most_open: int = _MOST_OPEN) -> None:
@@ -208,7 +212,7 @@ class OpenFolders:
         self.root = -1
 
     def _close_others(self, id_: str) -> None:
-        """Close what does not lie on the path to this folder, the deepest first."""
+        """Close the folders that are not on the path to this folder, the deepest first."""
         while self._open:
             deepest = next(reversed(self._open))
             if deepest == id_ or id_.startswith(deepest + "/"):
@@ -217,7 +221,7 @@ class OpenFolders:
 
 
 def _ends(id_: str, start: int) -> list[int]:
-    """Where the names after `start` end.
+    """The positions where the names after `start` end.
 
     >>> _ends("a/bc/d", 1)
     [4, 6]

@@ -59,9 +59,9 @@ _FORBIDDEN = (
 
 
 def revision_of(facts: Mapping[str, Any]) -> str:
-    """Changes with the content: the first mark or time that the driver gives, and the size.
+    """A revision that changes with the content: the driver's first mark or time, and the size.
 
-    Empty if it gives neither: changes cannot be detected then.
+    Empty if the driver gives neither; changes cannot be detected then.
 
     >>> revision_of({"ETag": '"5d41"', "size": 5})
     'ETag=5d41 5'
@@ -82,7 +82,7 @@ def size_of(facts: Mapping[str, Any]) -> int:
 
 
 def modified_s(facts: Mapping[str, Any]) -> float | None:
-    """When the file was last written, in Unix time; None if the driver does not say.
+    """When the file was last written, in Unix time; None if the driver does not report it.
 
     >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
     1795290554.0
@@ -91,7 +91,7 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """How long after a write another one of the same size could go unnoticed."""
+    """How long after a write another write of the same size could go unnoticed."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0
@@ -135,7 +135,7 @@ class RemoteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """As in the protocol; folders in depth-first order, names sorted."""
+        """Implements the protocol. Folders come in depth-first order, names sorted."""
         self._driver.forget()
         parts = Selection(under)
         stack = [_Folder("", ())]
@@ -151,7 +151,7 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol. A file that is written meanwhile is read again."""
+        """Implements the protocol. A file that is written during the read is read again."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):
@@ -163,14 +163,14 @@ class RemoteConnector:
         except PermissionError as error:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *_FORBIDDEN) from error
         raise ItemUnreadable(
-            f"Cannot read {item.id!r}", "it is still being written", "The next scan will take it."
+            f"Cannot read {item.id!r}", "it is still being written", "The next scan reads it."
         )
 
     def close(self) -> None:
-        """Nothing to close: no connection is kept."""
+        """Do nothing: no connection is kept."""
 
     def _attempt(self, id_: str, path: str) -> Fetched | None:
-        """One attempt to read the file; None if it changed meanwhile."""
+        """Try to read the file; None if it changed during the attempt."""
         self._driver.forget()
         before = self._driver.facts(path)
         if before.get("type") == "directory":
@@ -275,7 +275,7 @@ class RemoteConnector:
         return f"{root}/{below}" if root and below else root or below
 
     def _check_still_there(self) -> None:
-        """Raise SourceUnavailable if the root is gone: its files need not be."""
+        """Raise SourceUnavailable if the root is gone, because its files may still exist."""
         try:
             self._driver.forget()
             self._driver.facts(self._path(""))
@@ -290,6 +290,7 @@ def _name_of(facts: Facts) -> str:
 
 
 def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
-    """Whether it belongs to the parts; a problem with a folder concerns all that is in it."""
+    """Whether an item or folder belongs to the parts. A problem with a folder concerns everything
+    in it."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))

@@ -1,7 +1,7 @@
-"""An fsspec file system, called with a time limit and with its drivers' errors translated.
+"""Calls an fsspec file system with a time limit, and translates its drivers' errors.
 
 Errors about one path pass unchanged: FileNotFoundError, NotADirectoryError and PermissionError. All
-others become SourceUnavailable, since drivers raise whatever their libraries do.
+others become SourceUnavailable, because drivers raise the errors of many libraries.
 """
 
 import queue
@@ -37,7 +37,7 @@ _MOST_STUCK = 3
 
 
 def checked_url(url: str) -> str:
-    """The address unchanged. Raises ValueError unless fsspec has a file system for it.
+    """Return the address unchanged. Raises ValueError unless fsspec has a file system for it.
 
     >>> checked_url("s3://bucket/notes")
     's3://bucket/notes'
@@ -60,8 +60,8 @@ def checked_url(url: str) -> str:
 class Driver:
     """The file system at a url. Connects on the first call, and again after a call that hung.
 
-    `options` are the driver's own. A call that takes longer than `limit_s` is abandoned. Its thread
-    cannot be ended, so after three such calls no more are made until one of them ends.
+    `options` are passed to the fsspec driver. A call that takes longer than `limit_s` is abandoned.
+    Its thread cannot be ended, so while three such threads run, further calls fail at once.
     """
 
     url: str
@@ -85,15 +85,17 @@ class Driver:
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
-            raise self.unavailable("its driver returned no list of entries", "Check its `url`.")
+            raise self.unavailable(
+                "its fsspec driver did not return a list of files", "Check its `url`."
+            )
         return found
 
     def facts(self, path: str) -> Facts:
-        """The driver's current facts about a path."""
+        """The driver's current facts about a path, not from its cache."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):
-            raise self.unavailable("its driver returned no facts about a file", "Check its `url`.")
+            raise self.unavailable("its fsspec driver did not describe a file", "Check its `url`.")
         return dict(found)
 
     def read(self, path: str, max_bytes: int) -> bytes:
@@ -182,7 +184,7 @@ def _is_entry(found: object) -> bool:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """The values of options that are named like secrets, nested ones and lists included."""
+    """The values of options whose names suggest secrets, nested ones and lists included."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)

@@ -1,6 +1,6 @@
 """The settings of file, mail and web sources, and the spelling of addresses in them.
 
-Their code is elsewhere, so that this loads fast.
+The connectors are in other modules, so that this one loads fast.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class FileSettings:
 
     `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds to
     the built-in secrets, and only `index_secrets` lifts both. Names that `not_secret` matches are
-    not taken for secrets, unless `deny` has them.
+    no secrets, unless `deny` has them.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
@@ -46,7 +46,7 @@ class FileSettings:
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
-        """Why a file is too large and what to do, or None.
+        """The reason why a file is too large, and what to do; None if it is not.
 
         Tables in text have a lower limit, unless `include` names them by a pattern.
         """
@@ -65,7 +65,7 @@ class FileSettings:
         )
 
     def rules(self) -> Rules:
-        """The rules that these settings make. Raises ValueError for an invalid pattern."""
+        """Compile these settings. Raises ValueError for an invalid pattern."""
         return Rules(self.include, self.ignore, self.deny, self.index_secrets, self.not_secret)
 
 
@@ -74,9 +74,9 @@ class ImapSettings:
     """An IMAP account. The password is in the environment variable `password_env`.
 
     `ca_file` holds the certificates to trust instead of the system's. `folders` are shell patterns;
-    one after `!` excludes. Folders that the server marks as trash, junk, drafts or "all mail" are
-    excluded unless a pattern names them exactly. `timeout_s` is how long the server may be silent,
-    `limit_s` how long a whole listing or message may take.
+    a pattern after `!` excludes. Folders that the server marks as trash, junk, drafts or "all mail"
+    are excluded unless a pattern names them exactly. `timeout_s` is how long the server may be
+    silent, `limit_s` how long a whole listing or message may take.
     """
 
     host: str
@@ -93,7 +93,7 @@ class ImapSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Where to begin and how far to go.
+    """The start addresses of a web source, and which links to follow.
 
     With `depth` 1, the pages that start pages link to are included; sitemaps and feeds are always
     followed. Only pages at the hosts of `start` and at hosts that match the shell patterns `hosts`
@@ -111,7 +111,8 @@ class WebSettings:
 
 
 def address(text: str, base: str = "") -> str | None:
-    """A link as a canonical address without fragment; None if it is not a page on the web.
+    """A link as a canonical address without fragment; None if it is not an http or https
+    address.
 
     >>> address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
     'http://example.org/a/B%20c'

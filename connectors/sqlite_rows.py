@@ -1,15 +1,15 @@
-"""The rows of a SQLite table or query as documents. The database is only ever read.
+"""The rows of a SQLite table or query as documents. The database is never written.
 
-A listing is one read transaction, so it sees a single state while others write. It is complete
-before its first row is given: a database that cannot be listed in whole changes nothing.
+A listing is one read transaction, so it sees a single state while others write. It collects all
+rows before it yields the first: a database that cannot be listed completely changes nothing.
 
 The databases are not trusted. A table can be a view that never ends, or that makes a gigabyte from
 a few bytes. So each read has a deadline, each value a maximum length, and the connection a memory
 limit. SQLite enforces these limits, because they must hold within one statement.
 
-A file at rest is opened as immutable: no lock is taken or waited for, and no file is created beside
-it. If the file changed meanwhile, the result is refused. While another program has it open for
-writing, it is opened with locks.
+A file that no program writes is opened as immutable: no lock is taken or waited for, and no file is
+created beside it. If the file changed during the read, the result is refused. While another program
+has the file open for writing, it is opened with locks.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ _LIMITS = {
 class Database:
     """The file of a source. `never` are folders with hopsyncd's own data.
 
-    `max_value_bytes`: how long a value, or a row that SQLite makes, may be.
+    `max_value_bytes` limits the length of a value, and of a row that SQLite makes.
     """
 
     path: Path
@@ -70,10 +70,10 @@ class Database:
 
     @contextmanager
     def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
-        """A connection for at most `limit_s`, in one transaction.
+        """Open a connection for at most `limit_s`, in one transaction.
 
-        Raises SourceUnavailable for all that goes wrong, in the body too; TooBig for a value that
-        is too long.
+        Raises SourceUnavailable for all errors, including errors in the block; TooBig for a value
+        that is too long.
         """
         try:
             with self._open() as connection, _deadline(connection, limit_s) as is_late:
@@ -103,7 +103,9 @@ class Database:
         with closing(self._connect_once(mode)) as connection:
             yield connection
         if mode == "immutable=1" and self._state() != before:
-            raise self.refusal("it was written while it was read", "The next scan tries again.")
+            raise self.refusal(
+                "another program changed it during the read", "The next scan tries again."
+            )
 
     def _connect_once(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -168,7 +170,7 @@ class Database:
 
 
 class TooBig(SourceUnavailable):
-    """A value is longer than SQLite was allowed to make or read."""
+    """A value is longer than SQLite may make or read."""
 
 
 _HINTS = {
@@ -186,12 +188,13 @@ class _State:
     has_log: bool
 
     def is_at_rest(self, now_s: float) -> bool:
-        """Whether nobody seems to have it open for writing, and any change would show."""
+        """Whether no program seems to have the file open for writing, and any change would be
+        noticed."""
         return not self.has_log and abs(now_s - self.facts[3] / 1e9) > _AT_REST_S
 
 
 class _Late:
-    """Interrupts a connection at a deadline, and says whether that has passed."""
+    """Interrupts a connection at a deadline, and reports whether the deadline has passed."""
 
     def __init__(self, connection: sqlite3.Connection, limit_s: float) -> None:
         self._connection = connection
@@ -222,7 +225,8 @@ def _deadline(connection: sqlite3.Connection, limit_s: float) -> Iterator[_Late]
 
 
 def _is_apart() -> bool:
-    """Whether the store has another SQLite library, which the limit of memory spares."""
+    """Whether this SQLite library is not the store's, so that a memory limit does not affect the
+    store."""
     return importlib.util.find_spec("pysqlite3") is not None
 
 
@@ -263,8 +267,8 @@ class SqliteSettings:
 class SqliteConnector:
     """Lists and reads the rows of a table or query. Waits at most `busy_s` for a lock.
 
-    `never` are folders with hopsyncd's own data. `list_s` and `fetch_s` are how long a listing and
-    the reading of one row may take.
+    `never` are folders with hopsyncd's own data. `list_s` and `fetch_s` limit the time to list all
+    rows and to read one row.
     """
 
     def __init__(
@@ -286,7 +290,7 @@ class SqliteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """As in the protocol; `since` is ignored, and there is no Cursor."""
+        """Implements the protocol. Ignores `since`, and yields no Cursor."""
         parts = Selection(under)
         try:
             with self._database.reading(self._list_s) as connection:
@@ -314,7 +318,7 @@ class SqliteConnector:
         return found
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol."""
+        """Implements the protocol."""
         what = f"Cannot read row {item.id!r}"
         try:
             with self._database.reading(self._fetch_s) as connection:
@@ -322,7 +326,7 @@ class SqliteConnector:
         except TooBig as error:
             raise ItemUnreadable(what, error.why, error.hint) from error
         if row is None:
-            raise ItemVanished(what, "it is gone", "The next scan decides.")
+            raise ItemVanished(what, "it is gone", "The next scan updates the index.")
         title, updated, *texts = row
         data = _join_values(texts)
         if len(data) > self._settings.max_bytes:
@@ -331,7 +335,7 @@ class SqliteConnector:
         return Fetched(data, revision, self._settings.media_type, _text(title) or None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource stays open."""
 
     def _listing_columns(self) -> list[str]:
         given = self._settings
@@ -398,7 +402,7 @@ class SqliteConnector:
 
 
 def _displayed_id(id_: str) -> str:
-    """The id to use in a Problem: the id itself, if it is valid there."""
+    """The id to show in a Problem; escaped if it contains characters that a Problem cannot have."""
     if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         return f"{id_[:100]}…"
     return id_ or "(no key)"
@@ -414,7 +418,7 @@ def _column(name: str) -> str:
 
 
 def _join_values(values: Sequence[object]) -> bytes:
-    """The values that are not empty, one below another."""
+    """Join the values that are not empty, one per line."""
     texts = [text for value in values if (text := _text(value))]
     return "\n\n".join(texts).encode("utf-8", "replace")
 

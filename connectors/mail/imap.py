@@ -110,21 +110,21 @@ class Uids:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A folder as the cursor knows it."""
+    """The cursor's state of a folder."""
 
     validity: int
     uids: Uids
 
     @classmethod
     def from_row(cls, row: Any) -> "_Known":
-        """The folder that a row of the cursor describes."""
+        """Read the state of a folder from a row of the cursor."""
         validity, uids = row
         return cls(int(validity), Uids.parse(uids))
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A folder selected read-only, as the server described it then."""
+    """A folder selected read-only, with the server's description of it at that moment."""
 
     name: str
     messages: int
@@ -142,7 +142,7 @@ class ImapConnector:
     _raw_names: dict[str, str] = field(default_factory=dict)
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol."""
+        """Implements the protocol."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._where, _Known.from_row)
@@ -155,7 +155,7 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; reconnects once if the connection was lost."""
+        """Implements the protocol; reconnects once if the connection was lost."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline
@@ -223,7 +223,7 @@ class ImapConnector:
                 yield Gone(f"{opened.name}/{uid}")
 
     def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
-        """Whether every message that was in the folder still is."""
+        """Whether the folder still has every message that it had."""
         count = len(uids)
         if count == 0 or count > opened.messages:
             return count == 0
@@ -236,7 +236,7 @@ class ImapConnector:
             yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
 
     def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
-        """UID and size of the messages with these sequence numbers.
+        """The UID and size of the messages with these sequence numbers.
 
         Numbers do not shift between two such commands: a server must not report expunged messages
         in response to FETCH (RFC 3501, 7.4.1).
@@ -265,7 +265,9 @@ class ImapConnector:
             opened = self._open(name) if name in self._raw_names else None
         if opened is None:
             raise ItemVanished(
-                f"Cannot read {item.id!r}", "its folder is gone", "The next scan decides."
+                f"Cannot read {item.id!r}",
+                "its folder was deleted",
+                "The next scan updates the index.",
             )
         limit = self.settings.max_bytes
         status, data = self._connect().uid("FETCH", uid, f"(UID BODY.PEEK[]<0.{limit + 1}>)")
@@ -294,7 +296,7 @@ class ImapConnector:
         return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
 
     def _open(self, name: str) -> _Open | None:
-        """Select a folder read-only; None if the server refuses, or gives no UIDVALIDITY."""
+        """Select a folder read-only; None if the server refuses or sends no UIDVALIDITY."""
         server = self._connect()
         self._opened = None
         status, data = server.select(quote_name(self._raw_names[name]), readonly=True)
@@ -317,7 +319,7 @@ class ImapConnector:
             server.shutdown()
 
     def _mark(self) -> str:
-        """The settings that a cursor depends on."""
+        """A digest of the settings that a cursor depends on."""
         of = self.settings
         return mark_of(of.host, of.port, of.user, of.folders, of.max_bytes)
 

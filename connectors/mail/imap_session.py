@@ -1,6 +1,7 @@
 """A session with an untrusted IMAP server, bounded in memory and time.
 
-It uses imaplib directly: IMAPClient, built on it too, bounds neither."""
+It uses imaplib directly, because IMAPClient, which builds on imaplib, bounds neither.
+"""
 
 import base64
 import binascii
@@ -30,9 +31,9 @@ _SHIFTED = re.compile(r"&([^&-]*)-")
 
 
 class Deadline:
-    """Cuts the connection if a `with` block takes too long.
+    """Closes the connection if a `with` block takes too long.
 
-    The time limit of a single read does not stop a server that sends a byte now and then.
+    The timeout of a single read does not stop a server that sends a byte now and then.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -50,7 +51,7 @@ class Deadline:
         self._timer.cancel()
 
     def watch(self, server: imaplib.IMAP4) -> None:
-        """Set the connection to cut, even before its greeting."""
+        """Close this connection at the deadline, even before the server's greeting."""
         self._server = server
 
     def _cut(self) -> None:
@@ -72,7 +73,7 @@ class _BoundedAnswers:
             self.deadline.watch(self)  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
-        """Drop the answers to earlier commands, which imaplib would keep."""
+        """Send data, after dropping the answers to earlier commands, which imaplib would keep."""
         self.untagged_responses: dict[str, Any] = {}
         self._taken_bytes = 0
         super().send(data)  # type: ignore[misc]
@@ -103,7 +104,7 @@ class _Tls(_BoundedAnswers, imaplib.IMAP4_SSL):
 
 
 def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
-    """A session after login. Raises OSError, imaplib's errors, or SourceUnavailable."""
+    """Log in. Raises OSError, imaplib's errors, or SourceUnavailable."""
     password = os.environ.get(settings.password_env)
     if not password:
         raise SourceUnavailable(
@@ -130,7 +131,8 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A folder: `raw` as the server names it, `name` as people read it, `flags` in lower case."""
+    """A folder: `raw` is the server's name for it, `name` the readable one, `flags` are in lower
+    case."""
 
     name: str
     raw: str
@@ -138,7 +140,10 @@ class Listed:
 
 
 def listed_folders(data: Answer) -> list[Listed]:
-    """The folders in an answer to LIST. Raises IMAP4.abort: a skipped folder would seem gone."""
+    """The folders in an answer to LIST.
+
+    Raises IMAP4.abort for an unreadable line, because a skipped folder would seem deleted.
+    """
     folders = []
     for row in data:
         head, literal = row if isinstance(row, tuple) else (row, None)
@@ -154,7 +159,7 @@ def listed_folders(data: Answer) -> list[Listed]:
 
 
 def fetch_rows(data: Answer) -> list[tuple[int, int]]:
-    """UID and size of each message in an answer to FETCH."""
+    """The UID and size of each message in an answer to FETCH."""
     rows = []
     for row in data:
         if isinstance(row, bytes) and _ROW.match(row):
@@ -165,7 +170,7 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
 
 
 def quote_name(raw: str) -> str:
-    r"""A folder's name as an argument. Raises ValueError if it would end the command.
+    r"""Quote a folder's name as an argument. Raises ValueError if it has a line break.
 
     >>> quote_name('a "b"')
     '"a \\"b\\""'

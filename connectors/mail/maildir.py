@@ -1,4 +1,5 @@
-"""A Maildir and the Maildirs below it as a source: one file per message, with flags in its name.
+"""A Maildir and the Maildirs below it as a source. Each message is a file, with its flags in the
+name.
 
 When a message is read, flagged or moved from `new` to `cur`, the part of its name before the colon
 stays. So that part, with its folder, is the document's id.
@@ -34,7 +35,8 @@ _LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The messages of one folder: unique name to path below the root. `strange`: not UTF-8."""
+    """The messages of one folder: unique name to path below the root. `strange` are names that are
+    not UTF-8."""
 
     folder: str
     paths: dict[str, str]
@@ -42,10 +44,10 @@ class _Names:
 
 
 class MaildirConnector:
-    """Lists and reads the messages under `root`, a Maildir or a folder that holds some.
+    """Lists and reads the messages under `root`, a Maildir or a folder that contains Maildirs.
 
-    `folders` are shell patterns for the names of folders; one after `!` excludes. Links are not
-    followed.
+    `folders` are shell patterns for the names of folders; a pattern after `!` excludes. Links are
+    not followed.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class MaildirConnector:
         self._names = _Names("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol; everything is listed each time, and there is no cursor."""
+        """Implements the protocol. Every listing is complete, and there is no cursor."""
         before, parts = self._identity(), Selection(under)
         found_any = False
         for folder, error in self._walk():
@@ -80,7 +82,7 @@ class MaildirConnector:
             )
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; finds the message even if its flags have changed."""
+        """Implements the protocol. Finds the message even if its flags have changed."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:
             self._names = self._look(folder)
@@ -91,7 +93,7 @@ class MaildirConnector:
             return self._read(item, self._names.paths.get(unique))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource stays open."""
 
     def _read(self, item: Item, path: str | None) -> Fetched:
         if path is None:
@@ -110,7 +112,7 @@ class MaildirConnector:
         return make_fetched(data, _revision(state))
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
-        """Every wanted Maildir, as a path below the root; "" is the root. Names sorted."""
+        """Yield every wanted Maildir as a path below the root, sorted by name; "" is the root."""
         folders = self._open_root()
         try:
             yield from self._walk_below(folders)
@@ -251,7 +253,8 @@ def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
 
 
 def _revision(state: os.stat_result) -> str:
-    """Stays the same when flags change, which renames the file, but not when it is rewritten."""
+    """A revision that changes when the file is rewritten, but not when it is renamed for other
+    flags."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
 
 

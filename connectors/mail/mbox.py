@@ -2,7 +2,7 @@
 
 Mail programs rewrite such files and keep flags in header fields of their own. So a message is
 identified by its Message-ID, or by a hash if it has none, and its revision is a hash without those
-fields. A file that has not changed since it was last read is not read again.
+fields. The file is only read again if it has changed.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where a message is in the file, after its `From ` line."""
+    """The position of a message in the file, after its `From ` line."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The messages of the file at a revision, by id: one small entry per message."""
+    """The messages of one revision of the file, by id. Each takes little memory."""
 
     revision: str
     entries: dict[str, tuple[Item | Problem, _Span]]
@@ -78,7 +78,7 @@ class MboxConnector:
         self._last = _Contents("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol; everything is listed each time, and there is no cursor."""
+        """Implements the protocol. Every listing is complete, and there is no cursor."""
         parts = Selection(under)
         with self._open() as file:
             contents = self._contents(file)
@@ -87,7 +87,7 @@ class MboxConnector:
                 yield found
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol."""
+        """Implements the protocol."""
         with self._open() as file:
             _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._at(file, span) if span else None
@@ -100,15 +100,15 @@ class MboxConnector:
         return make_fetched(read[1], _hash(read[1]))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource stays open."""
 
     def _contents(self, file: BinaryIO) -> _Contents:
-        """Scan the file. Raises SourceUnavailable if it is written meanwhile."""
+        """Scan the file. Raises SourceUnavailable if it is written during the scan."""
         revision = revision_of(os.fstat(file.fileno()))
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
             if revision_of(os.fstat(file.fileno())) != revision:
-                raise self._unavailable("it was written while it was listed")
+                raise self._unavailable("another program changed it during the listing")
             self._last = _Contents(revision, entries)
         return self._last
 
@@ -128,7 +128,7 @@ class MboxConnector:
                 yield Item(id_, _hash(data)), span
 
     def _at(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
-        """The id and the content of a message; of one over the limit, only its head."""
+        """The id and the content of a message; only the head of a message over the limit."""
         size = span.size_bytes
         file.seek(span.start)
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)
@@ -157,7 +157,8 @@ class MboxConnector:
 
 
 def messages_of(data: bytes) -> Iterator[bytes]:
-    """Yield the messages of a whole mbox file, without what mail programs add to them."""
+    """Yield the messages of a whole mbox file, without the fields and marks that mail
+    programs add."""
     for span in _spans(io.BytesIO(data), len(data)):
         message = data[span.start : span.end]
         if message.strip():
@@ -175,7 +176,8 @@ def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
 
 
 def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Where each `From ` line begins and ends. Reads in blocks; callers may seek in between."""
+    """Yield where each `From ` line begins and ends. Reads in blocks; callers may seek in
+    between."""
     base, buffer, done = 0, b"", 0
     while True:
         file.seek(base + len(buffer))
@@ -194,12 +196,12 @@ def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
 
 
 def _ends_blank(buffer: bytes, end: int) -> bool:
-    """Whether the line that ends here, before its line feed, is blank."""
+    """Whether the line that ends at `end` (before its line feed) is blank."""
     return buffer[max(end - 2, 0) : end].endswith((b"\n", b"\n\r"))
 
 
 def _plain(data: bytes) -> bytes:
-    """The message without what mail programs add to it: flags, and `>` before `From `."""
+    """Remove what mail programs add to a message: flag fields, and `>` before `From `."""
     found = _HEAD_END.search(data)
     end = found.start() + 1 if found else len(data)
     body = data[end:]

@@ -1,7 +1,7 @@
-"""Reading the head of a message: subject, date, and the messages it answers.
+"""Reads the head of a message: subject, date, and the messages it answers.
 
 Anyone can send a mail, and this code runs in the daemon. So each field is cut to a fixed length
-before it is parsed, and no step takes more than linear time. `email.header` does.
+before it is parsed, and every step takes linear time, unlike the standard library's `email.header`.
 """
 
 import base64
@@ -150,7 +150,7 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
 def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
     """A field as people read it, in one line; empty if there is none.
 
-    Encoded words are decoded, and so is text beyond ASCII that no encoded word wraps.
+    Encoded words are decoded, and so is text beyond ASCII without an encoded word.
     """
     raw = _field(head, name, limit)
     declared = None if raw.isascii() else _CHARSET.search(_field(head, "Content-Type"))
@@ -158,9 +158,9 @@ def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> s
 
 
 def readable(raw: str, charset: str = "") -> str:
-    """A raw field, whose bytes beyond ASCII are surrogates, as people read it.
+    """Decode a raw field whose bytes beyond ASCII are surrogates.
 
-    These bytes are UTF-8, or in the character set of the message, or in Windows-1252.
+    The bytes are taken for UTF-8, else for the character set of the message, else for Windows-1252.
     """
     if not raw.isascii() or "\x1b" in raw:
         data = raw.encode("utf-8", "surrogateescape")
@@ -177,7 +177,7 @@ def _decode_field(head: Message, name: str) -> str | None:
 
 
 def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """The first field of a name, as it is written; bytes beyond ASCII are surrogates."""
+    """The first field of that name as written; bytes beyond ASCII are surrogates."""
     wanted = name.lower()
     for key, value in head.raw_items():
         if key.lower() == wanted:
@@ -196,7 +196,7 @@ def _answered_ids(head: Message) -> tuple[str, ...]:
 
 
 def sent_ms(head: Message) -> int | None:
-    """When the message was sent, in milliseconds since 1970; None if that is not told."""
+    """When the message was sent, in milliseconds since 1970; None without a valid date."""
     try:
         sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).

@@ -1,9 +1,9 @@
-"""HTTP requests to untrusted servers: bounded in time and size, to public addresses, and polite.
+"""HTTP requests to untrusted servers, limited in time and size, to public addresses only.
 
-A `Visitor` obeys robots.txt and spaces out the requests to a host. For each request, the name is
+A `Visitor` obeys robots.txt and waits between requests to a host. For each request, the name is
 resolved once, every address is checked, and the request goes to one of them, so that the name
 cannot resolve to another address a moment later. The certificate must still match the name. No
-proxy is used, and redirects are left to the caller. One time limit bounds it all.
+proxy is used, and the caller follows redirects. One time limit covers the whole request.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
-    """No usable answer; `host_is_down` if other pages of the host would fail too."""
+    """The server gave no usable answer; `host_is_down` if other pages of the host would fail
+    too."""
 
     def __init__(self, why: str, *, host_is_down: bool = False) -> None:
         super().__init__(why)
@@ -99,7 +100,7 @@ class PageFetcher:
     resolve: Resolve = resolve
 
     def get(self, url: str, headers: dict[str, str], accepts: Callable[[str], bool]) -> HttpReply:
-        """The answer to a GET, with the body only if it is a 200 of a type that `accepts` accepts.
+        """Send a GET. The reply has a body only for status 200 and a type that `accepts` accepts.
 
         Raises Unreachable.
         """
@@ -151,7 +152,7 @@ class PageFetcher:
 async def _send(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
-    """The response of the first address that can be reached, its body still unread."""
+    """The response of the first address that can be reached; its body is not read yet."""
     failed: Exception = OSError(f"{url.host} has no address")
     for ip in addresses:
         request = http.build_request(
@@ -217,7 +218,7 @@ class RobotsForbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An answer and the address that gave it; after redirects, also in `elsewhere`."""
+    """The reply of a server, and the address that sent it; after redirects, also in `elsewhere`."""
 
     url: str
     reply: HttpReply
@@ -226,7 +227,8 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """The known state of a host. `down` says why it gets no more requests in this round."""
+    """The known state of a host. If `down` is set, it says why the host gets no more requests in
+    this round."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -238,7 +240,8 @@ class _Host:
 
 @dataclass(slots=True)
 class Visitor:
-    """Follows redirects to wanted addresses, one request at a time."""
+    """Makes GET requests one at a time, follows redirects to wanted addresses, and obeys
+    robots.txt."""
 
     client: PageFetcher
     delay_s: float
@@ -248,12 +251,12 @@ class Visitor:
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Begin a new round: hosts that were down may be up again."""
+        """Begin a new round: try hosts again that were down."""
         for host in self._hosts.values():
             host.failures, host.down = 0, ""
 
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
-        """The answer to a GET, after redirects. Raises Unreachable or RobotsForbidden."""
+        """Send a GET, and follow redirects. Raises Unreachable or RobotsForbidden."""
         for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(url, USER_AGENT):
                 raise RobotsForbidden
@@ -275,7 +278,8 @@ class Visitor:
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:
-        """As in RFC 9309: a missing file allows everything, an unreadable one nothing."""
+        """Read robots.txt as in RFC 9309: a missing file allows everything, an unreadable file
+        nothing."""
         parts = urlsplit(url)
         at = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):

@@ -1,4 +1,4 @@
-"""Classifies an HTTP answer: a page to index, a list of pages (a sitemap or a feed), or neither.
+"""Classifies an HTTP reply: a page to index, a list of pages (a sitemap or a feed), or neither.
 
 An HTML page is passed on whole, without scripts and styles; hopsyncd.formats selects the text. Only
 the main part decides whether the page has changed, without attributes, navigation, headers,
@@ -51,12 +51,14 @@ _MAIN = ("main", "article")
 
 
 class NoFeed(Exception):
-    """The data is damaged, of another kind, or unsafe to read; the message says which."""
+    """The data is no readable sitemap or feed: damaged, of another kind, or unsafe. The message
+    says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The content of an answer; `page` is None for a list of pages. `links` are all addresses."""
+    """The content of a reply; `page` is None for a list of pages. `links` are all addresses
+    in it."""
 
     page: Fetched | None
     links: tuple[str, ...] = ()
@@ -64,12 +66,12 @@ class PageContent:
 
 
 def is_readable(media_type: str) -> bool:
-    """Whether the body is worth fetching; a missing type may be anything."""
+    """Whether the body is worth fetching. A missing media type may be anything."""
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 
 def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
-    """The content of an answer; None if it is neither a page nor a list of pages.
+    """The content of a reply; None if it is neither a page nor a list of pages.
 
     Raises NoFeed or Unreachable if it is damaged.
     """
@@ -114,7 +116,7 @@ def _make_fetched(
 
 
 def date_ms(header: str) -> int | None:
-    """A date of HTTP in Unix milliseconds; None for none, and for one that is none.
+    """An HTTP date in Unix milliseconds; None if it is missing or invalid.
 
     >>> date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), date_ms("soon")
     (1793613600000, None)
@@ -212,7 +214,8 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as HTML, its main part, and the links of the page and of that part, as written."""
+    """A page as HTML, its main part, and the links of the whole page and of the main part, as
+    written."""
 
     html: str
     main: str
@@ -239,7 +242,8 @@ def page_of(text: str, url: str) -> Page:
 
 
 def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
-    """The page without scripts, the links of its main part with their full addresses."""
+    """The page without scripts. Links in its main part get their full addresses; others lose
+    theirs."""
     for piece in pieces:
         if not piece.tag:
             yield "&lt;" if piece.value == "<" else piece.value
@@ -255,9 +259,9 @@ def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[
 
 
 def _without(pieces: list[Token]) -> Iterator[Token]:
-    """The tokens outside elements that are left out. An element that never ends leaves out nothing.
+    """The tokens outside elements that are left out. An unclosed element leaves out nothing.
 
-    The header of an article is part of it.
+    The header of an article is kept.
     """
     ends = {piece.tag: at for at, piece in enumerate(pieces) if piece.closes}
     depth, inside, mains = 0, "", 0

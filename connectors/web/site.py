@@ -1,9 +1,9 @@
-"""Web pages as a source: those at the start addresses, and those that these list.
+"""Web pages as a source: the pages at the start addresses, and those that they list.
 
 A start is a page, a sitemap or a feed; only a page is a document itself. The cursor holds each
 page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read again. A
-page is gone when it answers 404 or 410; one that is no longer listed (an old entry of a feed) stays
-as long as it answers.
+page is removed if it answers 404 or 410. A page that is no longer listed (an old entry of a feed)
+stays as long as it answers.
 """
 
 import json
@@ -35,7 +35,7 @@ MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Pages by address, in an unnamed file. Pages that no longer fit are dropped."""
+    """Keeps pages by address in an unnamed file. Pages that do not fit are dropped."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -79,8 +79,10 @@ _NO_PAGES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The last answer of an address. `revision` is empty if it was not a page; `elsewhere` is the
-    target of its redirect, if any."""
+    """The last reply of an address.
+
+    `revision` is empty if it was not a page; `elsewhere` is the target of its redirect, if any.
+    """
 
     etag: str = ""
     modified: str = ""
@@ -93,7 +95,7 @@ _UNKNOWN = _State()
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The outcome of a request. `none`: neither a page nor a list, or closed to robots."""
+    """The outcome of a request. `none`: neither a page nor a list, or robots.txt forbids it."""
 
     what: Literal["page", "list", "gone", "none", "trouble"]
     state: _State = _UNKNOWN
@@ -103,7 +105,8 @@ class _Answer:
 
 
 class WebConnector:
-    """Lists and reads pages, one request at a time. Tests pass a `client` that stays local."""
+    """Lists and reads pages, one request at a time. Tests pass a `client` that opens no
+    connection."""
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
@@ -121,7 +124,8 @@ class WebConnector:
         self._last: dict[str, _State] = {}
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol. The parts in `under` are fetched one by one, listed or not."""
+        """Implements the protocol. The addresses in `under` are fetched one by one, listed or
+        not."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
@@ -137,28 +141,30 @@ class WebConnector:
         yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; what the listing has read is not fetched again."""
+        """Implements the protocol. A page that the listing has read is not fetched again."""
         kept = self._spool.take(item.id, item.revision)
         if kept is not None:
             return kept
         answer = self._ask(item.id, _UNKNOWN, keep=False)
         if answer.what == "gone":
-            raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides.")
+            raise ItemVanished(
+                f"Cannot read {item.id}", "it is gone", "The next scan updates the index."
+            )
         if answer.content is None or answer.content.page is None:
             why = answer.why or "it is no longer a page"
             raise ItemUnreadable(
-                f"Cannot read {item.id}", why, answer.hint or "The next scan decides."
+                f"Cannot read {item.id}", why, answer.hint or "The next scan updates the index."
             )
         return answer.content.page
 
     def close(self) -> None:
-        """Drop the pages that were read ahead."""
+        """Drop the pages that the listing has read."""
         self._spool.clear()
 
     def _from_starts(
         self, known: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
-        """Fetch the starts and the sitemaps that they list; returns the pages to visit."""
+        """Fetch the start addresses and the sitemaps that they list; returns the pages to visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
         asked: set[str] = set()
@@ -201,7 +207,7 @@ class WebConnector:
                 if any(left not in known for left in pages[at:]):
                     yield Problem(
                         url,
-                        f"with {len(pages) - at} other pages it is over the limit of "
+                        f"it and {len(pages) - at} other pages exceed the limit of "
                         f"{self._settings.max_pages:,} pages",
                         "Raise `max_pages` of its source in config.toml.",
                     )
@@ -223,7 +229,7 @@ class WebConnector:
         self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
         *, is_start: bool = False,
     ) -> Iterator[Found]:  # fmt: skip
-        """Report an address in a listing, and record its state for the cursor in `now`."""
+        """Report a reply in a listing, and record its state for the cursor in `now`."""
         before = known.get(url, _UNKNOWN)
         if answer.what == "page":
             now[url] = answer.state

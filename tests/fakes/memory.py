@@ -84,7 +84,9 @@ class MemoryConnector:
             raise self.locked
         self.fetched.append(item.id)
         if item.id not in self.files or item.id in self.vanishing:
-            raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides")
+            raise ItemVanished(
+                f"Cannot read {item.id}", "it is gone", "The next scan updates the index"
+            )
         if item.id in self.unreadable:
             raise ItemUnreadable(f"Cannot read {item.id}", "it is locked", "Unlock it")
         return Fetched(self.files[item.id], self.revisions[item.id], "text/markdown")
