@@ -402,4 +402,11 @@ def _find_unknown(snapshot: Snapshot, query: QueryWords) -> tuple[str, ...]:
     unusual = [
         word for word in query.words if len(word) >= _LEAST_UNUSUAL and not is_usual(word.lower())
     ]
-    return tuple(word for word in unusual if not len(_find_rows(snapshot, index_terms(word))))
+    return tuple(word for word in unusual if not _is_held(snapshot, index_terms(word)))
+
+
+def _is_held(snapshot: Snapshot, terms: Sequence[str]) -> bool:
+    """Whether a visible passage has all the terms."""
+    if len(terms) == 1:
+        return having(snapshot, terms)[0].df > 0
+    return bool(len(_find_rows(snapshot, terms)))

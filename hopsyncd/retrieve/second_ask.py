@@ -257,10 +257,10 @@ def _find_candidates(
     visible, vectors = snapshot.statistics.visible, snapshot.index.vectors
     whole = vectors.start_cosines(vector, vectors.passage_codes[: len(words)])()
     is_other = visible.passages & (visible.document_of_row != visible.document_of_row[start])
-    rows = np.flatnonzero(is_other)
-    likeness = OF_LIKENESS * whole[rows].astype(np.float64) + OF_WORDS * words[rows]
-    candidates: Integers = rows[largest(likeness, snapshot.passage_ids[rows], _CANDIDATES)]
-    return candidates
+    likeness = OF_LIKENESS * whole.astype(np.float64) + OF_WORDS * words
+    likeness[~is_other] = -np.inf
+    candidates: Integers = largest(likeness, snapshot.passage_ids, _CANDIDATES)
+    return candidates[is_other[candidates]]
 
 
 def _compare_best_sentences(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
