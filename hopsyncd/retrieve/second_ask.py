@@ -259,8 +259,9 @@ def _find_candidates(
     is_other = visible.passages & (visible.document_of_row != visible.document_of_row[start])
     likeness = OF_LIKENESS * whole.astype(np.float64) + OF_WORDS * words
     likeness[~is_other] = -np.inf
-    candidates: Integers = largest(likeness, snapshot.passage_ids, _CANDIDATES)
-    return candidates[is_other[candidates]]
+    best = largest(likeness, snapshot.passage_ids, _CANDIDATES)
+    candidates: Integers = best[is_other[best]]
+    return candidates
 
 
 def _compare_best_sentences(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
