@@ -1,4 +1,4 @@
-"""Bytes to blocks to passages: a reader for each format, and chunking."""
+"""Converts bytes to blocks, with a reader for each format, and blocks to passages."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,8 @@ from hopsyncd.errors import ReaderUnavailable
 
 
 def library(name: str) -> Any:
-    """Load a library. Raises ReaderUnavailable if it is missing, so that no document is blamed."""
+    """Import a library. Raises ReaderUnavailable if it is missing, so that the document is not
+    reported as broken."""
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:

@@ -1,4 +1,5 @@
-"""Documents that are archives of XML: opening them in bounds, their members and relations."""
+"""Office documents that are ZIP archives of XML: opens them within limits, and finds their parts
+and relations."""
 
 import io
 import re
@@ -21,9 +22,9 @@ _OTHER_ENCODING = re.compile(
 
 
 def open_archive(data: bytes) -> ZipFile:
-    """Open an archive. Raises DocumentUnreadable if it declares too large a content.
+    """Open an archive. Raises DocumentUnreadable if its declared content is too large.
 
-    A member is never read beyond the size that the archive states for it.
+    A member is never read beyond the size that the archive declares for it.
     """
     archive = ZipFile(io.BytesIO(data))
     members = archive.infolist()
@@ -44,7 +45,7 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 
 
 class Children:
-    """The elements of one name in an XML part, by the value of an attribute.
+    """The child elements of one name in an XML part, by the value of an attribute.
 
     Each is found and parsed when it is first used: a Word document has hundreds of styles and uses
     few of them.
@@ -63,7 +64,7 @@ class Children:
                     self._parsed[attribute(child, key)] = child
 
     def get(self, key: str) -> ElementTree.Element | None:
-        """The element whose attribute has that value."""
+        """The element whose attribute has the value `key`."""
         if key not in self._parsed:
             self._parsed[key] = self._find(key)
         return self._parsed[key]
@@ -93,9 +94,9 @@ def relation_of(element: ElementTree.Element) -> str:
 
 
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """The targets of the relations of a member: id to (kind, name of the member).
+    """The targets of a member's relations: id to (kind, name of the target).
 
-    The empty name asks for the relationships of the file itself.
+    The empty name stands for the relations of the archive itself.
     """
     return {
         one.get("Id", ""): (
@@ -122,7 +123,7 @@ def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
 
 
 def attribute(element: ElementTree.Element, name: str) -> str:
-    """The value of an attribute, whatever its namespace; empty without it."""
+    """The value of an attribute in any namespace; empty if the element lacks it."""
     for key, value in element.items():
         if key.rpartition("}")[2] == name:
             return value
@@ -130,7 +131,7 @@ def attribute(element: ElementTree.Element, name: str) -> str:
 
 
 def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
-    """The first element below this one by the names along the path, whatever their namespaces."""
+    """The element reached by following `path`, a name per level, in any namespace."""
     for name in path:
         end = "}" + name
         for one in element:
@@ -148,7 +149,7 @@ def local_name(element: ElementTree.Element) -> str:
 
 
 def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements of that name below this one, but none inside another of them."""
+    """Yield the elements of that name below `parent`, except those inside another such element."""
     for child in parent:
         if local_name(child) == name:
             yield child

@@ -1,4 +1,4 @@
-"""AsciiDoc: rewritten line by line as Markdown, with its tables read as grids."""
+"""Reads AsciiDoc: rewrites it line by line as Markdown, and reads its tables as grids."""
 
 import csv
 import re
@@ -62,7 +62,7 @@ def asciidoc_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a document; each gives one line, so that line numbers stay."""
+    """Rewrites the lines of a document. Each line gives one line, so line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Reader:
     _markers: list[str] = field(default_factory=list)  # of the lists that are open
 
     def rewrite(self) -> list[str]:
-        """The lines as Markdown; lines of tables are empty."""
+        """Rewrite the document as lines of Markdown; lines of tables become empty."""
         out: list[str] = []
         while len(out) < len(self.lines):
             line = self.lines[len(out)].rstrip()
@@ -95,7 +95,7 @@ class _Reader:
         return out
 
     def _length(self, at: int, delimiter: str) -> int:
-        """How many lines a block has whose delimiter stands at a place, with the one at its end."""
+        """The number of lines of the block whose delimiter is at `at`, with both delimiters."""
         for end in range(at + 1, len(self.lines)):
             if self.lines[end].rstrip() == delimiter:
                 return end - at + 1
@@ -154,7 +154,8 @@ class _Reader:
         return text
 
     def _read_table(self, first_line: int, lines: list[str], sign: str, caption: str) -> bool:
-        """Read the lines of a table; `sign` parts its cells. Return whether it has any."""
+        """Read the lines of a table whose cells are separated by `sign`. Returns whether it has any
+        cells."""
         above, self._above = self._above, ""
         cells = list(_cells(lines) if sign in "|!" else _split_separator(lines, sign))
         if not cells:
@@ -222,7 +223,8 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
-    """The number of columns: from `cols`, else the number of cells in the first line."""
+    """The number of columns: from the attribute `cols`, else the number of cells in the first
+    line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:
         parts = (found[1] or found[2] or "").split(",")

@@ -1,4 +1,4 @@
-"""BibTeX and BibLaTeX: an item for each entry, with its authors, year and place."""
+"""Reads BibTeX and BibLaTeX: an item for each entry, with its authors, year and place."""
 
 import re
 from collections.abc import Iterator
@@ -53,9 +53,9 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
 def _value(
     text: str, at: int, end: int, strings: dict[str, str], ends: dict[int, int]
 ) -> tuple[str, int]:
-    """The value at a place, and the place after it: parts in braces, quotes or bare, with #.
+    """The value that begins at `at`, and the position after it. Parts may be joined by `#`.
 
-    A part in braces or quotes that does not end is cut at the end of its line.
+    A part is in braces, in quotes or bare. An unclosed part ends at the end of its line.
     """
     parts: list[str] = []
     while at < end:
@@ -77,9 +77,9 @@ def _value(
 
 
 def _ends_of(text: str) -> dict[int, int]:
-    """The place after each part in braces or quotes that ends, by the place where it begins.
+    """The end of each closed part in braces or quotes, by the position where it begins.
 
-    A part in quotes ends at the next quotation mark that is in as many braces.
+    A quoted part ends at the next quotation mark at the same depth of braces.
     """
     ends: dict[int, int] = {}
     braces: list[int] = []
@@ -131,7 +131,7 @@ def _format_entry(key: str, kind: str, fields: dict[str, str]) -> str:
 
 
 def _people(text: str) -> str:
-    """Names as people write them.
+    """Format a list of names for reading.
 
     >>> _people("Lovelace, Ada and Grace Hopper and others")
     'Ada Lovelace, Grace Hopper et al.'

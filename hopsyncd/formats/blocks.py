@@ -1,4 +1,5 @@
-"""The blocks of a document and the links in them: what a reader yields and the chunker consumes."""
+"""The blocks of a document and their links: readers produce them, and the chunker splits them into
+passages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,14 +16,15 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WrittenLink:
-    """The target of a link as written, and the text that a reader sees in its place."""
+    """The target of a link as it is written, and the text that a reader sees in its place."""
 
     target: str
     text: str
 
 
 def link_to_address(address: str, shown: str) -> WrittenLink | None:
-    """A link of Markdown or HTML; None where it leads to no document (mail, scripts, data).
+    """A link of Markdown or HTML; None if it does not lead to a document (mailto, scripts,
+    data).
 
     >>> link_to_address("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')
@@ -36,7 +38,7 @@ def link_to_address(address: str, shown: str) -> WrittenLink | None:
 
 
 def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
-    """A link by the name of a document; the name is shown unless another text is given."""
+    """A link to a document by its name. The name is shown unless another text is given."""
     return _link(name, shown or name)
 
 
@@ -47,7 +49,8 @@ def _link(target: str, shown: str) -> WrittenLink | None:
 
 
 def in_one_line(text: str) -> str:
-    r"""The text with single spaces, and without what UTF-8 cannot hold.
+    r"""The text in one line with single spaces. A `?` replaces characters that UTF-8 cannot
+    encode.
 
     >>> in_one_line("Ada \n Lovelace\udc80")
     'Ada Lovelace?'
@@ -69,22 +72,22 @@ MAX_HEADING_CHARACTERS = 300
 class Block:
     """One piece of a document's structure, in reading order.
 
-    Lines are 1-based and inclusive, in the file as it is on disk; in documents without lines they
-    number pages, slides and so on (see formats/media_types.py). `text` keeps the line breaks of
-    the file, so that every part of it has a line. `level` is 1..6 for a heading and 0 for others.
-    A heading with empty text closes the sections of its level without opening one.
+    Lines are 1-based and inclusive, in the file as it is on disk. In documents without lines they
+    number pages, slides and so on (see formats/media_types.py). `text` keeps the line breaks of the
+    file, so that every part of it has a line. `level` is 1..6 for a heading and 0 for others. A
+    heading with empty text closes the sections of its level without opening one.
 
-    A `table` block is one row (see formats/tables.py). A `figure` has the caption or the
-    description of a picture. A `note` is a footnote or a comment, after the block that refers to
-    it. `skipped` says what a reader left out on purpose: `skipped_block` makes it, `skipped_of`
-    reads it. A `picture` holds the place of a picture until its text is read; no reader returns
-    one in the end.
+    A `table` block is one row (see formats/tables.py). A `figure` is the caption or the description
+    of a picture. A `note` is a footnote or a comment, after the block that refers to it. A
+    `skipped` block counts what a reader left out on purpose: `skipped_block` makes it, `skipped_of`
+    reads it. A `picture` marks the place of a picture until its text is recognized; no reader
+    returns one in the end.
 
     `links` are the links in the text. `names` are names that the block gives the document,
-    `properties` what else it says about it: tags, authors, dates and so on, as (name, value).
-    `leads` are texts above it without which it cannot be understood, outermost first: the
-    sentence that introduces its list, the items it is nested in, the term that it explains. They
-    are repeated in a passage that begins with the block.
+    `properties` are facts about the document, such as tags, authors and dates, as (name, value).
+    `leads` are the texts above the block without which it cannot be understood, outermost first:
+    the sentence that introduces its list, the items it is nested in, the term that it explains. A
+    passage that begins with the block repeats them.
     """
 
     kind: Kind
@@ -99,9 +102,9 @@ class Block:
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Drop blocks without text and links, and turn over-long headings into paragraphs.
+    """Drop blocks without text and links, and turn headings that are too long into paragraphs.
 
-    A `?` replaces what UTF-8 cannot hold; JSON and some charsets can spell it.
+    A `?` replaces characters that UTF-8 cannot encode; JSON and some charsets can contain them.
     """
     return tuple(
         replace(block, kind="paragraph", level=0)
@@ -113,13 +116,13 @@ def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
 
 
 def skipped_block(counts: Mapping[str, int]) -> Block:
-    """The record of what a reader left out on purpose: how many of each kind."""
+    """Make the block that counts what a reader left out on purpose, by kind."""
     properties = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
     return Block("skipped", "", 1, 1, properties=properties)
 
 
 def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
-    """How many parts of each kind the readers left out on purpose.
+    """Count the parts that the readers left out on purpose, by kind.
 
     >>> skipped_of([skipped_block({"navigation": 2}), skipped_block({"navigation": 1})])
     {'navigation': 3}
@@ -132,7 +135,7 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
 
 
 def squeeze(text: str, links: Links) -> tuple[str, Links]:
-    """A text in one line with single spaces, its links at their places in it."""
+    """Put a text into one line with single spaces, and adjust the offsets of its links."""
     ends = [0, *(at for at, _ in links), len(text)]
     marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
     starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
@@ -148,12 +151,11 @@ def _storable(block: Block) -> Block:
 def with_title(
     blocks: tuple[Block, ...], title: str, line: int, *, is_certain: bool = False
 ) -> tuple[Block, ...]:
-    """Put `title` first as the level-1 heading, unless the document has one of its own.
+    """Put `title` first as the level-1 heading, unless the document has its own title.
 
-    If the title `is_certain`, as in a book, only a heading that has all of its words is its own.
-
-    Its own is the only level-1 heading, if nothing precedes it, or a first heading of any level
-    that equals the title: that comes first, also where text precedes it. All other level-1
+    The document's own title is its only level-1 heading, if nothing precedes it. It is also a first
+    heading of any level that equals `title`; that heading then moves to the top. If the title
+    `is_certain`, as in a book, only a heading with all of its words counts. All other level-1
     headings become chapters below the title.
     """
     title = in_one_line(title)
@@ -176,7 +178,7 @@ def with_title(
 
 
 def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
-    """The blocks of a document, with its tables, which were read apart, at their places."""
+    """Insert tables, which were read separately, at their places among the blocks of a document."""
     remaining = iter(tables)
     table = next(remaining, ())
     for block in blocks:
@@ -191,10 +193,10 @@ def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) ->
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:
-    """The file's name without its ending as a title, if a document has chapters but no title.
+    """A title made of the file's name, for a document that has chapters but no title; else empty.
 
-    A chapter "Usage" says little without a title above it. A file without headings gets none,
-    because many such names say nothing: "notes" or "2024-05-07".
+    A chapter "Usage" says little without a title above it. A file without headings gets no title,
+    because many file names say nothing: "notes" or "2024-05-07".
 
     >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]
     >>> title_from_path("tools/Export.md", chapters)
@@ -221,7 +223,8 @@ def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
-    """The names of a document: its source's title, its first level-1 heading, its own names."""
+    """The names of a document: the source's title, the first level-1 heading, and names in its
+    text."""
     said = list(blocks)
     first = next((block.text for block in said if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in said for name in block.names)]

@@ -1,5 +1,7 @@
-"""Calendars (RFC 5545): each event with its time, place and people. Contacts (RFC 6350), whose
-files have the same lines."""
+"""Reads calendars (RFC 5545), each event with its time, place and people, and contacts (RFC 6350).
+
+Both have lines of the same form.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -66,15 +68,15 @@ class _Event:
 
 
 def calendar_blocks(text: str) -> tuple[Block, ...]:
-    """Read events, tasks and journal entries: a heading, a line for each fact, the description.
+    """Read events, tasks and journal entries: a heading, a line for each fact, and the description.
 
-    A time is given with its zone. Alarms and time zones' rules are left out.
+    Times have their time zone. Alarms and the rules of time zones are left out.
     """
     return tuple(block for event in _events(text) for block in _event_blocks(event))
 
 
 def contact_blocks(text: str) -> tuple[Block, ...]:
-    """Read contacts: a row for each, with all fields of the person."""
+    """Read contacts: a row for each person, with all fields."""
     return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
 
 
@@ -90,7 +92,7 @@ def _contact_block(card: _Event) -> Block | None:
 
 
 def _contact_value(value: _Value) -> str:
-    """A value with its parts in their order, and its kind: "+46 1 (work)"."""
+    """A value with its parts in order, followed by its kind: "+46 1 (work)"."""
     text = value.text
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
         text = text.partition(":")[2]  # tel:, mailto:
@@ -139,7 +141,7 @@ def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Ev
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """The lines of a calendar, each with the lines that continue it."""
+    """Join each line of a calendar with the lines that continue it."""
     waiting: list[str] = []
     for line in text.split("\n"):
         if waiting and line[:1] not in (" ", "\t"):
@@ -179,7 +181,8 @@ def _field_text(event: _Event, name: str) -> str:
 
 
 def _person(value: _Value) -> str:
-    """A person as "Ann Lee <ann@example.org>", with an answer if there is one."""
+    """A person as "Ann Lee <ann@example.org>", with the answer to the invitation if there is
+    one."""
     address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
     name = value.parameters.get("CN", "").strip()
     person = f"{name} <{address}>" if name and address and name != address else name or address

@@ -1,4 +1,4 @@
-"""The texts and values of charts, which Word, Excel and PowerPoint keep in the same form."""
+"""Reads the texts and values of charts, which Word, Excel and PowerPoint store in the same form."""
 
 import re
 from collections.abc import Iterator
@@ -15,8 +15,10 @@ _MAX_POINTS = 200  # of one series; the rows of a larger one lie in the sheet
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
-    """A chart's kind and title, the titles of its axes, and its values as a table: a row for each
-    category, a column for each series."""
+    """The kind and title of a chart, its axis titles, and its values as a table.
+
+    The table has a row for each category and a column for each series.
+    """
     of_axes = list(chart.iterfind(".//{*}plotArea//{*}title"))
     titles = [_text(title) for title in of_axes]
     own = [_text(title) for title in chart.iterfind(".//{*}title") if title not in of_axes]
@@ -45,13 +47,13 @@ def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
 
 
 def _kind(chart: Element) -> str:
-    """The kind of a chart, such as "bar" or "line"; empty if it is not known."""
+    """The kind of a chart, such as "bar" or "line"; empty if unknown."""
     kinds = {found[1] for one in chart.iter() if (found := _KIND.match(local_name(one)))}
     return " and ".join(sorted(kinds))
 
 
 def name_chart(kind: str, title: str) -> str:
-    """The kind of a chart, and its title.
+    """Join the kind of a chart and its title.
 
     >>> name_chart("bar", "Catch"), name_chart("line", ""), name_chart("bar", "Bar chart of cod")
     ('Bar chart: Catch', 'Line chart', 'Bar chart of cod')
@@ -72,7 +74,7 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """The saved texts of a series by their index; numbers as the chart shows them."""
+    """The saved texts of a series by their index; numbers in the format that the chart shows."""
     points: dict[int, str] = {}
     for name in names:
         for saved in series.iterfind(f"{{*}}{name}"):
@@ -85,7 +87,7 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def _show_number(text: str, number_format: str) -> str:
-    """A number by its format; files have 4.4000000000000004 for 4.4."""
+    """Format a number as the chart shows it: files contain 4.4000000000000004 for 4.4."""
     if not _NUMBER.match(text):
         return text
     return show_value(float(text), number_format)

@@ -53,10 +53,10 @@ _END = b""  # sorts before every hash
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage to be: the heading path, outermost first, and the text below it.
+    """A future passage: the heading path, outermost first, and the text below it.
 
-    Lines are 1-based and inclusive, in the file as it is on disk. `links` stand in it, in order;
-    the links of a heading stand in the first passage below it.
+    Lines are 1-based and inclusive, in the file as it is on disk. `links` are in order of their
+    place in the text; the links of a heading belong to the first passage below it.
     """
 
     heading: tuple[str, ...]
@@ -67,25 +67,27 @@ class Chunk:
 
 
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
-    """Cut a document into passages of about `target_tokens`, never across headings.
+    """Split a document into passages of about `target_tokens`, never across headings.
 
     Passages have 0.3 to 2 times the target; fewer only if the section is shorter or repeats itself.
     A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
     and table rows by a newline; wrapped lines are joined, except in code. Headings with nothing
-    below them are text: a passage of their own below the heading above them, and in a document of
-    headings alone all of them below the first. Text before the first heading gets the document's
-    title, if there is one heading of level 1.
-    A passage begins with the leads of its first block, a line each.
+    below them become a passage of their own below the heading above them; in a document of headings
+    alone, all of them below the first. Text before the first heading gets the document's title, if
+    there is exactly one heading of level 1. A passage begins with the leads of its first block, one
+    per line.
 
-    One block inserted, edited or deleted makes at most 3 passages that were not there before
-    (see the module's docstring). The result is the same on every platform.
-    Raises ValueError for a target under 1.
+    Inserting, editing or deleting one block makes at most 3 new passages (see the module's
+    docstring). The result is the same on every platform. Raises ValueError for a target under 1.
     """
     return tuple(chunks(blocks, target_tokens))
 
 
 def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
-    """As `chunk`, one by one: a large document takes seconds, and others can work in between."""
+    """Split a document like `chunk`, one passage at a time.
+
+    A large document takes seconds, and other threads can work in between.
+    """
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
     if not any(block.kind != "heading" and block.text.strip() for block in blocks):
@@ -96,7 +98,8 @@ def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
 
 
 def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
-    """Move the links of headings and of blocks without text to the next text, or the one before."""
+    """Move links of headings and of blocks without text to the next text, or else to the text
+    before."""
     moved: list[Block] = []
     waiting: list[WrittenLink] = []
     last = None
@@ -119,8 +122,8 @@ def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
 def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
     """Yield the heading path and the blocks of each section.
 
-    Headings in a row with nothing below them are the text of a section of their own, below the
-    heading above them. Text before the first heading stands below the document's title.
+    Consecutive headings with nothing below them become the text of a section below the heading
+    above them. Text before the first heading is placed below the document's title.
     """
     title = _title(blocks)
     bare: list[Block] = []
@@ -142,7 +145,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
 
 
 def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
-    """Yield the headings above each run of blocks, its own last; the run may be empty."""
+    """Yield each run of blocks with the headings above it, the nearest last; a run may be empty."""
     path: list[Block] = []
     body: list[Block] = []
     for block in blocks:
@@ -163,7 +166,7 @@ def _texts(path: Iterable[Block]) -> tuple[str, ...]:
 
 
 def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The only heading of level 1, as a path."""
+    """The heading of level 1 as a path, if there is exactly one."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     return (tops[0],) if len(tops) == 1 else ()
 
@@ -182,7 +185,7 @@ def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator
 
 
 def _join(body: list[Block], target: int) -> Iterator[Unit]:
-    """Yield a section's units, each with the glue to the unit before it."""
+    """Yield a section's units, each with the separator before it."""
     before: Block | None = None
     leads: list[tuple[str, int]] = []
     offset = 0
@@ -203,7 +206,8 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
 def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """The leads with the offsets where they began; leads that are not `known` begin here."""
+    """The leads with the offsets where they began. Leads that are not in `known` begin at
+    `offset`."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1
@@ -216,9 +220,9 @@ def _is_run(before: Block, block: Block) -> bool:
 
 @dataclass(slots=True)
 class _Boundary:
-    """The place before a unit, after a number of tokens; the last boundary has no unit.
+    """The place before a unit, after a number of tokens. The last boundary has no unit.
 
-    `is_beaten`: another one nearer than the gap ranks below it, or equals it.
+    `is_beaten`: another boundary nearer than the gap has a lower or equal rank.
     """
 
     offset: int
@@ -228,7 +232,8 @@ class _Boundary:
 
 
 def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
-    """Yield the units of each passage; even of an endless row only a few passages are held."""
+    """Yield the units of each passage. Only a few passages are in memory, however long the
+    section."""
     gap, limit = max(1, target * 3 // 10), 2 * target
     row: list[_Boundary] = []  # since the last cut
     for place in _compare_neighbors(_boundaries(units, gap), gap):
@@ -250,12 +255,12 @@ def _units(row: Iterable[_Boundary]) -> list[Unit]:
 
 
 def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
-    """Yield the boundary before each unit, with its rank, and the one after the last.
+    """Yield the boundary before each unit, with its rank, and the boundary after the last unit.
 
     The rank is the hash of the two units at the boundary. If two boundaries have the same hash
-    (repeated text), the hash of the four units around each decides. Between two identical units of
-    half a gap or more the first alone stands, twice: a run of one text has one rank. The two ends
-    rank lowest.
+    (repeated text), the hash of the four units around each decides. In a run of one repeated text,
+    all boundaries have the same rank; if its units have half a gap or more, the rank is the hash of
+    the unit twice. The first and last boundary rank lowest.
     """
     offset = 0
     above, before, own = b"", b"", b""  # digests of the units before the boundary, and after it
@@ -288,10 +293,10 @@ def _digest(data: bytes) -> bytes:
 
 
 def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
-    """Mark boundaries that another one within `gap` beats; yield each once that is known.
+    """Mark boundaries that another one within `gap` beats; yield each as soon as its mark is known.
 
-    Each is appended and taken once from either row, so the time is linear and neither row holds
-    more than `gap` tokens. `rising` are those that none after them ranks below.
+    Each boundary enters and leaves both queues once, so the time is linear, and neither queue holds
+    more than `gap` tokens. `rising` are the boundaries with no lower rank after them.
     """
     waiting: deque[_Boundary] = deque()
     rising: deque[_Boundary] = deque()
@@ -312,11 +317,11 @@ def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Bound
 
 
 def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
-    """Where to split an over-long stretch that ends after a number of tokens, as an index.
+    """The index at which to split a stretch that is too long and ends after `end` tokens.
 
-    At the lowest rank that leaves a fair size; of equal ranks (repeated text) the one nearest to
-    the target is taken. Each step looks at 2 x target tokens and moves on by a seventh of that at
-    least.
+    It is the boundary with the lowest rank that leaves both parts long enough; of equal ranks
+    (repeated text), the one nearest to the target. Each step reads 2 x target tokens and advances
+    by at least a seventh of that.
     """
     start, gap = row[0].offset, max(1, target * 3 // 10)
     reach = bisect_right(row, start + 2 * target, key=lambda place: place.offset)

@@ -1,4 +1,4 @@
-"""The type of an office document by its content, because names lie.
+"""Detects the type of an office document from its content, because file names can be wrong.
 
 A `.doc` may be RTF, and a `.xls` that a web site exports is often an HTML page.
 """
@@ -31,7 +31,7 @@ _BEGIN_BYTES = 1024
 
 
 def type_of_content(data: bytes, media_type: str) -> str:
-    """The media type that the content of an office document shows, or else the given one.
+    """The media type of an office document according to its content, or else `media_type`.
 
     Other documents keep their type. Text in a `.doc` is plain text, in a `.xls` a table.
 
@@ -57,7 +57,8 @@ def type_of_content(data: bytes, media_type: str) -> str:
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:
-    """The type of a ZIP archive, without unpacking it: this runs in the daemon's process too."""
+    """The type of a ZIP archive, found without unpacking, since this also runs in the daemon's
+    process."""
     if data[30:38] == b"mimetype":  # the first file of OpenDocument and EPUB, and not compressed
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type
@@ -67,7 +68,7 @@ def _type_of_package(data: bytes, media_type: str) -> str:
 
 
 def _directory_of(data: bytes) -> bytes:
-    """The part of a ZIP archive that has the names of its files; empty if it is damaged."""
+    """The central directory of a ZIP archive, which lists its files; empty if it is damaged."""
     end = data.rfind(b"PK\x05\x06")
     if end < 0 or end + 20 > len(data):
         return b""
@@ -76,7 +77,7 @@ def _directory_of(data: bytes) -> bytes:
 
 
 def refuse_old_office(data: bytes) -> None:
-    """Raise DocumentUnreadable for a Word or PowerPoint file that no reader knows."""
+    """Raise DocumentUnreadable for a Word or PowerPoint file in a format from before 2007."""
     if _ENCRYPTED in data:
         raise DocumentUnreadable(
             "the document", "it is protected by a password", "Save a copy without the password."

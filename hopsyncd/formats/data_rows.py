@@ -1,4 +1,4 @@
-"""Data: the rows of CSV and the members of JSON, at the lines where they stand; canvases."""
+"""Reads data: the rows of CSV and the members of JSON, with their lines; also canvases."""
 
 import csv
 import io
@@ -31,8 +31,8 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 def csv_blocks(text: str) -> tuple[Block, ...]:
     """Read CSV: a block for each row, each value with its column's name if the file has names.
 
-    The delimiter is the one of comma, semicolon, tab and bar by which most rows have as many values
-    as the others. A line that says `sep=;`, as Excel writes it, decides.
+    The delimiter is the one of comma, semicolon, tab and bar that gives most rows the same number
+    of values. A first line `sep=;`, as Excel writes it, sets the delimiter.
     """
     if not text.strip():
         return ()
@@ -59,7 +59,7 @@ def _delimiter_of(text: str) -> str:
 
 
 def _number(rows: Any) -> Iterator[SheetRow]:
-    """The rows with text, with their first and last lines."""
+    """The rows that have text, with their first and last lines."""
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num
@@ -68,7 +68,7 @@ def _number(rows: Any) -> Iterator[SheetRow]:
 
 
 def json_blocks(text: str) -> tuple[Block, ...]:
-    """Read JSON or JSON lines: a block for each outermost member, or for each member of a long one.
+    """Read JSON or JSON lines: a block for each outermost member, or several for a long member.
 
     A block has a line for each value, with its path: "address.city: Oslo". Text that is not JSON is
     read as plain text.
@@ -95,7 +95,8 @@ class _Members:
             self._skip(_BLANKS)
 
     def _inside(self, way: str) -> Iterator[Block]:
-        """Read the members of the object or list that begins here."""
+        """Read the members of the object or list that begins at the current position; `way` is its
+        path."""
         named = self._text[self._place] == "{"
         self._place += 1
         self._skip(_BLANKS)
@@ -148,11 +149,11 @@ _NAME_CHARACTERS = 60
 
 
 def canvas_blocks(text: str) -> tuple[Block, ...]:
-    """Read a canvas of Obsidian (JSON Canvas 1.0); an empty one has no blocks.
+    """Read a canvas of Obsidian (JSON Canvas 1.0); an empty canvas has no blocks.
 
-    Cards are read as Markdown in the order of the file; the number of the card is the line. The
-    label of a group is a heading. An arrow with a label becomes a sentence about the cards it
-    joins. Raises DocumentUnreadable for other JSON.
+    Cards are read as Markdown in the order of the file; the number of the card serves as the line
+    number. The label of a group is a heading. An arrow with a label becomes a sentence about the
+    cards it joins. Raises DocumentUnreadable for other JSON.
     """
     if not text.strip():
         return ()
@@ -193,7 +194,8 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _card_name(card: Mapping[str, Any]) -> str:
-    """The name of a card in the sentence of an arrow: its first line, or what it embeds."""
+    """The name of a card in an arrow's sentence: its first line, or the name of the embedded
+    file."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(name.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

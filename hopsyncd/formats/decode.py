@@ -1,4 +1,4 @@
-"""Bytes to text: the order in which character sets are tried, in one place."""
+"""Decodes bytes to text: the only place that decides in which order character sets are tried."""
 
 import codecs
 import re
@@ -34,19 +34,20 @@ _SEVERAL_BYTES = frozenset(
 def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") -> str:
     r"""Decode a document of a media type, with every line break turned into "\n".
 
-    In this order:
+    The rules, in this order:
 
     1. A byte order mark (UTF-8, UTF-16, UTF-32) decides.
-    2. `charset`, where the source declared one, then what the document declares: `<meta charset>`,
-       an XML prolog, a coding cookie. UTF-8 that is valid and has several characters beyond ASCII
-       overrules them: programs declare Windows-1252 for it, and no other text looks like it.
+    2. `charset`, if the source declared one, then the document's declaration: `<meta charset>`, an
+    XML
+    prolog, a coding cookie. Valid UTF-8 with several characters beyond ASCII overrules them:
+    programs declare Windows-1252 for UTF-8, and no other text looks like UTF-8.
     3. The escape sequences of ISO-2022.
     4. UTF-8; UTF-16 without a mark.
-    5. UTF-8 with its bad bytes replaced, where its good characters beyond ASCII outnumber the bad
-       ones (a file cut short, one stray byte).
+    5. UTF-8 with its bad bytes replaced, if its good characters beyond ASCII outnumber the bad
+    ones (a file cut short, one stray byte).
     6. The guess of `chardet`; then Windows-1252, if the result is clearly text.
 
-    Raises DocumentUnreadable for anything else, and for text with a NUL: that is binary.
+    Raises DocumentUnreadable if no rule fits, and for text with a NUL, which is binary.
     """
     text = _decode(data, charset, kind)
     if "\0" in text:
@@ -95,7 +96,8 @@ def _by_mark(data: bytes, encoding: str) -> str:
 def _declared_charset(
     data: bytes, charset: str | None, kind: str, utf_8: str | None
 ) -> Iterator[str]:
-    """The plausible codecs among the declared charsets, in order; `utf_8` is the text as UTF-8."""
+    """The plausible codecs among the declared charsets, in order. `utf_8` is the text decoded as
+    UTF-8."""
     if charset and utf_8 is not None and codecs_of(charset)[:1] == ("utf-8",):
         yield "utf-8"
     beyond = 0
@@ -147,5 +149,5 @@ def _is_clearly_text(text: str) -> bool:
 
 
 def _is_mostly_good(text: str) -> bool:
-    """Whether fewer than one character of 200 could not be decoded."""
+    """Whether fewer than one character in 200 could not be decoded."""
     return text.count(_BAD) * 200 < len(text)

@@ -1,4 +1,5 @@
-"""DOCX: headings, paragraphs, lists with their numbers, tables, notes, charts and diagrams."""
+"""Reads DOCX: headings, paragraphs, lists with their numbers, tables, notes, charts and
+diagrams."""
 
 import re
 from collections import Counter
@@ -58,9 +59,9 @@ _PAGE_NUMBER = re.compile(
 
 
 def docx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the lines of its blocks count paragraphs, headings and table rows alike.
+    """Read a document; the line numbers of its blocks count paragraphs, headings and table rows.
 
-    Its title is the level-1 heading, and all headings stand below it. Page headers and footers
+    The document's title is the level-1 heading, above all other headings. Page headers and footers
     come at the end, each text once.
     """
     archive = open_archive(data)
@@ -103,12 +104,12 @@ class _Reader:
         return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
 
     def _data(self, kind: str) -> bytes:
-        """The bytes of the part of a kind that the document refers to; empty without one."""
+        """The bytes of the related part of this kind; empty if the document has none."""
         name = self._first_of.get(kind, "")
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
-        """The part of a kind that the document refers to."""
+        """The parsed related part of this kind; None if the document has none."""
         name = self._first_of.get(kind, "")
         return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
 
@@ -136,7 +137,7 @@ class _Reader:
             yield Block("paragraph", text, line := self._next(), line)
 
     def _other_document(self, chunk: Element) -> Iterator[Block]:
-        """HTML that Word takes in when it opens the document."""
+        """Read a chunk of HTML that Word would import when it opens the document."""
         _, name = self._parts.get(attribute(chunk, "id"), ("", ""))
         if name.endswith((".html", ".htm", ".xhtml")) and name in self._archive.NameToInfo:
             line = self._next()
@@ -186,7 +187,7 @@ class _Reader:
             yield Block("paragraph", text, line, line, links=links)
 
     def _label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
-        """A paragraph's automatic number, and its level in a list; None outside lists."""
+        """A paragraph's automatic number, and its level in a list (None outside lists)."""
         number, depth = number_of(paragraph)
         if not number and not style.number:
             return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
@@ -202,7 +203,8 @@ class _Reader:
     def _inline(
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
-        """Add the text of an element to a line, and collect what stands beside the text."""
+        """Add the text of an element to a line, and collect the objects that are not part of the
+        line."""
         for child in _visible_children(parent):
             name = local_name(child)
             if name == "t":
@@ -242,7 +244,7 @@ class _Reader:
         self._inline(run, line, beside, mark, font)
 
     def _field(self, field: Element, line: Line) -> None:
-        """Enter or leave a field: its instruction is not shown, its result is."""
+        """Enter or leave a field. Its instruction is left out; its result is text."""
         match attribute(field, "fldCharType"):
             case "begin":
                 self._fields.append(True)
@@ -253,7 +255,7 @@ class _Reader:
                 self._fields.pop()
 
     def _beside(self, element: Element) -> Iterator[Block]:
-        """The objects beside a text: notes, text boxes, charts, diagrams and pictures."""
+        """Read the objects next to a text: notes, text boxes, charts, diagrams and pictures."""
         name = local_name(element)
         if name in _NOTES:
             yield from self._note(_NOTES[name], attribute(element, "id"))
@@ -278,7 +280,7 @@ class _Reader:
                 yield from diagram_blocks(tree, line)
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
-        """A note, at its first reference only."""
+        """Read a note at its first reference; nothing at later references."""
         note = self._notes.pop((kind, name), None)
         if note is None:
             return
@@ -292,7 +294,7 @@ class _Reader:
             yield from self._beside(element)
 
     def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
-        """All text of a note or a cell, its links, and the objects beside it."""
+        """The whole text of a note or a cell, its links, and the objects in it."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
@@ -357,7 +359,7 @@ class _Reader:
             yield from self._beside(element)
 
     def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
-        """The texts of page headers and footers that stand nowhere else."""
+        """The texts of page headers and footers that occur nowhere else in the document."""
         known = {" ".join(block.text.split()) for block in blocks}
         for kind, part in list(self._parts.values()):
             if kind not in ("header", "footer") or part not in self._archive.NameToInfo:
@@ -385,7 +387,8 @@ def _at_line(block: Block, line: int) -> Block:
 
 
 def _visible_children(parent: Element) -> Iterator[Element]:
-    """The children; of content in alternative forms, only the first that has something."""
+    """The child elements. Of alternative forms of the same content, only the first that is not
+    empty."""
     for child in parent:
         if local_name(child) != "AlternateContent":
             yield child
@@ -395,7 +398,7 @@ def _visible_children(parent: Element) -> Iterator[Element]:
 
 
 def _reading(element: Element) -> str:
-    """How the text of a ruby element is pronounced, after the text; empty for other elements."""
+    """The pronunciation in a ruby element, to be put after its text; empty for other elements."""
     if local_name(element) != "ruby":
         return ""
     base, reading = (
@@ -406,7 +409,7 @@ def _reading(element: Element) -> str:
 
 
 def _in_font(text: str, font: str) -> str:
-    """Text as its font shows it: in symbol fonts, letters stand for signs."""
+    """The text as its font shows it: in symbol fonts, letters stand for symbols."""
     if not font or font.casefold() not in ("symbol", "wingdings"):
         return text
     return "".join(symbol_of(ord(c), font) or c for c in text)
@@ -417,7 +420,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def _form_value(field: Element) -> str:
-    """The state of a form's check box, or what is chosen in its list."""
+    """The state of a form's check box, or the chosen entry of its list."""
     form = child_of(field, "ffData")
     if form is None:
         return ""

@@ -1,4 +1,5 @@
-"""Books: their chapters in reading order, below the title, with the book's metadata."""
+"""Reads books (EPUB): their chapters in reading order, below the title, with the book's
+metadata."""
 
 import re
 import zlib
@@ -25,9 +26,9 @@ _CONTENTS, _DAMAGED = "tables of contents", "damaged chapters"
 
 
 def epub_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book; the lines of its blocks number the files of its reading order, from 1.
+    """Read a book; line numbers count the files in reading order, from 1.
 
-    A chapter that is damaged is left out and counted. Raises DocumentUnreadable if all are.
+    A damaged chapter is left out and counted. Raises DocumentUnreadable if all are damaged.
     """
     archive = open_archive(data)
     root = tree_of(archive, _CONTAINER).find(".//{*}rootfile")
@@ -79,7 +80,7 @@ def _leaves(metadata: Element) -> Iterator[Element]:
 
 
 def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
-    """The blocks of a chapter; one that has no heading takes its title from the contents."""
+    """The blocks of a chapter. Without a heading, it gets its title from the table of contents."""
     has_heading = any(block.level and block.text for block in chapter)
     # A chapter without a title must not stand under the one before.
     yield Block("heading", "" if has_heading else title, number, number, level=1)
@@ -90,7 +91,7 @@ def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Bl
 
 
 def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
-    """The book below its title, which is followed by its authors."""
+    """Put the book's title above its blocks, followed by its authors."""
     titles, properties = read_metadata(metadata)
     below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)
     authors = [value for name, value in properties if name == "author"]
@@ -102,7 +103,7 @@ def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tupl
 
 
 def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
-    """The title that the table of contents gives each file at its first mention."""
+    """The title of each file: its first entry in the table of contents."""
     titles: dict[str, str] = {}
     for item, name in items:
         is_nav = "nav" in item.get("properties", "").split()

@@ -1,4 +1,4 @@
-"""Fields, leads and rows: `name: value` lines, what leads in a list, table cells."""
+"""Parses `name: value` lines, the leads of lists, and the names of table columns."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _MAX_CHARACTERS = 160
 
 
 def lead_of(text: str) -> str:
-    """The first sentence of an item, in one line: the context for the items nested in it.
+    """The first sentence of a list item, in one line: the context for the items nested in it.
 
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
@@ -20,7 +20,7 @@ def lead_of(text: str) -> str:
 
 
 def lead_in_of(text: str) -> str:
-    """The last sentence of a paragraph that introduces what follows; empty if it does not.
+    """The last sentence of a paragraph if it introduces what follows; empty if it does not.
 
     >>> lead_in_of("There are two. These are read:"), lead_in_of("There are two.")
     ('These are read:', '')
@@ -44,7 +44,7 @@ _TITLES = ("title", "subject")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The title, what else the document is called, and the other fields, a block each."""
+    """The document's title, its other names, and the remaining fields, one block each."""
 
     title: str = ""
     title_line: int = 1
@@ -61,10 +61,10 @@ def are_fields(run: Sequence[str]) -> bool:
 
 
 def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
-    """Read the fields of a run of lines; `number` is the number of the first.
+    """Read the fields of a run of lines; `number` is the line number of the first.
 
-    A number above the title belongs to it and is a name: a document that begins with "PEP: 8" and
-    "Title: Style" has the title "PEP 8: Style" and is called "PEP 8" too.
+    A number above the title becomes part of the title and a name of the document: "PEP: 8" and
+    "Title: Style" give the title "PEP 8: Style" and the name "PEP 8".
     """
     title, title_line, names = "", 1, tuple[str, ...]()
     blocks: list[Block] = []
@@ -96,9 +96,9 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
-    """The names of the columns, if a table's first row looks like names; else empty.
+    """The column names of a table, if its first row looks like names; else empty.
 
-    There are at least two names, all short, different, and not numbers.
+    There must be at least two names, all short, all different, and none of them a number.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())

@@ -1,8 +1,8 @@
-"""Front matter and page properties: what a note says of itself above its text.
+"""Reads front matter and page properties: the fields above the text of a note.
 
-Title, aliases and tags name the document or what it belongs to; whatever else tells a reader
-something is a fact about the document. Lists are read as note programs write them: `[a, b]`,
-`a, b`, or lines that begin with `-`. When a note was made and changed are properties, not text.
+Title, aliases and tags name the document or its topics; other fields that tell a reader something
+become facts about the document. Lists are read as note programs write them: `[a, b]`, `a, b`, or
+lines that begin with `-`. The dates of creation and change become properties, not text.
 """
 
 import re
@@ -63,7 +63,7 @@ _DENDRON = frozenset(("id", "title", "created", "updated"))
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A fact about the document, as it is written, at a 1-based line."""
+    """A fact about the document as it is written, and its 1-based line."""
 
     text: str
     line: int
@@ -73,8 +73,8 @@ class Field:
 class FrontMatter:
     """The parsed front matter. `title_line` is 1-based; tags and properties have `links`.
 
-    properties: (name, value) of each, names in lower case, a tag or author each on its own. In a
-    note of Dendron, which is `label_first`, links are written `[[label|target]]`.
+    properties: a (name, value) for each tag, author and other property; names are in lower case. In
+    a note of Dendron, which is `label_first`, links are written `[[label|target]]`.
     """
 
     title: str = ""
@@ -93,7 +93,8 @@ class FrontMatter:
 
 @dataclass(slots=True)
 class _Property:
-    """A key with the text beside it and in the lines below it; `mark` follows the key."""
+    """A key, its text, and the lines below that continue it. `mark` is the character after
+    the key."""
 
     key: str
     mark: str
@@ -116,10 +117,10 @@ class _Property:
 
 
 def without_front_matter(text: str) -> tuple[str, FrontMatter]:
-    """The text with its front matter blanked, so that lines keep their place, and the front matter.
+    """Separate front matter from the text, where it becomes blank lines so that line numbers stay.
 
-    Front matter begins in the first line and stands between two lines of `---` (the second may be
-    `...`) or `+++`. It is YAML with names, or TOML. A rule with other text below it is a rule.
+    Front matter begins in the first line, between two lines of `---` (the second may be `...`) or
+    `+++`. It is YAML or TOML. A `---` with ordinary text below it is a horizontal rule.
     """
     fenced = _find_fence(text)
     if fenced:
@@ -143,12 +144,13 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
 
 
 def _without_lines(text: str, count: int) -> tuple[int, str]:
-    """The number of lines at the top, and the text below them."""
+    """The number of lines at the top to skip, and the text below them."""
     return count, "".join(text.split("\n", count)[count:])
 
 
 def _second(text: str) -> tuple[int, list[str]] | None:
-    """Front matter that a program put its own above: the empty lines before it, and its lines."""
+    """A second front matter below one that a program added: its number of empty lines, and its
+    lines."""
     bare = text.lstrip("\n")
     fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
@@ -157,7 +159,7 @@ def _second(text: str) -> tuple[int, list[str]] | None:
 
 
 def _find_fence(text: str) -> tuple[str, list[str]] | None:
-    """The mark of front matter and the lines between its two rules; None if there is none."""
+    """The delimiter of the front matter and the lines between; None if there is none."""
     if text[:3] not in _KEYS:
         return None
     lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
@@ -181,9 +183,9 @@ def _is_toml(lines: Sequence[str]) -> bool:
 
 
 def _is_yaml(lines: Sequence[str]) -> bool:
-    """Whether lines are names with values, as in notes; strict YAML is not required.
+    """Whether the lines are names with values, as in notes; strict YAML is not required.
 
-    Each line is a name, continues the value above it, or is a comment.
+    Each line is a name with a value, continues the value above it, or is a comment.
     """
     named = False
     opened = 0  # brackets of a list over several lines
@@ -264,7 +266,7 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
 
 
 def _date(text: str) -> str:
-    """A date in the form of ISO 8601, of one that is written so or as a time since 1970.
+    """A date as ISO 8601, from a date in this form or a Unix time; empty for other texts.
 
     >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
     ('2022-01-13', '2026-05-03', '')
@@ -281,7 +283,7 @@ def _date(text: str) -> str:
 def _parse_properties(
     lines: Iterable[str], keys: re.Pattern[str], first_line: int
 ) -> Iterator[_Property]:
-    """Each key at the margin, with the lines below it that continue its value."""
+    """Yield each unindented key, with the lines below it that continue its value."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):
         found = keys.fullmatch(line)
@@ -312,7 +314,7 @@ def _list(text: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """A value without quotes or the brackets of a link.
+    """A value without its quotes and the brackets of links.
 
     >>> _bare(' "[[Ada Lovelace]]" ')
     'Ada Lovelace'

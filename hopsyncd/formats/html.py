@@ -1,4 +1,4 @@
-"""HTML: the text a reader sees, by headings, paragraphs, items, rows and preformatted blocks."""
+"""Reads HTML: the visible text as headings, paragraphs, items, rows and preformatted blocks."""
 
 import re
 from collections import Counter
@@ -37,10 +37,10 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
     Scripts, styles, comments and navigation are left out; the links of menus stay, as links of the
-    text that follows. A page that has nothing else is read in full. A term is joined with its
-    definition. A short paragraph all in bold is a heading. The title of a box beside the text is a
-    heading up to the end of the box; the title of a note or a table is a line above it. `title`
-    becomes the level-1 heading, unless the `h1` says it.
+    text that follows. A page that would be nearly empty without its navigation is read in full. A
+    term is joined with its definition. A short paragraph all in bold is a heading. The title of a
+    box beside the text is a heading up to the end of the box; the title of a note or a table is a
+    line above it. `title` becomes the level-1 heading, unless the `h1` says the same.
     """
     root = parse(text)
     if root is None:
@@ -62,7 +62,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
 def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
     """Add the page's title as the top heading.
 
-    If its only `h1` says something else, the title goes above it, and all headings move down.
+    If its only `h1` has another text, the title goes above it, and all headings move down.
     """
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
@@ -72,7 +72,7 @@ def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
 
 
 class _Builder:
-    """Makes blocks of the events of a page."""
+    """Builds blocks from the events of a page."""
 
     def __init__(self, page: Page, *, is_whole: bool = False) -> None:
         self.blocks: list[Block] = []
@@ -93,7 +93,7 @@ class _Builder:
 
     @property
     def is_poor(self) -> bool:
-        """Whether next to nothing of the page was read."""
+        """Whether almost nothing of the page was read."""
         if self._is_whole:
             return False
         read = sum(len(block.text) for block in self.blocks) + len(self.title)
@@ -101,7 +101,7 @@ class _Builder:
 
     @property
     def skipped(self) -> Counter[str]:
-        """How many parts of the page were left out on purpose, by kind."""
+        """The number of parts left out on purpose, by kind."""
         return self._page.kinds + Counter({"navigation": self._menus})
 
     def read(self) -> None:
@@ -142,7 +142,7 @@ class _Builder:
             self._is_caption = True
 
     def _leave(self, around: str, line: int) -> None:
-        """End a note, or a box; the headings of a box stand below those around it."""
+        """Leave a note or a box. Headings in a box are below the headings around it."""
         self._flush()
         if around != "box":
             self._is_caption = False
@@ -154,7 +154,7 @@ class _Builder:
         self._level = above
 
     def _flush(self) -> None:
-        """End the block in progress, if it has text or links."""
+        """End the block in progress; keep it if it has text or links."""
         inline = self._inline
         text, links = inline.take_text(pre=self._element == "pre")
         first, last = inline.lines
@@ -171,7 +171,7 @@ class _Builder:
         inline.begin()
 
     def _picture(self, links: Links) -> None:
-        """Add the description of a picture that stands alone, unless it has a caption."""
+        """Add the description of a picture outside text, unless it has a caption."""
         text, line = ", ".join(self._inline.pictures), self._inline.lines[1]
         if self._element in HEADINGS:
             self._add(text, line, line, links)
@@ -214,7 +214,8 @@ class _Builder:
         return kinds.get(self._element) or self._leads.kind
 
     def _heading(self, heading: Block) -> None:
-        """Add a heading, below those around its box; a bold one has no level of its own."""
+        """Add a heading, below the headings around its box; a bold heading has no level of
+        its own."""
         above = self._levels[-1] if self._levels else 0
         if heading.level:
             self._level = level = min(max(heading.level, above + 1), 6)
@@ -231,7 +232,7 @@ class _Builder:
         return is_apart and is_title and not self._inline.is_plain and bool(self._level)
 
     def _is_menu(self, text: str) -> bool:
-        """Whether a block is only links: into this page, or above its first heading."""
+        """Whether a block consists of links into this page, or of links above the first heading."""
         if not text or not self._inline.is_linked:
             return not text
         inside = all(href.startswith("#") for href, _ in self._inline.links)
@@ -240,7 +241,8 @@ class _Builder:
 
 
 def _around(element: Element) -> str:
-    """Whether an element is a box beside the text, or a note or a table with a title."""
+    """Classify an element as a box beside the text, or a note or table with a title; empty for
+    others."""
     if element.tag != "aside" and not element.attrib:
         return ""
     words = (element.get("class") or "").lower().split()

@@ -1,4 +1,4 @@
-"""The context of a block in the lists of a page: introductions, items, terms."""
+"""Tracks the context of blocks in the lists of a page: introductions, parent items, terms."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ _MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without e
 
 
 class Leads:
-    """The context of a block in its lists: introductions, items, terms."""
+    """The current context: introductions, parent items, terms."""
 
     def __init__(self) -> None:
         self._open: list[str] = []  # the introduction of each list, the text of each item
@@ -26,22 +26,23 @@ class Leads:
         return "list_item" if self._lists else "paragraph"
 
     def end_at_heading(self) -> None:
-        """A heading is part of the path, so its item is not repeated as a lead."""
+        """Stop using the current item as a lead: a heading in it is now part of the heading
+        path."""
         self._introduction = ""
         if self._open and not self._open[-1]:
             self._open[-1] = _UNSAID
 
     def above(self) -> tuple[str, ...]:
-        """The leads of the next block."""
+        """The leads of the next block, outermost first."""
         above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
         return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
 
     def end_introduction(self) -> None:
-        """Drop the introduction: the block that it introduces has been added."""
+        """Drop the introduction, after the block that it introduces was added."""
         self._introduction = ""
 
     def at(self, name: str, opens: bool) -> list[Block]:
-        """Enter or leave an element; a term without a definition is given as it is."""
+        """Enter or leave an element. Returns a term without a definition as a block of its own."""
         self._element = name if opens else ""
         left = self.take_terms() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
@@ -56,7 +57,7 @@ class Leads:
         return left
 
     def add_leads(self, block: Block) -> list[Block]:
-        """The block with its leads; a term waits for its definition."""
+        """Add the leads to a block. A term is kept back until its definition comes."""
         if self._element == "dt":
             self._terms.append(block)
             return []

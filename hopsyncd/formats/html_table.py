@@ -1,4 +1,4 @@
-"""Tables of pages: each cell goes into the grid, with its content as one line."""
+"""Reads tables of pages: each cell goes into the grid, with its content in one line."""
 
 from hopsyncd.formats.html_text import BLOCKS, InlineText
 from hopsyncd.formats.html_tree import Element, Page, events_of, own_parts
@@ -10,7 +10,7 @@ _MAX_NAME_CHARACTERS = 60  # of a column in a table inside a cell
 
 
 def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
-    """Read a table that begins at a line; also how words in it are pronounced."""
+    """Read a table that begins at a line. Also returns the pronunciations of words in it."""
     builder = TableBuilder()
     readings: list[str] = []
     row = None
@@ -42,7 +42,7 @@ def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
 
 
 def text_of(page: Page, element: Element, line: int) -> InlineText:
-    """The text of a cell or caption; items and cells inside it are kept separate."""
+    """The text of a cell or caption. Items and cells inside it are separated."""
     inline = InlineText()
     inner = _InnerTables(inline)
     for event in events_of(page, element, line, tables=False):
@@ -65,7 +65,7 @@ def text_of(page: Page, element: Element, line: int) -> InlineText:
 
 
 class _InnerTables:
-    """Names the values of tables inside a cell by their columns, as rows of names head them."""
+    """Adds column names to the values of tables inside a cell."""
 
     def __init__(self, inline: InlineText) -> None:
         self._inline = inline
@@ -75,7 +75,7 @@ class _InnerTables:
         self._columns: dict[Element, int] = {}  # by row: the cells so far
 
     def begin(self, element: Element) -> None:
-        """A row or a cell begins, after what joins it to the text before."""
+        """Begin a row or a cell; `element` opens it."""
         if element.tag == "tr":
             self._columns[element] = 0
             if len(element) > 1 and all(cell.tag == "th" for cell in element):
@@ -91,7 +91,8 @@ class _InnerTables:
             self._inline.parts.append(f"{names[column]}: ")
 
     def end_row(self, row: Element) -> None:
-        """A row ends. If it has names, they stand with the values below instead."""
+        """End a row. A row of names is left out; the names are written before the values
+        below it."""
         start = self._starts.pop(row, None)
         table = _table_around(row)
         if start is None or table is None or table in self._names:

@@ -1,4 +1,4 @@
-"""The text of a paragraph, a heading or a cell of a page, collected from its events."""
+"""Collects the text of a paragraph, a heading or a cell from the events of a page."""
 
 import re
 from collections.abc import Callable
@@ -41,7 +41,7 @@ _NOTE_NUMBER = re.compile(r"[\[(]?(\d{1,3}|[*†‡a-z])[\])]?\Z")
 
 
 class InlineText:
-    """Collects text until its block ends: the links in it, what is raised, how it is pronounced."""
+    """Collects text until its block ends, with its links, superscripts and pronunciations."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -57,14 +57,14 @@ class InlineText:
         self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
 
     def begin(self) -> None:
-        """Forget the block that ended; a link or bold text may continue in the next one."""
+        """Begin a new block; a link or bold text may continue in it."""
         self.parts, self.has_text = [], False
         self.is_plain, self.is_linked = False, True
         self.links, self._is_shown = [], False
         self.readings, self.pictures, self._marked = [], [], []
 
     def take(self, event: Event, *, pre: bool = False) -> bool:
-        """Take an event of inline text; False if it is of something else."""
+        """Handle an event of inline text. Returns False if the event is something else."""
         if event.what == "text":
             self._text(event)
         elif event.what == "link":
@@ -114,7 +114,7 @@ class InlineText:
         self.is_linked = self.is_linked and bool(self._href)
 
     def _add_link_text(self, text: str) -> str:
-        """Text inside a link, marked where the link begins in this block."""
+        """Add text inside a link, and mark where the link begins in this block."""
         if self._is_shown:
             self.links[-1][1].append(text)
             return text
@@ -124,7 +124,7 @@ class InlineText:
         return text[: len(text) - len(bare)] + _MARK + bare
 
     def _mark(self, name: str, *, opens: bool) -> None:
-        """Raise or lower the text since the element opened."""
+        """Begin or end superscript or subscript text."""
         if opens:
             self._marked.append((len(self.parts), name))
             return
@@ -155,13 +155,13 @@ class InlineText:
             self.lines = self.lines if self.has_text else (line, line)
 
     def _box(self, element: Element, line: int) -> None:
-        """A task's state, as lists of tasks show it."""
+        """The state of a task, written `[x]` or `[ ]`, for a checkbox."""
         if (element.get("type") or "").lower() == "checkbox" and not self.has_text:
             state = "[x] " if element.get("checked") is not None else "[ ] "
             self._text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
-        """The text so far, and the links with their offsets in it."""
+        """Return the text so far, and its links with their offsets; then start over."""
         if not self.parts:
             return "", ()
         text = self._tidy(pre=pre)
@@ -188,7 +188,7 @@ class InlineText:
 
 
 def _marks_in_formula(element: Element) -> list[str]:
-    """How a part of MathML stands beside the part before it, the outer mark first."""
+    """Where a part of MathML is written relative to the part before it, the outer mark first."""
     around = element.getparent()
     marks = []
     if around is not None and around.tag == "mfrac":
@@ -200,7 +200,7 @@ def _marks_in_formula(element: Element) -> list[str]:
 
 
 def _reading(ruby: Element) -> str:
-    """How a text is pronounced, after the text; empty if the page does not say."""
+    """The pronunciation of a text, to be put after it; empty if the page has none."""
     base: list[str] = [ruby.text or ""]
     said: list[str] = []
     for part in ruby:

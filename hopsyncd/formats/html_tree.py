@@ -1,8 +1,8 @@
-"""HTML to a tree, and which parts of a page are not what it says.
+"""Parses HTML into a tree, and decides which parts of a page are not its content.
 
-libxml2 parses; only the worker loads it. Whether an element is
-left out depends on how a page marks it *and* on what is in it: a list of links that is called a
-menu leads through the site, a list of dishes that is called a menu is the text of the page.
+libxml2 parses; only the worker process loads it. Whether an element is left out depends on its
+markup *and* its content: a list of links that is called a menu is navigation, a list of dishes that
+is called a menu is content.
 """
 
 import re
@@ -59,9 +59,9 @@ _MAIN_SHARE = 0.5  # share of a page's prose in its declared main part
 
 @dataclass(slots=True)
 class Page:
-    """A parsed page. `skipped` elements are not read; of `links_only` only the links are.
+    """A parsed page. `skipped` elements are not read; of `links_only` elements only the links are.
 
-    `kinds` counts them by kind; `size` is the number of characters in the page.
+    `kinds` counts the skipped elements by kind; `size` is the number of characters in the page.
     """
 
     root: Element
@@ -73,7 +73,8 @@ class Page:
     first_line: int = 1
 
     def line_of(self, element: Element, line: int) -> int:
-        """The line in the file where an element begins, if it is not before `line`."""
+        """The line in the file where an element begins; `line` if libxml2 reports an earlier
+        one."""
         known = element.sourceline or _LAST_KNOWN_LINE
         return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
 
@@ -84,7 +85,7 @@ def _etree() -> Any:
 
 
 def parse(text: str) -> Element | None:
-    """The root element of a page; None if there is nothing in it."""
+    """Parse a page; returns its root element, or None for an empty page."""
     root = _parse(text)
     if root is not None and _is_cut_off(root):
         root = _parse(_ANY_TAG.sub(" ", text))
@@ -107,8 +108,8 @@ def _is_cut_off(root: Element) -> bool:
 
 
 def apply_dialects(root: Element, text: str) -> None:
-    """Write what some programs show by style alone in HTML's own words: ticked boxes and tags of
-    Notion's exports, titles of Word."""
+    """Rewrite markup of some programs as plain HTML: ticked boxes and tags of Notion's exports,
+    titles of Word."""
     if "checkbox-on" in text or "checkbox-off" in text:
         for box in root.iter("div"):
             states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
@@ -128,7 +129,7 @@ def apply_dialects(root: Element, text: str) -> None:
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
-    """A page with the elements to leave out. With `whole`, the site's navigation is kept."""
+    """Choose the elements to leave out. With `whole`, the site's navigation is kept."""
     page = Page(root, [one for one in root.iter() if isinstance(one.tag, str)])
     page.first_line = first_line
     sizes = _Sizes(page.elements)
@@ -150,7 +151,7 @@ def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
 
 
 class _Sizes:
-    """Characters of each element's text, and of that in links."""
+    """Counts the characters of each element's text, and how many of them are in links."""
 
     def __init__(self, elements: list[Element]) -> None:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
@@ -166,7 +167,7 @@ class _Sizes:
                 self.links[parent] += self.links[element]
 
     def prose(self, element: Element) -> int:
-        """Characters outside links."""
+        """The number of characters outside links."""
         return self.text[element] - self.links[element]
 
     def is_linked(self, element: Element) -> bool:
@@ -181,7 +182,7 @@ def _length(text: str | None) -> int:
 def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
     """Headers, footers and similar parts outside the declared main part of a page.
 
-    Empty unless that part has most of the page's prose.
+    Empty unless the main part has most of the page's prose.
     """
     root = elements[0]
     mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
@@ -201,7 +202,8 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
-    """The kind of a skipped element, empty if nobody misses it; None if the element is read."""
+    """The kind of a skipped element; empty if it need not be counted, None if the element is
+    read."""
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
@@ -244,7 +246,8 @@ def _is_navigation(word: str) -> bool:
 
 
 def _is_label(button: Element) -> bool:
-    """Whether a button only says what it does; others are questions or titles of panels."""
+    """Whether a button is only a label for an action; other buttons are questions or panel
+    titles."""
     text = " ".join("".join(button.itertext()).split())
     if "?" in text or len(text.split()) > _MAX_BUTTON_WORDS:
         return False
@@ -254,9 +257,9 @@ def _is_label(button: Element) -> bool:
 
 
 class Event(NamedTuple):
-    """Text, or an element that opens or closes, at a line of the file.
+    """Text, or an element that opens or closes, with its line in the file.
 
-    A `link` is one that leads through the site, without its text. A `table` is a whole one.
+    A `link` event is a link of the navigation, without its text. A `table` event is a whole table.
     """
 
     what: Literal["text", "open", "close", "link", "table"]
@@ -266,9 +269,9 @@ class Event(NamedTuple):
 
 
 def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
-    """Yield the readable content inside an element that begins at a line, in order.
+    """Yield the readable content of an element that begins at a line, in order.
 
-    With `tables`, tables of data are given whole, others as the elements that they consist of.
+    With `tables`, tables of data come as one event, other tables as their elements.
     """
     walker = _etree().iterwalk(top, events=("start", "end", "comment"))
     entered: list[bool] = []  # whether what is inside is given, for each open element
@@ -297,7 +300,7 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
 
 
 def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
-    """The replacement for the parts of an element; None if its parts are read."""
+    """Events that replace the content of an element; None if the content is read as usual."""
     if element in page.skipped:
         return []
     if element in page.links_only:
@@ -309,7 +312,7 @@ def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[E
 
 
 def is_data(table: Element) -> bool:
-    """Whether a table has data, rather than placing the parts of a page."""
+    """Whether a table contains data, instead of laying out the parts of a page."""
     if table.get("role") in ("presentation", "none"):
         return False
     if next(own_parts(table, ("th", "caption", "thead")), None) is not None:

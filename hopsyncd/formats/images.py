@@ -1,4 +1,4 @@
-"""Pictures of text: their size by their headers, before anything decodes them, and writing one."""
+"""Finds the size of pictures from their headers, before anything decodes them, and writes PNGs."""
 
 import struct
 import zlib
@@ -18,16 +18,16 @@ _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
 
 
 def without_text(hint: str) -> DocumentUnreadable:
-    """The error for a PDF without any text."""
+    """Make the error for a PDF without any text."""
     return DocumentUnreadable(
         "the document", "its pages have no text: they may be pictures of text", hint
     )
 
 
 def is_worth_reading(data: bytes) -> bool:
-    """Whether a picture is larger than an icon. Only its head is read.
+    """Whether a picture is larger than an icon. Only its header is read.
 
-    Raises DocumentUnreadable if it has more pixels than text needs, or no size.
+    Raises DocumentUnreadable if it has too many pixels, or if no size is found.
     """
     try:
         pixels = sum(width * height for width, height in _sizes(data))
@@ -49,7 +49,7 @@ def is_worth_reading(data: bytes) -> bool:
 
 
 def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
-    """Width and height of each picture in a file."""
+    """The width and height of each picture in a file."""
     if data.startswith(_PNG_SIGN):
         yield struct.unpack_from(">II", data, 16)
     elif data.startswith(_JPEG_SIGN):
@@ -87,12 +87,12 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
 
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
-    """A picture of 256 grays, from the bytes of its rows."""
+    """Write a grayscale PNG (8 bits) from the bytes of its rows."""
     return _png(width, height, rows, kind=0)
 
 
 def color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
-    """A picture of red, green and blue, and with four channels of alpha."""
+    """Write an RGB PNG; with four channels, RGBA."""
     return _png(width, height, rows, kind=2 if channels == 3 else 6)
 
 

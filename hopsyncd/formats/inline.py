@@ -1,4 +1,4 @@
-"""Marks inside a line whose loss would change what it says: raised and lowered text."""
+"""Writes superscripts and subscripts in plain text, where losing them would change the meaning."""
 
 import re
 
@@ -12,9 +12,9 @@ _CLOSERS = ")]}'\u2019"
 
 
 def write_superscript(text: str, before: str) -> str:
-    """Superscript text as it stands in a line after `before`.
+    """Write superscript text after the text `before`, in the same line.
 
-    Ordinals, trade marks, reference marks, and signs that follow no word stay unchanged.
+    Ordinals, trade marks, reference marks, and superscripts that follow no word stay unchanged.
 
     >>> write_superscript("6", "10"), write_superscript("-3", "m")
     ('^6', '^-3')
@@ -31,7 +31,7 @@ def write_superscript(text: str, before: str) -> str:
 
 
 def write_subscript(text: str, before: str) -> str:
-    """Subscript text as it stands in a line after `before`.
+    """Write subscript text after the text `before`, in the same line.
 
     >>> write_subscript("2", "H"), write_subscript("max", "v"), write_subscript("i+1", "x")
     ('_2', '_max', '_(i+1)')
@@ -40,7 +40,7 @@ def write_subscript(text: str, before: str) -> str:
 
 
 def add_brackets(text: str) -> str:
-    """A part of a formula, in brackets if it has several signs.
+    """Put a part of a formula in brackets if it has several characters.
 
     >>> add_brackets("12"), add_brackets("a+b")
     ('12', '(a+b)')

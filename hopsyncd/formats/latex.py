@@ -45,9 +45,9 @@ _MAX_NAME_TOKENS = 10  # of an environment; a brace that is not closed ends with
 
 
 def latex_blocks(text: str) -> tuple[Block, ...]:
-    """Read a document, or a part of one that has no preamble.
+    """Read a document, or a part of a document without a preamble.
 
-    Formulas are written in a line, citations with their keys. Captions stand above their tables;
+    Formulas are written in a line, citations with their keys. Captions come above their tables;
     drawings are left out and counted.
     """
     reader = _Reader(text)
@@ -62,7 +62,7 @@ def latex_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _List:
-    """A list in progress: the lead of the item in progress, and the term that it explains."""
+    """A list in progress: the lead of the current item, and the term that the item explains."""
 
     lead: str = ""
     term: str = ""
@@ -71,7 +71,7 @@ class _List:
 
 @dataclass(slots=True)
 class _Paragraph:
-    """The text in progress."""
+    """The paragraph in progress."""
 
     written: Written = field(default_factory=Written)
     first: int = 0
@@ -79,7 +79,7 @@ class _Paragraph:
 
 
 class _Reader:
-    """Walks the tokens once."""
+    """Reads the tokens once, from first to last."""
 
     def __init__(self, text: str) -> None:
         self.source = Source.of(text)
@@ -129,7 +129,7 @@ class _Reader:
         yield from self._flush()
 
     def _read_preamble(self) -> int:
-        """Read what stands above the document's text; return where that begins."""
+        """Read the preamble; returns the position where the document's text begins."""
         source, end = self.source, len(self.source.tokens)
         start = next(
             (
@@ -192,7 +192,8 @@ class _Reader:
             yield Block("note", said, line, max(line, last_line), links=note_links)
 
     def _find_ends(self) -> dict[int, int]:
-        r"""The place of the `\end` of each `\begin`; of nested ones of a name the inner first."""
+        r"""The position of the `\end` of each `\begin`. Nested environments of the same name are
+        matched."""
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
         for at in range(len(self.source.tokens)):
@@ -252,7 +253,7 @@ class _Reader:
         return f"{known} ({title}). " if title else f"{known}. " if known else ""
 
     def _after(self, end: int) -> int:
-        """The place after the command that ends an environment."""
+        """The position after the command that ends an environment."""
         if end >= len(self.source.tokens):
             return end
         return self.inline.argument(end + 1, len(self.source.tokens))[2]

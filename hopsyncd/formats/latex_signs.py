@@ -1,4 +1,4 @@
-"""The signs that commands of LaTeX stand for, and the arguments that are no text."""
+"""The characters that LaTeX commands stand for, and the commands whose arguments are not text."""
 
 import re
 import unicodedata
@@ -76,9 +76,9 @@ FUNCTIONS = frozenset(
 
 
 def sign_of(word: str) -> str | None:
-    """The character for a command in a formula.
+    """The character for a command in a formula; None if unknown.
 
-    HTML has taken most of its names of signs from TeX.
+    Python's table of HTML entities is used, because most of its names come from TeX.
 
     >>> sign_of("infty"), sign_of("leq"), sign_of("mycommand")
     ('∞', '≤', None)
@@ -89,7 +89,7 @@ def sign_of(word: str) -> str | None:
 
 
 def put_accent(letter: str, accent: str) -> str:
-    """A letter with the accent that a command puts on it.
+    """Add the accent of a LaTeX command to a letter.
 
     >>> put_accent("e", "'")
     'é'

@@ -1,4 +1,4 @@
-"""LaTeX in a line: tokens, text without commands, and formulas that can be read aloud."""
+"""Reads LaTeX within a line: tokens, text without commands, and formulas as plain text."""
 
 import re
 from bisect import bisect_right
@@ -45,7 +45,7 @@ _FORMULA_SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A command that the document defines: how many arguments it takes, and its text."""
+    """A command that the document defines: the number of its arguments, and its text."""
 
     arguments: int
     tokens: tuple[str, ...]
@@ -53,7 +53,7 @@ class Macro:
 
 @dataclass(slots=True)
 class Source:
-    """The tokens of a document, with the place where each brace ends and the line of each."""
+    """The tokens of a document, with the end of each brace and the line of each token."""
 
     tokens: list[str]
     ends: list[int]
@@ -63,7 +63,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str) -> "Source":
-        """Read a document. Comments are dropped."""
+        """Split a document into tokens. Comments are dropped."""
         breaks = [found.start() for found in re.finditer("\n", text)]
         tokens: list[str] = []
         lines: list[int] = []
@@ -88,13 +88,13 @@ class Source:
         return cls(tokens, _ends_of(tokens), lines, verbatim)
 
     def word(self, at: int) -> str:
-        """The name of the command at a place; empty where there is none."""
+        """The name of the command at a position; empty if there is none."""
         token = self.tokens[at]
         return token[1:].strip() if len(token) > 1 and token[0] == "\\" else ""
 
 
 def _ends_of(tokens: Sequence[str]) -> list[int]:
-    """For each opening brace the place of its closing one; the last place if there is none."""
+    """The position of the closing brace of each opening one; the end of the text if unclosed."""
     ends, open_at = [len(tokens)] * len(tokens), list[int]()
     for at, token in enumerate(tokens):
         if token == "{":
@@ -106,7 +106,7 @@ def _ends_of(tokens: Sequence[str]) -> list[int]:
 
 @dataclass(slots=True)
 class Written:
-    """Text that grows, with the links in it."""
+    """A text under construction, with the links in it."""
 
     parts: list[str] = field(default_factory=list)
     links: list[tuple[int, WrittenLink]] = field(default_factory=list)
@@ -124,20 +124,20 @@ class Written:
         self.add(text)
 
     def take(self) -> tuple[str, Links]:
-        """The text in one line and its links; nothing is left."""
+        """Return the text in one line and its links, and start over."""
         text, links = squeeze("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
 
 
 def _with_signs(text: str) -> str:
-    """Dashes and quotation marks as they are printed."""
+    """The text with dashes and quotation marks as they are printed."""
     text = text.replace("---", "—").replace("--", "\u2013")
     return text.replace("``", "“").replace("''", "”")
 
 
 class InlineReader:
-    """Writes runs of tokens as text. `macros` are those that the document has defined so far."""
+    """Writes tokens as text. `macros` are the commands that the document has defined so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -153,13 +153,14 @@ class InlineReader:
         return written.take()
 
     def write(self, first: int, end: int, written: Written, depth: int = 0) -> None:
-        """Append the text of some tokens."""
+        """Append the text of the tokens from `first` up to `end`."""
         at = first
         while at < end:
             at = self.write_one(at, end, written, depth)
 
     def write_one(self, at: int, end: int, written: Written, depth: int = 0) -> int:
-        """Append the text of one token, or of a command with its arguments; return what follows."""
+        """Append the text of one token, or of a command with its arguments; returns the next
+        position."""
         token = self.source.tokens[at]
         if at in self.source.verbatim:
             written.add(self.source.verbatim[at][1])
@@ -174,7 +175,7 @@ class InlineReader:
         return at + 1
 
     def argument(self, at: int, end: int) -> tuple[int, int, int]:
-        """The first and the end of the argument at a place, and the place after it."""
+        """The first and the end position of an argument, and the position after it."""
         tokens = self.source.tokens
         while at < end and tokens[at].isspace() and tokens[at].count("\n") < 2:
             at += 1
@@ -184,7 +185,7 @@ class InlineReader:
         return at, min(at + 1, end), min(at + 1, end)
 
     def option(self, at: int, end: int) -> tuple[int, int, int]:
-        """The same for an argument in square brackets; empty where there is none."""
+        """The same for an optional argument in square brackets; empty if there is none."""
         tokens, ends = self.source.tokens, self.source.ends
         if at >= end or tokens[at] != "[":
             return at, at, at
@@ -194,13 +195,13 @@ class InlineReader:
         return (at + 1, close, close + 1) if close < end and tokens[close] == "]" else (at, at, at)
 
     def skip_options(self, at: int, end: int) -> int:
-        """The place after the arguments in square brackets."""
+        """The position after the optional arguments in square brackets."""
         while (after := self.option(at, end)[2]) > at:
             at = after
         return at
 
     def raw(self, first: int, end: int) -> str:
-        """The tokens as they are written."""
+        """The tokens as they are written in the file."""
         return "".join(self.source.tokens[first:end]).strip()
 
     def _write_command(self, word: str, at: int, end: int, written: Written, depth: int) -> int:
@@ -259,7 +260,8 @@ class InlineReader:
         return at
 
     def _write_visible(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
-        """Append the arguments of a command that changes only how they look."""
+        """Append the arguments of a command that only changes their appearance; returns the next
+        position."""
         if name in SECOND:
             skipped = 2 if name in ("multirow", "multicolumn", "resizebox") else 1
             for _ in range(skipped):
@@ -272,7 +274,7 @@ class InlineReader:
         return at
 
     def define(self, name: str, at: int, end: int) -> int:
-        r"""Learn a command that `\newcommand` or `\def` defines; return what follows."""
+        r"""Record a command that `\newcommand` or `\def` defines; returns the next position."""
         tokens = self.source.tokens
         first, close, at = self.argument(at, end)
         defined = self.raw(first, close).lstrip("\\").strip()
@@ -383,7 +385,7 @@ class InlineReader:
         return close + 1
 
     def formula(self, first: int, end: int, depth: int = 0) -> str:
-        """A formula in one line: signs instead of commands, fractions with a slash."""
+        """A formula in one line: characters instead of commands, fractions with a slash."""
         parts: list[str] = []
         at = first
         while at < end:

@@ -1,10 +1,11 @@
-"""Mail: the subject as title, the sender, recipients and date, the text, and the attachments.
+"""Reads mail: the subject as title, the sender, recipients and date, the text, and the attachments.
 
 The name of a message is its Message-ID; it links to the messages it answers, nearest first.
-Messages within a message, attached or inline, stand under their own subject, sender and date.
+Messages within a message, attached or inline, come below their own subject, sender and date.
 
-Quotations are left out and counted, because the message that was answered has them; a message of
-nothing else keeps them. Lines are counted in the text as it is read here, not in the raw message.
+Quotations are left out and counted, because the quoted message has the text; a message that
+consists of quotations keeps them. Line numbers count the lines of the text as read here, not of the
+raw message.
 """
 
 import binascii
@@ -49,25 +50,26 @@ _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
 def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
-    """Read a message; `extract` reads its HTML and the attachments that are documents.
+    """Read a message; `extract` reads its HTML and its attached documents.
 
-    An attachment that cannot be read is passed over and counted. Raises DocumentUnreadable for a
+    An attachment that cannot be read is skipped and counted. Raises DocumentUnreadable for a
     message whose parts are nested too deeply.
     """
     return message_blocks(lambda: BytesParser().parsebytes(data), extract)
 
 
 def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
-    """As `mail_blocks`, for the message that `parse` returns."""
+    """Read a message like `mail_blocks`; `parse` returns the message."""
     reader = _MailReader(extract, None)
     return _renumber_lines([*_blocks(parse, reader), *reader.skipped_blocks()])
 
 
 def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
-    """Read the messages of an mbox file, each as a section; lines number the messages, from 1.
+    """Read the messages of an mbox file, each as a section; line numbers count the messages, from
+    1.
 
-    Only quotations and signatures of messages above are left out. Raises DocumentUnreadable for a
-    file in which no message begins.
+    Only quotations and signatures that earlier messages contain are left out. Raises
+    DocumentUnreadable for a file in which no message begins.
     """
     blocks: list[Block] = []
     reader = _MailReader(extract, KnownLines())
@@ -99,7 +101,7 @@ def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
 
 
 def too_deep() -> DocumentUnreadable:
-    """The error for a message with too many messages within messages."""
+    """Make the error for a message with too many messages within messages."""
     return DocumentUnreadable("the message", "its parts are nested too deeply", "Leave it out.")
 
 
@@ -121,7 +123,7 @@ def _head_blocks(fields: Mapping[str, str], level: int = 1, untitled: str = "") 
 
 
 def who_wrote(fields: Mapping[str, str]) -> str:
-    """Sender, receivers and date in one line, as people read it.
+    """The sender, recipients and date in one line, as people read it.
 
     >>> who_wrote({"from": "Ann <a@x.org>", "to": "b@x.org", "date": "Tue, 3 Mar 2026 09:12 +0100"})
     'From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100'
@@ -139,7 +141,8 @@ def _person(field: str) -> str:
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
-    """The head; its first block has the message's id as a name, and the ids it answers as links."""
+    """Add the message's id as a name to the first block of its head, and the ids it answers as
+    links."""
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
@@ -170,7 +173,7 @@ class _Attachment:
 class _MailReader:
     """Reads the parts of messages, and counts what it leaves out.
 
-    Where lines are `known`, only quotations of these are left out.
+    With `known` lines, only quotations of these lines are left out.
     """
 
     def __init__(self, extract: Extract, known: KnownLines | None) -> None:
@@ -180,11 +183,11 @@ class _MailReader:
         self._calendars: set[bytes] = set()
 
     def skipped_blocks(self) -> tuple[Block, ...]:
-        """The record of the skipped parts, if there are any."""
+        """The block that counts the skipped parts, if there are any."""
         return (skipped_block(self._skipped),) if self._skipped.total() else ()
 
     def content(self, message: Message) -> Iterator[Block]:
-        """The blocks of a message below its head."""
+        """Read the blocks of a message below its head."""
         forwards = is_forward(_field(message, "subject"))
         yield from self._part(message, forwards=forwards)
 
@@ -206,7 +209,7 @@ class _MailReader:
             yield from self._attachment(_attachment_of(part))
 
     def _alternatives(self, part: Message, *, forwards: bool) -> Iterator[Block]:
-        """The fullest of the texts, and whatever else hangs on any of them."""
+        """Read the fullest version of the text, and the attachments of all versions."""
         leaves = [*_leaves(part)]
         bodies = [leaf for leaf in leaves if _is_body(leaf)]
         texts = {kind: _join(bodies, kind) for kind in ("text/plain", "text/html")}
@@ -235,7 +238,7 @@ class _MailReader:
             yield from self._attachment(attachment)
 
     def _page(self, text: str, *, forwards: bool) -> list[Block]:
-        """The blocks of a message in HTML, without what it quotes."""
+        """The blocks of a message in HTML, without its quotations."""
         page = _TITLE.sub("", text)
         own, quotes = own_html(page, forwards=forwards)
         if self._known is None or not quotes:
@@ -285,7 +288,7 @@ def _parts_of(part: Message) -> list[Message]:
 
 
 def _leaves(part: Message) -> Iterator[Message]:
-    """The parts below one, down to what is no `multipart`."""
+    """The parts inside a part, down to those that are not `multipart`."""
     for below in _parts_of(part):
         if below.get_content_maintype() == "multipart" and below.is_multipart():
             yield from _leaves(below)
@@ -324,14 +327,14 @@ def _attachment_of(part: Message) -> _Attachment:
 
 
 def type_of_name(name: str) -> str:
-    """The media type of an attachment that tells none, by its name."""
+    """The media type of an attachment by its name, if the message does not declare one."""
     if is_document_name(name) or is_text_name(name):
         return media_type(name)
     return mimetypes.guess_type(name)[0] or _UNTOLD[0]
 
 
 def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
-    """The text without files that are written into it as uuencoded lines, and these files."""
+    """Remove uuencoded files from a text; returns the text and the files."""
     if "\nend" not in text or "begin " not in text:
         return text, []
     lines = text.split("\n")
@@ -351,7 +354,7 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """The place after the `end` of uuencoded lines and their data; None for other lines."""
+    """The data of uuencoded lines and the position after their `end`; None for other lines."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":
         try:
@@ -363,9 +366,9 @@ def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
 
 
 def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks of a page; the lines that head a forwarded message become its subject and sender.
+    """Turn the header lines of a forwarded message into a heading and a line with its sender.
 
-    The blocks after a forwarded head are nested below it.
+    The blocks after it are nested below it.
     """
     deeper = 0
     for block in blocks:
@@ -386,7 +389,7 @@ def _field(message: Message, name: str) -> str:
 
 
 def _renumber_lines(blocks: list[Block]) -> tuple[Block, ...]:
-    """The blocks with line numbers as if printed in order, with an empty line between."""
+    """Renumber the lines of the blocks, as if they were printed with an empty line between."""
     numbered, line = [], 1
     for block in blocks:
         last = line + block.text.count("\n")

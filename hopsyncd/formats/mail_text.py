@@ -1,4 +1,4 @@
-"""The text of a message: its own words, what it quotes, what it forwards."""
+"""Separates the text of a message into the sender's own words, quotations and forwarded text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ _MOST_COMPARED = 100  # lines to compare before the rest counts as known
 
 @dataclass(slots=True)
 class OwnText:
-    """A stretch of a message's text: who wrote what was forwarded, and the text.
+    """A stretch of a message's text, and for forwarded text its header fields.
 
     `fields` has "from", "to", "cc", "date" and "subject" as far as the message names them; it is
     empty for the sender's own text.
@@ -61,7 +61,8 @@ class OwnText:
 
 @dataclass(slots=True)
 class Written:
-    """The own text of a message, then what it forwards; how many quotations are left out."""
+    """The sender's own text of a message, then forwarded text; also the number of removed
+    quotations."""
 
     parts: list[OwnText]
     quotes: int = 0
@@ -69,7 +70,7 @@ class Written:
 
 
 class KnownLines:
-    """The lines of messages that were read before, to tell a quotation of them."""
+    """The lines of messages that were read before, to recognize quotations of them."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
@@ -78,7 +79,8 @@ class KnownLines:
         self._hashes.update(map(_line_hash, _said_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
-        """Whether most of the lines are known; mail programs wrap some of them again."""
+        """Whether most of the lines are known, even if a mail program has wrapped some
+        differently."""
         hashes = [_line_hash(line) for line in _said_lines(lines)]
         return 2 * sum(one in self._hashes for one in hashes) >= len(hashes)
 
@@ -93,12 +95,12 @@ def _line_hash(line: str) -> bytes:
 
 
 def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
-    r"""The sender's own text and forwarded text, without quoted text.
+    r"""The sender's own text and forwarded text, without quotations.
 
-    A quotation is left out with the line that introduces it: the message that was answered has it.
-    Where `known` is given, only a quotation of lines in it is, and so is a signature. A message of
-    nothing else keeps its quotations. Replies between quotations keep the lines that they answer.
-    In one that `forwards`, "Original Message" begins what is forwarded.
+    A quotation is left out with the line that introduces it, because the quoted message has the
+    text. With `known`, only quotations of known lines are left out, and known signatures too. A
+    message that consists of quotations keeps them. Replies between quotations keep the lines that
+    they answer. In a message that `forwards`, "Original Message" begins the forwarded text.
 
     >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
@@ -139,7 +141,7 @@ def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -
 
 
 def is_forward(subject: str) -> bool:
-    """Whether a subject says that the message forwards another.
+    """Whether a subject marks a message as forwarded.
 
     >>> is_forward("Fwd: the key"), is_forward("Re: the key")
     (True, False)
@@ -148,7 +150,7 @@ def is_forward(subject: str) -> bool:
 
 
 def _end_of_quote(lines: list[str], at: int) -> int:
-    """The place after the last line of the quotation that begins there, blank lines among it."""
+    """The position after the quotation that begins at `at`; blank lines may be inside it."""
     end = at
     while end < len(lines) and (lines[end].startswith(">") or not lines[end].strip()):
         end += 1
@@ -158,9 +160,9 @@ def _end_of_quote(lines: list[str], at: int) -> int:
 
 
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
-    """The end of each quotation that a reply follows, by the place where the quotation begins.
+    """The last lines before each reply, by the start of the quotation that the reply follows.
 
-    It is empty unless replies stand between quotations: a single reply below answers all of it.
+    Empty unless replies come between quotations: a single reply below answers the whole message.
     """
     answered: dict[int, list[str]] = {}
     at = 0
@@ -190,7 +192,7 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
 def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
-    """Leave a quotation out, except for the lines that are answered, and count it; or keep it."""
+    """Count a quotation and leave it out, except for the lines that are answered; or keep it."""
     own = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         own.extend(quote)
@@ -218,9 +220,9 @@ def _drop_introduction(lines: list[str]) -> None:
 
 
 def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
-    """The fields of a forwarded message that begin there, and where its text does.
+    """The header fields of a forwarded message at `at`, and the position of its text.
 
-    There are at least two, one of them the sender or the subject.
+    There are at least two fields, including the sender or the subject.
     """
     while at < len(lines) and not lines[at].strip():
         at += 1
@@ -242,7 +244,7 @@ def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
 
 
 def forwarded_fields(text: str) -> dict[str, str]:
-    """The fields of a forwarded message, if a text is the lines that head one; else empty."""
+    """The fields of a forwarded message, if the text consists of its header lines; else empty."""
     if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
         text = _FIELD_BEGINS.sub("\n", text)  # line breaks of HTML are spaces
     lines = text.split("\n")
@@ -262,7 +264,8 @@ _FORWARDED = re.compile(
 
 
 def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
-    """The HTML up to the quotation, as common programs mark it, and how many are left out.
+    """Cut the HTML at the quotation, as common programs mark it; also returns how many were left
+    out.
 
     A forwarded message is kept.
     """
@@ -287,7 +290,7 @@ _STUB_COVERS = 0.6
 
 
 def is_stub(plain: str, html: str) -> bool:
-    """Whether the plain text lacks much of the text of the HTML part.
+    """Whether the plain text lacks most of the text of the HTML part.
 
     >>> is_stub("This mail needs an HTML reader.", "<p>The regatta moved to Sunday.</p>")
     True

@@ -1,8 +1,9 @@
-"""Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by markdown-it-py.
+"""Reads Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by
+markdown-it-py.
 
 Wiki-links and tags are read as note programs write them: `[[Target]]`, `[[Target#Heading|shown]]`,
-the embedding `![[Target]]`, and `#tag`, that names a page as a link does. Block ids and references,
-which Logseq keeps in the text for itself, are left out.
+the embedding `![[Target]]`, and `#tag`, which links to a page of this name. Block ids and block
+references of Logseq are left out.
 """
 
 from __future__ import annotations
@@ -82,9 +83,10 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the text a reader sees.
 
     The front matter's `title` becomes the level-1 heading if there is none, with its other fields
-    below. A table's cells have the names of their columns. Lists of links into the page alone are
-    left out. Code is cited by its own lines, without the fences. A document nested deeper than the
-    parser can go (12 quotes, 100 levels) is read as plain text, so that none of it is lost.
+    below. A table's cells have the names of their columns. Lists that only link into the page are
+    left out. Code has the line numbers of its own lines, without the fences. A document that is
+    nested deeper than the parser allows (12 quotes, 100 levels) is read as plain text, so that no
+    text is lost.
     """
     text, front_matter = without_front_matter(text)
     env = _Environment()
@@ -104,7 +106,7 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Environment:
-    """The state of reading one document; the parser shares a part of it.
+    """The state of reading one document, shared with the parser.
 
     `cited` are the labels of footnotes that the text refers to, and `waiting` the labels in the
     current block.
@@ -123,7 +125,7 @@ def _swap_label(found: re.Match[str]) -> str:
 
 
 def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
-    """The fields below the title, or on top where there is none."""
+    """Put the fields below the title, or at the top if there is no title."""
     fields = [Block("list_item", one.text, one.line, one.line) for one in front_matter.fields]
     titled = with_title(blocks or tuple(fields), front_matter.title, front_matter.title_line)
     if not blocks:
@@ -133,7 +135,7 @@ def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[
 
 
 def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
-    """The blocks of the text; what is found in it joins `env`."""
+    """Read the blocks of the text; notes and names found in it are added to `env`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
     parser = _parser()
@@ -166,7 +168,7 @@ def _parser() -> MarkdownIt:
 
 
 def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
-    """The tokens without lists and paragraphs of more than one link, all into the same page.
+    """Drop lists and paragraphs of several links that all lead into the same page.
 
     They are counted in `skipped`.
     """
@@ -191,7 +193,8 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
-    """A rule of the parser; the token has what is shown as its content, the target as its meta."""
+    """A parser rule for wiki-links. The token has the visible text as content and the target as
+    meta."""
     found = _WIKI_LINK_HERE.match(state.src, state.pos, state.posMax)
     if not found:
         return False
@@ -206,10 +209,11 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 class _Walk:
-    """One pass over the parser's flat list of tokens."""
+    """Reads the parser's flat list of tokens once."""
 
     def __init__(self, parser: MarkdownIt, env: _Environment, *, is_inside: bool = False) -> None:
-        """`is_inside` an outline that looks like indented code, as Logseq writes it."""
+        """`is_inside`: the text is inside an outline that looks like indented code, as Logseq
+        writes it."""
         self._parser = parser
         self._env = env
         self._is_inside = is_inside
@@ -233,7 +237,7 @@ class _Walk:
                 yield from self._notes()
 
     def _notes(self) -> Iterator[Block]:
-        """The footnotes that the text since the last ones refers to."""
+        """Yield the footnotes that the text refers to and that were not yielded yet."""
         labels, self._env.waiting = self._env.waiting, []
         for label in labels:
             if note := self._env.notes.pop(label, None):
@@ -277,7 +281,7 @@ class _Walk:
                 self._enter_or_leave(token)
 
     def _enter_or_leave(self, token: Token) -> None:
-        """Note where headings, lists and their items begin and end."""
+        """Track where headings, lists and their items begin and end."""
         match token.type:
             case "heading_open":
                 self._level = int(token.tag[1])
@@ -310,7 +314,7 @@ class _Walk:
                 yield from table_blocks(table, self._above())
 
     def _above(self) -> tuple[str, ...]:
-        """The leads of the open lists, and the introduction of the next block."""
+        """The leads of the next block: the leads of the open lists, and an introduction."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
@@ -345,7 +349,7 @@ class _Walk:
 
 
 def _is_bracket_heap(content: str) -> bool:
-    """Whether a text has more brackets than any prose: the parser spends 0.1 ms on each."""
+    """Whether a text has more brackets than any prose. The parser spends 0.1 ms on each."""
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 
@@ -354,7 +358,7 @@ _SCRIPT = re.compile(r"<(/?)(sup|sub)\b", re.IGNORECASE)
 
 
 def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
-    """The tokens without deleted text, and how many deletions there are."""
+    """Drop deleted text; returns the remaining tokens and the number of deletions."""
     if not any(token.type in ("s_open", "html_inline") for token in tokens):
         return [*tokens], 0
     kept: list[Token] = []

@@ -1,4 +1,5 @@
-"""Rules for the Markdown parser: footnotes, formulas, and definitions that are text."""
+"""Additional rules for the Markdown parser: footnotes, formulas, and link definitions that are
+text."""
 
 from __future__ import annotations
 
@@ -21,10 +22,11 @@ _ADDRESS = re.compile(r"[/.#:@%]")
 
 
 def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A block rule: `[^label]: text`, with the lines that continue it or are indented below it.
+    """A block rule for footnotes: `[^label]: text`, with the lines that continue it or are
+    indented.
 
-    Without it the parser takes a footnote of one word for the definition of a link. The token
-    `footnote` has the text as its content and the label as its meta.
+    Without this rule, the parser reads a footnote of one word as the definition of a link. The
+    token `footnote` has the text as its content and the label as its meta.
     """
     if state.is_code_block(start):
         return False
@@ -45,7 +47,7 @@ def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool
 
 
 def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
-    """The line after the footnote that begins at a line."""
+    """The line after the footnote that begins at `start`."""
     terminators = state.md.block.ruler.getRules("paragraph")
     last = at = start + 1
     after_blank = False
@@ -64,7 +66,7 @@ def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
 
 
 def math_rule(state: StateInline, silent: bool) -> bool:
-    """An inline rule: a formula in TeX is text that can be read.
+    """An inline rule for TeX formulas, which become readable text.
 
     Other text between dollar signs stays as it is, without emphasis.
     """
@@ -85,10 +87,11 @@ def math_rule(state: StateInline, silent: bool) -> bool:
 def definition_tokens(
     tokens: Sequence[Token], env: Mapping[str, Any], text: str
 ) -> Iterator[Token]:
-    """The tokens, with one for each definition of a link that is none: `[Deadline]: Friday`.
+    """Add a token for each line that looks like a link definition but is text: `[Deadline]:
+    Friday`.
 
-    Nothing refers to it, and its target is no address. The token `definition` has the line
-    as its content.
+    Nothing refers to its label, and its target is not an address. The token `definition` has the
+    line as its content.
     """
     found = [
         (*reference["map"], label)

@@ -1,4 +1,4 @@
-"""The media types of documents, and what the line numbers of their passages count."""
+"""The media types of documents, and the unit that the line numbers of their passages count."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Markup that note programs add to Markdown: macros, comments, block ids, drawings."""
+"""Removes markup that note programs add to Markdown: macros, comments, block ids, drawings."""
 
 import re
 
@@ -52,7 +52,7 @@ def without_note_markup(text: str) -> str:
 
 
 def shown_of_embedded(name: str, shown: str) -> str:
-    """The text shown for an embedded file; for a picture, its caption.
+    """The text for an embedded file; for a picture, its caption.
 
     >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
     ('', '')
@@ -92,7 +92,8 @@ _CODE_OR_COMMENT = re.compile(
 
 
 def without_comments(text: str) -> tuple[str, int]:
-    r"""The text without Obsidian's comments, its lines in their places, and how many there were.
+    r"""Remove Obsidian's comments, keeping line numbers; returns the text and the number of
+    comments.
 
     >>> without_comments("Row. %%private%%\n%%\nSecret.\n\n%%\nEnd, `%%x%%`.")
     ('Row. \n\n\n\n\nEnd, `%%x%%`.', 2)
@@ -122,6 +123,7 @@ _OF_EXCALIDRAW = re.compile(
 
 
 def without_drawings(text: str) -> tuple[str, int]:
-    """A file of Excalidraw without the drawings' data; the texts in the drawing stay."""
+    """Remove the drawing data of an Excalidraw file, keeping the texts; returns them and the number
+    of drawings."""
     text, count = _DRAWING.subn(lambda found: "\n" * found[0].count("\n"), text)
     return _OF_EXCALIDRAW.sub("", text), count

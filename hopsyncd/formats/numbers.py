@@ -1,4 +1,4 @@
-"""Numbers, dates and durations as the programs of an office show them."""
+"""Formats numbers, dates and durations as spreadsheet programs show them."""
 
 import re
 from datetime import date, datetime, time, timedelta
@@ -16,8 +16,11 @@ _FIRST_DAY = datetime(1899, 12, 30)
 
 @lru_cache(1 << 14)
 def show_value(value: object, number_format: str) -> str:
-    """A value as the sheet shows it. A long whole number, such as an id, has all its digits too;
-    a date in a format of the computer is written as ISO 8601 has it."""
+    """Format a value as the sheet shows it.
+
+    A long whole number, such as an id, keeps all its digits. A date whose format depends on the
+    computer's settings becomes ISO 8601.
+    """
     if number_format in _GENERAL and isinstance(value, int | float) and float(value).is_integer():
         text = show_plainly(value)
         return f"{text} ({value:.6G})" if len(text) > _MAX_SHOWN_DIGITS else text
@@ -42,7 +45,7 @@ def show_value(value: object, number_format: str) -> str:
 
 
 def show_plainly(value: object) -> str:
-    """A value without a format.
+    """Format a value that has no number format.
 
     >>> show_plainly(3.0), show_plainly(datetime(2024, 5, 7))
     ('3', '2024-05-07')

@@ -1,4 +1,4 @@
-"""OpenDocument texts and presentations."""
+"""Reads OpenDocument texts and presentations."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _MAX_SPACES = 1000
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a text; the lines of its blocks count paragraphs, headings and table rows alike.
+    """Read a text; the line numbers of its blocks count paragraphs, headings and table rows.
 
     Page headers and footers come at the end, each text once.
     """
@@ -101,8 +101,7 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
 
 
 def _marks(*trees: Element | None) -> dict[str, str]:
-    """By style: "^" for raised and "_" for lowered text; "t" for the title of a document, "h" for
-    the header of a table."""
+    """The marks of styles: "^" superscript, "_" subscript, "t" document title, "h" table header."""
     named = {"Title": "t", "Table_20_Heading": "h"}
     marks = dict(named)
     for tree in trees:
@@ -122,7 +121,7 @@ def _marks(*trees: Element | None) -> dict[str, str]:
 def _margins(
     styles: Element, reader: "_Reader", known: set[str], skipped: Counter[str]
 ) -> Iterator[Block]:
-    """The texts of page headers and footers that stand nowhere else."""
+    """The texts of page headers and footers that occur nowhere else in the document."""
     for page in styles.iterfind(".//{*}master-page"):
         for margin in page:
             if local_name(margin) not in _MARGINS:
@@ -138,7 +137,7 @@ def _margins(
 
 
 class _Reader:
-    """Reads content; each paragraph and each row takes the next of `numbers`."""
+    """Reads content. Each paragraph and row takes its line number from `numbers`."""
 
     def __init__(self, archive: ZipFile, marks: dict[str, str], numbers: Iterator[int]) -> None:
         self.title = ("", 1)
@@ -148,7 +147,7 @@ class _Reader:
         self._leads = ListLeads()
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
-        """Read all text, in reading order; `depth` is the depth of the list, from 0."""
+        """Read all text in reading order; `depth` is the nesting depth of lists, from 0."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -168,7 +167,7 @@ class _Reader:
         yield from self._figure(picture_text(description.text or ""))
 
     def _formula(self, element: Element) -> str:
-        """An embedded formula in one line; empty if the object is none."""
+        """An embedded formula in one line; empty if the object is not a formula."""
         member = f"{attribute(element, 'href').removeprefix('./').strip('/')}/content.xml"
         if member not in self._archive.NameToInfo:
             return ""
@@ -256,7 +255,8 @@ class _Reader:
             line.add(_join_lines(child.tail), mark)
 
     def _beside(self, element: Element) -> Iterator[Block]:
-        """Notes, comments, text boxes, descriptions of pictures and tables in cells."""
+        """Read the objects in a paragraph or cell: notes, comments, text boxes, pictures and
+        tables."""
         name = local_name(element)
         if name == "text-box":
             yield from self.content(element)
@@ -273,7 +273,7 @@ class _Reader:
                 yield Block("note", prefix + text, number, number, links=links)
 
     def flat(self, parent: Element | list[Element]) -> tuple[str, Links, list[Element]]:
-        """All text of a part, its links, and the elements beside the text (notes, frames)."""
+        """The whole text of an element, its links, and the objects in it (notes, frames)."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
@@ -328,7 +328,7 @@ class _Reader:
         return builder.build()
 
     def _is_header(self, cell: Element) -> bool:
-        """Whether all paragraphs of a cell have the style for headers of tables."""
+        """Whether all paragraphs of a cell have the table header style."""
         styles = [attribute(one, "style-name") for one in cell if local_name(one) == "p"]
         return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
@@ -340,7 +340,7 @@ class _Reader:
 
 
 def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
-    """Yield the rows of a table, each with whether the document marks it as a header."""
+    """Yield the rows of a table, each with a flag: whether the document marks it as a header."""
     for child in parent:
         name = local_name(child)
         if name == "table-row":
@@ -350,7 +350,7 @@ def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool
 
 
 def count_of(element: Element, name: str) -> int:
-    """A count such as `columns-spanned`; 1 without one."""
+    """The value of a counting attribute, such as `columns-spanned`; 1 without the attribute."""
     number = attribute(element, f"number-{name}")
     return max(1, int(number)) if number.isdecimal() and len(number) < 10 else 1
 

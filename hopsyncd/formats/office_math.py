@@ -1,4 +1,4 @@
-"""Formulas of Office documents (OMML, MathML), as one line: `x=(b±√(b^2+4ac))/(2a)`."""
+"""Writes formulas of Office documents (OMML, MathML) in one line: `x=(b±√(b^2+4ac))/(2a)`."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
@@ -18,7 +18,8 @@ _MATHML_MARKS = {
 
 
 def math_text(formula: Element) -> str:
-    """A formula in one line; fractions, roots and exponents of several signs have brackets."""
+    """Write a formula in one line. Fractions, roots and exponents of several characters get
+    brackets."""
     line = ""
     is_built = False  # whether the line ends with a fraction, an index or a similar part
     for part in formula:
@@ -32,7 +33,7 @@ def math_text(formula: Element) -> str:
 
 
 def mathml_text(part: Element) -> str:
-    """A formula of MathML in one line."""
+    """Write a MathML formula in one line."""
     name = local_name(part)
     if name in ("annotation", "annotation-xml"):
         return ""
@@ -96,7 +97,7 @@ def _of(part: Element, name: str) -> str:
 
 
 def _read_property(part: Element, name: str, default: str = "") -> str:
-    """A property of the formula, or `default` if it is absent; an empty value is returned too."""
+    """A property of the formula, which may be empty; `default` if the property is missing."""
     for properties in part:
         if local_name(properties).endswith(_PROPERTIES_END):
             for one in properties:

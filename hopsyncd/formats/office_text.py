@@ -48,7 +48,7 @@ _PROPERTIES = {
 
 
 def symbol_of(code: int, font: str) -> str:
-    """The sign of a symbol font, or the letter itself in a font of letters; empty if unknown."""
+    """The character that a code stands for in a font; empty if the symbol is unknown."""
     table = _FONTS.get(font.strip().casefold())
     if table is not None:
         return table.get(code - _PRIVATE if code >= _PRIVATE else code, "")
@@ -57,7 +57,7 @@ def symbol_of(code: int, font: str) -> str:
 
 
 class Line:
-    """The text of a line in progress, with its links."""
+    """The text of a line under construction, with its links."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -67,7 +67,7 @@ class Line:
         self._marked: list[str] = []
 
     def add(self, text: str, mark: str = "") -> None:
-        """Add text; `mark` is "^" for raised and "_" for lowered text."""
+        """Add text; `mark` is "^" for superscript and "_" for subscript."""
         if mark and mark == self._mark:
             self._marked.append(text)
             return
@@ -78,17 +78,17 @@ class Line:
             self._put(text)
 
     def mark_link(self, target: str, start: int) -> None:
-        """The text since `start`, an earlier `length`, links to a target."""
+        """Make the text since `start`, an earlier `length`, a link."""
         self._flush()
         self._links.append((start, target, self.length))
 
     def begin(self) -> int:
-        """Where the text that comes next begins."""
+        """The offset at which the next text will begin."""
         self._flush()
         return self.length
 
     def take_text(self) -> tuple[str, Links]:
-        """The text without blanks around it, and its links."""
+        """Return the text without surrounding blanks, and its links."""
         self._flush()
         whole = "".join(self._parts)
         text = whole.strip()
@@ -113,14 +113,14 @@ class Line:
 
 
 class ListLeads:
-    """The context of an item: the sentence that introduces its list, the items around it."""
+    """The context of a list item: the sentence that introduces its list, and its parent items."""
 
     def __init__(self) -> None:
         self.introduction = ""
         self._items: list[tuple[int, str]] = []
 
     def add_item(self, block: Block, level: int) -> Block:
-        """The item with its leads; `level` counts from 0."""
+        """Add the leads to an item; `level` counts from 0."""
         while self._items and self._items[-1][0] >= level:
             self._items.pop()
         above = [self.introduction, *(text for _, text in self._items)]
@@ -130,18 +130,19 @@ class ListLeads:
         return replace(block, leads=leads)
 
     def end(self, text: str = "") -> None:
-        """Another text than an item ends the list, and may introduce the next."""
+        """End the list at a text that is not an item. The text may introduce the next list."""
         self._items = []
         self.introduction = lead_in_of(text)
 
 
 def picture_text(description: str) -> str:
-    """The author's description of a picture, without the note that a program adds to its guess."""
+    """The author's description of a picture, without the note that Office adds to a generated
+    one."""
     return _BY_PROGRAM.sub("", in_one_line(description)).strip()
 
 
 def diagram_blocks(data: Element, line: int) -> Iterator[Block]:
-    """The texts of a SmartArt diagram, from its data part: an item for each shape."""
+    """Read the texts of a SmartArt diagram from its data part: an item for each shape."""
     texts = tuple(_diagram_texts(data))
     if texts:
         yield Block("figure", _DIAGRAM, line, line)
@@ -184,7 +185,7 @@ def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[st
 def with_metadata(
     blocks: Sequence[Block], titles: Iterable[str], properties: Iterable[tuple[str, str]]
 ) -> tuple[Block, ...]:
-    """The blocks, the first of which tells the document's names and properties."""
+    """Add the document's names and properties to the first block."""
     if not blocks:
         return ()
     first = blocks[0]

@@ -1,4 +1,5 @@
-"""Org files of Emacs: rewritten line by line as Markdown, with their tables read as grids."""
+"""Reads Org files of Emacs: rewrites them line by line as Markdown, and reads their tables as
+grids."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -67,7 +68,7 @@ def org_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a file; each gives one line, so that line numbers stay."""
+    """Rewrites the lines of a file. Each line gives one line, so line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -98,7 +99,7 @@ class _Reader:
         return written
 
     def _drawer_end(self, at: int) -> int:
-        """The place after a drawer; 0 if none begins here."""
+        """The position after a drawer; 0 if none begins here."""
         if at < self._without_drawer_end:
             return 0
         for end in range(at + 1, len(self.lines)):
@@ -198,7 +199,7 @@ def _inline(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text of a cell or a caption, without marks."""
+    """The text of a cell or a caption, without Org's markup."""
     if not _MARKS.search(text):
         return text.strip()
     text = _STAMP.sub(r"\1\2", text)

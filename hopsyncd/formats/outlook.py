@@ -1,7 +1,7 @@
-"""Outlook messages (`.msg`), read as the mail that they were.
+"""Reads Outlook messages (`.msg`) as mail.
 
-A `.msg` file is a compound file (MS-CFB) of properties (MS-OXMSG). Here it becomes a MIME message,
-so that its parts, attachments and forwarded messages are read as in any other mail.
+A `.msg` file is a compound file (MS-CFB) of properties (MS-OXMSG). This module converts it to a
+MIME message, so that its parts, attachments and forwarded messages are read as in any other mail.
 """
 
 import io
@@ -49,9 +49,9 @@ _WINDOW = 4096
 
 
 def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
-    """Read an Outlook message; `extract` reads its HTML and the attachments that are documents.
+    """Read an Outlook message; `extract` reads its HTML and its attached documents.
 
-    Raises DocumentUnreadable for a file that is no compound file with a message in it.
+    Raises DocumentUnreadable if the file is not a compound file that contains a message.
     """
     if not data.startswith(_MAGIC):
         raise _not_a_message("it does not begin like one")
@@ -68,7 +68,7 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
 
 
 def _is_cut_off(file: Any, size_bytes: int) -> bool:
-    """Whether a stream of a compound file lies beyond the end of the file."""
+    """Whether a stream of a compound file extends beyond the end of the file."""
     sector_bytes, table = file.sector_size, file.fat
     for entry in filter(None, file.direntries):
         if entry.size < file.minisectorcutoff and entry is not file.root:
@@ -101,7 +101,7 @@ class _Properties:
         self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
 
     def codec_of(self, number: int) -> str:
-        """The codec of a property that is a code page; empty if it is absent or unknown."""
+        """The codec for a property that contains a code page; empty if it is missing or unknown."""
         page = self.number(number)
         with suppress(Exception):  # the library has two errors of its own for unknown pages
             return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
@@ -140,7 +140,7 @@ class _Properties:
 
 
 def _message(storage: Any, header_bytes: int) -> Message:
-    """The MIME message that the storage of a message has been made from."""
+    """Build the MIME message for the storage of an Outlook message."""
     properties = _Properties(storage, header_bytes)
     message = _head(storage, properties)
     message["Content-Type"] = "multipart/mixed"
@@ -149,7 +149,7 @@ def _message(storage: Any, header_bytes: int) -> Message:
 
 
 def _head(storage: Any, properties: _Properties) -> Message:
-    """The header fields as received, or else as Outlook stored them."""
+    """Build the header fields from the received ones, or else from Outlook's properties."""
     came = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
     people = _recipients(storage, properties.codec)
     sent = properties.date(_SENT) or properties.date(_DELIVERED)
@@ -184,14 +184,14 @@ def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
 
 
 def _address(name: str, address: str) -> str:
-    """A name with an address of the internet; the internal names of Exchange are left out."""
+    """A name with an internet address; internal names of Exchange are left out."""
     if "@" not in address:
         return name
     return f'"{name}" <{address}>' if name and name != address else address
 
 
 def _bodies(properties: _Properties) -> Iterator[Message]:
-    """The text of a message: both versions where there are two."""
+    """The text of a message: plain text and HTML, if there are both."""
     codec = properties.codec_of(_INTERNET_CODEPAGE)
     html, html_codec = properties.data(_HTML), codec
     if not html and properties.text(_HTML):
@@ -249,7 +249,7 @@ def _decode(data: bytes, codec: str) -> str:
 
 
 def decompress_rtf(data: bytes) -> bytes:
-    """The RTF text of a property (MS-OXRTFCP); as much of it as is there, if it is damaged.
+    """Decompress RTF text (MS-OXRTFCP). If the data is damaged, returns what can be read.
 
     >>> decompress_rtf(b"\\x0d\\0\\0\\0\\x01\\0\\0\\0MELA\\0\\0\\0\\0{")
     b'{'

@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, in reading order, with tables, form fields and notes."""
+"""Reads PDF: the text of its pages in reading order, with tables, form fields and notes."""
 
 import base64
 import logging
@@ -33,10 +33,10 @@ class _Document:
 
 
 def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
-    """Read a PDF; the lines of its blocks are page numbers.
+    """Read a PDF; the line numbers of its blocks are page numbers.
 
-    `with_pictures` gives a block of kind `picture` for each page that is a scan. Raises
-    DocumentUnreadable if there is no text, only behind a password, or if it is no PDF.
+    `with_pictures` also gives a block of kind `picture` for each scanned page. Raises
+    DocumentUnreadable if the PDF has no text or needs a password, or if the file is not a PDF.
     """
     document = _read(data)
     skipped: Counter[str] = Counter()
@@ -66,7 +66,7 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
 
 
 def page_picture(data: bytes, number: int) -> Block:
-    """A page as a PNG in base64, as large as text recognition needs it."""
+    """Render a page as a PNG in base64, large enough for text recognition."""
     with open_pdf(data) as document, closing(document[number - 1]) as page:
         width, height = page.get_size()
         scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
@@ -78,7 +78,8 @@ def page_picture(data: bytes, number: int) -> Block:
 
 
 def open_pdf(data: bytes) -> Any:
-    """A PDF as pypdfium2 reads it. Raises DocumentUnreadable if it is no PDF, or has a password."""
+    """Open a PDF with pypdfium2. Raises DocumentUnreadable if the file is not a PDF or needs a
+    password."""
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
     logging.getLogger("pypdfium2").setLevel(
@@ -101,7 +102,7 @@ def open_pdf(data: bytes) -> Any:
 
 
 def init_forms(document: Any, raw: Any) -> None:
-    """Load the form fields of a PDF that has any."""
+    """Load the form fields of a PDF, if it has any."""
     if document.get_formtype() in (raw.FORMTYPE_ACRO_FORM, raw.FORMTYPE_XFA_FOREGROUND):
         document.init_forms()
 

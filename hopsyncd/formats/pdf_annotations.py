@@ -1,4 +1,5 @@
-"""The objects of a PDF page beside its text: form fields, notes, stamps, links and pictures."""
+"""Reads the objects of a PDF page besides its text: form fields, notes, stamps, links and
+pictures."""
 
 import ctypes
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ _IN_PLACE = ("FREETEXT", "STAMP")
 
 @dataclass(slots=True)
 class Annotations:
-    """`spans` stand on the page itself; `notes` are about it, each with its author."""
+    """The annotations of a page: `spans` are text on the page, `notes` are remarks with their
+    authors."""
 
     spans: list[Span] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -77,7 +79,7 @@ class AnnotationReader:
             found.notes.append(f"{author}: {contents}" if author else contents)
 
     def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
-        """Put text into its box, a line below the other."""
+        """Place text in its box, one line below the other."""
         lines = [line for line in map(in_one_line, text.splitlines()) if line]
         if not lines:
             return
@@ -91,7 +93,7 @@ class AnnotationReader:
             found.spans.append(span)
 
     def _value(self, annotation: Any) -> str:
-        """The visible value of a form field; a box has `[x]` where it is ticked."""
+        """The visible value of a form field; a ticked box gives `[x]`."""
         raw = self._raw
         if not self._form:
             return self._string(annotation, b"V")
@@ -115,7 +117,7 @@ class AnnotationReader:
                 yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
 
     def _stamp_text(self, annotation: Any) -> str:
-        """The text that the appearance of a stamp draws."""
+        """The text that a stamp displays."""
         raw = self._raw
         text_page = self._page.get_textpage()
         try:
@@ -152,7 +154,7 @@ class AnnotationReader:
         return self._text(self._raw.FPDFAnnot_GetStringValue, annotation, key)
 
     def _text(self, read: Any, *arguments: Any) -> str:
-        """A string that PDFium gives in UTF-16, through a call with a buffer and its length."""
+        """Read a UTF-16 string from PDFium; `read` takes a buffer and its length."""
         length = read(*arguments, None, 0)
         if not 2 < length <= _MAX_BYTES:
             return ""
@@ -163,7 +165,8 @@ class AnnotationReader:
 
 @dataclass(slots=True)
 class Drawn:
-    """The drawings of a page: ruling lines and boxes, and the share that pictures cover."""
+    """The drawings of a page: ruling lines and boxes, and the share of the page that pictures
+    cover."""
 
     rules: list[Box] = field(default_factory=list)
     pictured: float = 0.0
@@ -206,7 +209,7 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
 
 
 def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
-    """The upright and level lines of a path that draws many; none if it has curves."""
+    """The vertical and horizontal lines of a path with many lines; none if it has curves."""
     x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
     if not raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix)):
         return

@@ -1,4 +1,5 @@
-"""The lines of PDF pages to blocks: headings, paragraphs, hyphens, running heads and links."""
+"""Turns the lines of PDF pages into blocks: headings, paragraphs, hyphens, running heads and
+links."""
 
 import math
 import re
@@ -47,7 +48,7 @@ _MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
 
 @dataclass(slots=True)
 class Page:
-    """A page as it was read."""
+    """A page as it was read from the file."""
 
     number: int
     items: list[Item]
@@ -62,9 +63,10 @@ class Page:
 
 
 def running_lines(pages: Sequence[Page]) -> set[int]:
-    """The ids of lines that repeat at the same place of pages, except the first of each kind.
+    """The ids of lines that repeat at the same place on several pages, except the first of each
+    kind.
 
-    Page numbers are all among them.
+    All page numbers are included.
     """
     found: defaultdict[tuple[str, int, int], list[Line]] = defaultdict(list)
     is_number: dict[tuple[str, int, int], bool] = {}
@@ -86,9 +88,11 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
 
 
 def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
-    """A line with `#` for the number at its start or end, and how far that is from the page's.
+    """Replace the number at the start or end of a line by `#`; also returns its distance to the
+    page number.
 
-    A number at the end counts after words for a page, or where it `is_apart`: "Step 1" is none.
+    A number at the end counts only after a word for "page", or if the line `is_apart` from the
+    text: the 1 of "Step 1" does not.
     """
     key = text.casefold()
     numbers = list(_NUMBER.finditer(key))
@@ -102,7 +106,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
 
 
 class Headings:
-    """Finds headings: by the bookmarks of the file, else by larger type."""
+    """Finds headings by the bookmarks of the file, or else by larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -129,7 +133,7 @@ class Headings:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """The words of the document, which distinguish a broken word from a compound."""
+        """The words of the document, which show whether a hyphen broke a word or belongs to it."""
         return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
 
     def level(self, line: Line, page: int) -> int:
@@ -196,7 +200,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
 
 
 def _pitch(lines: Sequence[Line]) -> float:
-    """The usual distance from one line to the next."""
+    """The usual distance between the tops of neighbouring lines."""
     gaps = [
         above.middle - line.middle
         for above, line in pairwise(lines)
@@ -246,7 +250,8 @@ def _join(lines: Sequence[Line], headings: Headings) -> str:
 
 
 def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
-    """Whether a hyphen between lines only broke a word, as far as the document's words tell."""
+    """Whether a hyphen at a line end only broke a word, judged by the other words of the
+    document."""
     before = before[-40:]
     left, right = _WORD_AT_END.search(before), _WORD_AT_START.match(after)
     if not left or not right or not right[0][:1].islower():
@@ -263,7 +268,7 @@ def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
 
 
 def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
-    """The links on the lines of a block; each is shown as the line that it is on."""
+    """The links on the lines of a block. The text of each link is its whole line."""
     found = []
     for box, target in page.links:
         middle = (box[1] + box[3]) / 2

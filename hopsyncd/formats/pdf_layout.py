@@ -1,4 +1,4 @@
-"""The reading order of a PDF page: columns, tables, and lines."""
+"""Finds the reading order of a PDF page: columns, tables, and lines."""
 
 import re
 from bisect import bisect_left
@@ -29,7 +29,7 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
 
 @dataclass(slots=True)
 class Line:
-    """A line of text as it is read, with its place on the page."""
+    """A line of text in reading order, with its place on the page."""
 
     text: str
     left: float
@@ -44,12 +44,12 @@ class Line:
 
     @property
     def height(self) -> float:
-        """The height of the line of type."""
+        """The height of the line's type, in points."""
         return self.top - self.bottom
 
     @property
     def middle(self) -> float:
-        """The height on the page of the middle of the line."""
+        """The vertical position of the line's middle on the page, in points."""
         return (self.top + self.bottom) / 2
 
 
@@ -89,8 +89,10 @@ def _mirror(parts: Iterable[Span | Line]) -> None:
 
 
 def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
-    """Where a ruled table comes: before the first item below it in its column, else at the end of
-    the items above it."""
+    """The position of a ruled table among the items: before the first item below it in its column.
+
+    Without such an item, it comes after the items above it.
+    """
     for at, item in enumerate(items):
         if item.top <= table.top and item.left < table.right and table.left < item.right:
             return at
@@ -121,7 +123,7 @@ def _in_columns(spans: list[Span], number: int, depth: int) -> Iterator[Item]:
 
 
 def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[Item]:
-    """Read what stands between two lines that cross the gap between the columns."""
+    """Read the spans between two lines that cross the gap between the columns."""
     left = [span for span in spans if span.left < edge - _EDGE]
     right = [span for span in spans if span.left >= edge - _EDGE]
     if left and right and not _are_columns(left, right, 2):
@@ -161,9 +163,9 @@ def _crosses(span: Span, edge: float) -> bool:
 
 
 def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> bool:
-    """Whether two groups of spans are columns of text, and not of a table.
+    """Whether two groups of spans are columns of text, and not columns of a table.
 
-    The lines of a narrow column stand at heights of their own.
+    The lines of narrow text columns are at different heights.
     """
     if min(len(left), len(right)) < least:
         return False
@@ -174,7 +176,7 @@ def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> boo
 
 
 def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
-    """Whether many of a few spans stand at the height of one beside them."""
+    """Whether many of a few spans are at the same height as a span in the other group."""
     heights = sorted(span.middle for span in many)
     shared = 0
     for span in few:
@@ -184,7 +186,7 @@ def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
 
 
 def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
-    """Whether two groups stand beside each other for half the height of the lower one."""
+    """Whether two groups overlap vertically by at least half the height of the lower one."""
     tops = [max(span.top for span in side) for side in (left, right)]
     ends = [min(span.bottom for span in side) for side in (left, right)]
     shared = min(tops) - max(ends)

@@ -1,4 +1,4 @@
-"""The metadata of a PDF: its title, author and dates, and its bookmarks."""
+"""Reads the metadata of a PDF: its title, author, dates and bookmarks."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Bookmark:
 
 
 def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The names and the properties of an open document."""
+    """The names and the properties of an open PDF."""
     said = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
     names = (said["Title"],) if is_title(said["Title"]) else ()
@@ -43,7 +43,7 @@ def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def is_title(text: str) -> bool:
-    """Whether a text is a title that people gave, and not a file name or what a program puts there.
+    """Whether a text is a real title, and not a file name or a program's default.
 
     >>> is_title("On Tides"), is_title("tides.docx"), is_title("Untitled"), is_title("Slide 2")
     (True, False, False, False)
@@ -57,7 +57,7 @@ def is_title(text: str) -> bool:
 
 
 def _date(text: str) -> str:
-    """The day of a date as PDF has it.
+    """The day of a PDF date in ISO 8601; empty if it is not a date.
 
     >>> _date("D:20240315120000Z"), _date("yesterday")
     ('2024-03-15', '')

@@ -1,4 +1,4 @@
-"""A page of a PDF as a picture, and where a passage stands on it."""
+"""Renders a page of a PDF as a picture, and finds where a passage is on it."""
 
 import base64
 import math
@@ -23,9 +23,10 @@ _MARGIN = 0.15  # of the height of a span, around its box
 
 
 def page_preview(data: bytes, number: int, wanted: str) -> Block:
-    """A page as a PNG in base64; its properties say its size, the pages and the boxes of `wanted`.
+    """Render a page as a PNG in base64, and find the text `wanted` on it.
 
-    Boxes are left, top, right and bottom in pixels of the picture. Raises DocumentUnreadable.
+    The block's properties have the size of the picture, the number of pages, and the boxes of the
+    text: left, top, right and bottom in pixels. Raises DocumentUnreadable.
     """
     raw = library("pypdfium2").raw
     with open_pdf(data) as document:
@@ -54,7 +55,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
 def _find_boxes(
     page: Any, raw: Any, wanted: str, scale: float
 ) -> Iterable[tuple[int, int, int, int]]:
-    """Where the passage stands, in pixels of the page as it is shown."""
+    """The boxes of the passage, in pixels of the rendered page."""
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, turns = TextReader(text_page, raw, quarters).read(), 0
@@ -70,9 +71,9 @@ def _find_boxes(
 
 
 def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
-    """The spans whose words stand in the passage `wanted`, in the same order.
+    """The spans that contain words of the passage `wanted`, in the same order.
 
-    Spans of a few words stand in many places. They count only between longer spans of the passage,
+    Spans of a few words occur in many places. They count only between longer spans of the passage,
     or if it has no longer ones.
     """
     words = _words(wanted)
@@ -98,7 +99,7 @@ def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
 
 
 def merge_lines(spans: Iterable[Span]) -> list[Box]:
-    """The boxes of the spans; neighbours on one line become one box."""
+    """The boxes of the spans; neighbours on one line are merged."""
     boxes: list[Box] = []
     for span in spans:
         box = (span.left, span.bottom, span.right, span.top)

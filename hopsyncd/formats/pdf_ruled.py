@@ -1,4 +1,4 @@
-"""Tables of a PDF page inside ruling lines."""
+"""Finds tables of a PDF page by their ruling lines."""
 
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ _VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 @dataclass(frozen=True)
 class Grid:
-    """A table by ruling lines: its edges from left to right, and from the bottom up."""
+    """The edges of a table's columns, from left to right, and of its rows, from the bottom up."""
 
     columns: tuple[float, ...]
     rows: tuple[float, ...]
@@ -34,7 +34,7 @@ class Grid:
     def region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
-        """The first and last column and row of the cell that has this place: no line parts them.
+        """The first and last column and row of the cell at a place, up to the next drawn lines.
 
         Places that are `taken` belong to other cells.
         """
@@ -56,11 +56,11 @@ class Grid:
         return first, last, bottom, top
 
     def has_upright(self, edge: int, row: int) -> bool:
-        """Whether a line stands at an edge of columns in a row."""
+        """Whether a vertical line is drawn at a column edge in this row."""
         return (edge, row) in self._uprights
 
     def _has_level(self, edge: int, columns: Iterable[int]) -> bool:
-        """Whether a line is at an edge of rows in any of the columns."""
+        """Whether a horizontal line is drawn at a row edge in any of the columns."""
         return any((edge, column) in self._levels for column in columns)
 
     @cached_property
@@ -79,7 +79,7 @@ def _edges_drawn(
     edges: Sequence[float],
     across: Sequence[float],
 ) -> Iterator[tuple[int, int]]:
-    """Each edge with each interval across that a line at it passes the middle of."""
+    """Yield each edge with each interval of `across` whose middle a drawn line covers."""
     middles = [(begin + end) / 2 for begin, end in pairwise(across)]
     for places, begin, end in sides:
         passed = range(bisect_right(middles, begin), bisect_right(middles, end))
@@ -90,7 +90,7 @@ def _edges_drawn(
 
 
 def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
-    """The grids that the ruling lines and boxes of a page make."""
+    """The grids that the ruling lines and boxes of a page form."""
     if len(rules) > _MAX_RULES:
         return
     for group in _touching(rules):
@@ -103,7 +103,7 @@ def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
 
 
 def _touching(rules: Sequence[Box]) -> list[list[Box]]:
-    """Groups of boxes that meet, found from the left to the right."""
+    """Group the boxes that touch each other, from left to right."""
     groups: list[tuple[list[float], list[Box]]] = []  # the bounds of each, and its boxes
     for box in sorted(rules):
         bounds, members = list(box), [box]
@@ -144,7 +144,7 @@ def _cluster(places: Iterable[float]) -> tuple[float, ...]:
 
 
 def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | None:
-    """The table in a grid; None if the lines only frame text. `spans` are those inside."""
+    """Build the table of a grid from the spans inside it; None if the lines only frame text."""
     cells = _ruled_cells(grid, spans)
     if any(map(_is_frame, cells.values())):
         return None
@@ -169,7 +169,7 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
 
 
 def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
-    """The cells with text by their row, counted from the top down, and column."""
+    """The cells with text, by their row, counted from the top, and their column."""
     cells: dict[tuple[int, int], Cell] = {}
     ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
     places = [_place_in(grid, span) for span in ordered]
@@ -196,14 +196,14 @@ def _is_centered(grid: Grid, span: Span, first: int, last: int) -> bool:
 
 
 def _place_in(grid: Grid, span: Span) -> tuple[int, int, int]:
-    """The first and the last column, and the row, that a span stands in."""
+    """The first column, the last column and the row in which a span lies."""
     inset = min(_TOUCH, (span.right - span.left) / 2)
     first, last = (_slot(grid.columns, x) for x in (span.left + inset, span.right - inset))
     return first, last, _slot(grid.rows, span.middle)
 
 
 def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
-    """The parts of a span in cells so close that the file has them as one text."""
+    """Split a span that covers several cells, because the file has narrow cells as one text."""
     first, last, at = _place_in(grid, span)
     for edge in range(first + 1, last + 1):
         place = grid.columns[edge]
@@ -222,7 +222,7 @@ def _is_frame(cell: Cell) -> bool:
 
 
 def _in_lines(row: list[Cell]) -> list[list[Cell]]:
-    """A row between two rules as rows of its own, if each of its lines is one: a label, a value."""
+    """Split a row between two rules into a row per line, if each line has a label and a value."""
     column_of = {id(span): cell for cell in row for span in cell.spans}
     lines = list(rows_of(span for cell in row for span in cell.spans))
     split: list[list[Cell]] = []

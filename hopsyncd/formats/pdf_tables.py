@@ -1,4 +1,5 @@
-"""Tables of a PDF page: their rows, and those whose columns are aligned."""
+"""Finds tables of a PDF page by the alignment of their columns, and builds the rows of all
+tables."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ class Cell:
 
 
 def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """The spans that stand at one height, from the top down, each row from left to right."""
+    """Yield the spans at the same height, from the top down, each row from left to right."""
     row: list[Span] = []
     for span in sorted(spans, key=lambda span: -span.middle):
         if row and row[-1].middle - span.middle > _SAME_ROW * min(row[0].height, span.height):
@@ -51,7 +52,7 @@ def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def join_spans(spans: Iterable[Span]) -> str:
-    """The text of spans in one line; a word that a hyphen broke is whole again."""
+    """The text of spans in one line; a word that a hyphen broke is joined again."""
     text, before = "", None
     for span in spans:
         is_close = before is None or before.is_broken or _touches(before, span)
@@ -61,7 +62,7 @@ def join_spans(spans: Iterable[Span]) -> str:
 
 
 def _touches(before: Span, span: Span) -> bool:
-    """Whether no space is between two spans of a line."""
+    """Whether there is no space between two spans of a line."""
     height = max(span.height, before.height)
     if span.is_value:
         return False
@@ -70,8 +71,7 @@ def _touches(before: Span, span: Span) -> bool:
 
 
 def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
-    """The rows; where dots lead from a label to a value, as in contents and price lists, these
-    stand apart."""
+    """Separate labels from values where dots lead from one to the other, as in price lists."""
     parted = [[part for span in row for part in _split_at_dots(span)] for row in rows]
     known = {id(span) for row in rows for span in row}
     values = [s for row in parted for s in row if s.is_value and id(s) not in known]
@@ -88,7 +88,7 @@ def _has_value(row: Sequence[Span]) -> bool:
 
 
 def _split_at_dots(span: Span) -> tuple[Span, ...]:
-    """The label before dots and the value after them; else the span itself."""
+    """The label before a row of dots and the value after it; else the span itself."""
     found = _LEADERS.search(span.text)
     if not found:
         return (span,)
@@ -103,7 +103,8 @@ def _split_at_dots(span: Span) -> tuple[Span, ...]:
 
 
 def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, Span]:
-    """The parts of a span before and after a space."""
+    """Split a span at a space: `offset` is in its text, `end` and `begin` are positions on the
+    page."""
     gaps = [(at - offset - 1, x, y) for at, x, y in span.gaps if at > offset]
     return (
         replace(span, text=span.text[:offset], right=end, gaps=[]),
@@ -112,7 +113,7 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
 
 
 def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
-    """The rows of a region in order; those that make a table are one."""
+    """Yield the rows of a region in order; rows that form a table come as one table."""
     at = 0
     while at < len(rows):
         end = _end_of_block(rows, at)
@@ -129,7 +130,7 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
 
 
 def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
-    """The end of the rows from `at` on that may be one table: several spans in each."""
+    """The end of the rows from `at` on that may form one table, with several spans in each."""
     end = at + 1
     if not 1 < len(rows[at]) <= _MAX_COLUMNS:
         return end
@@ -149,7 +150,7 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
 
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
-    """Whether a span alone in its row is a cell, the next line of one, or a note below one."""
+    """Whether a span alone in its row is a cell, a cell's next line, or a note below a cell."""
     if not below or len(below[0]) < 2:
         return False
     columns = _columns([*above, *below])
@@ -159,7 +160,7 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 
 
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """The column, not the first, that a wider note begins under; 0 if there is none."""
+    """The column, not the first, below which a wider note begins; 0 if there is none."""
     for at, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
             return at
@@ -167,7 +168,8 @@ def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
 
 
 def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
-    """The extents of the columns, by the row with most spans and what fits to it."""
+    """The left and right edges of the columns, from the row with most spans and the rows that fit
+    it."""
     widest = max(rows, key=len)
     columns = [(span.left, span.right) for span in widest]
     for row in rows:
@@ -182,7 +184,7 @@ def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
 
 
 def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tuple[Span, ...]:
-    """The numbers in columns so narrow that the file has them as one text."""
+    """Split the numbers of columns that are so narrow that the file has them as one text."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     if len(touched) < 2 or not all(map(is_number, span.text.split(" "))):
         return (span,)
@@ -194,7 +196,7 @@ def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tup
 
 
 def _column_at(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """The column that a span shares most with."""
+    """The column that overlaps most with a span."""
     shared = [min(span.right, right) - max(span.left, left) for left, right in columns]
     return max(range(len(columns)), key=shared.__getitem__)
 
@@ -237,7 +239,7 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
 def _noted_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """The cell above a note that is wider than its column."""
+    """The cell above a note that is wider than the cell's column."""
     if sum(_overlap(span, column) for column in columns) < 2:
         return None
     noted = _noted_column(span, columns)
@@ -245,7 +247,8 @@ def _noted_cell(
 
 
 def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
-    """Blocks of text beside each other that the file has one after the other."""
+    """Blocks of text that are beside each other on the page, but one after the other in the
+    file."""
     columns = _columns(rows)
     spans = sorted((span for row in rows for span in row), key=lambda span: span.order)
     if any(span.is_value for span in spans):
@@ -272,7 +275,7 @@ def _names_all(row: Sequence[Cell], width: int) -> bool:
 
 
 def _is_turned(row: Sequence[Cell]) -> bool:
-    """Whether the names of the columns stand upright, as above narrow columns of marks."""
+    """Whether the names of the columns are rotated, as above narrow columns of marks."""
     spans = [span for cell in row[1:] for span in cell.spans if len(span.text) > 1]
     if any(span.is_value for span in spans):
         return False
@@ -280,9 +283,9 @@ def _is_turned(row: Sequence[Cell]) -> bool:
 
 
 def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
-    """Whether a first row of names stands above a column of numbers.
+    """Whether a first row of names is above a column of numbers.
 
-    Two columns may be labels and values as well, so they tell nothing.
+    A table of two columns may be labels and values, so it never counts.
     """
     names = [join_spans(cell.spans) for cell in rows[0]]
     if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
@@ -296,10 +299,10 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 
 
 def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
-    """2 if the first row has names of groups, the second names of their columns; else 0.
+    """2 if the first row has group names and the second has column names; else 0.
 
-    A number in parentheses may stand below a name, as in "mAP" above "(0.75)". Below both rows,
-    the columns of each group have numbers only.
+    A number in parentheses may be below a name, as in "mAP" above "(0.75)". Below both rows, the
+    columns of each group have numbers only.
     """
     groups = [cell for cell in rows[0] if cell.columns > 1]
     if len(rows) < _LEAST_NAMED or width < _LEAST_NAMED or not groups:
@@ -322,7 +325,7 @@ def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
-    """The table of cells; rows at the top are headers if their type alone is bold."""
+    """Build a table of cells. Rows at the top are headers if only their type is bold."""
     is_bold = [
         all(span.is_bold and not span.is_value for cell in row for span in cell.spans)
         for row in rows
@@ -366,7 +369,7 @@ def build_table(
 
 
 def _skip(builder: TableBuilder, column: int, taken: Mapping[int, int]) -> int:
-    """Leave a place empty, unless a cell from above covers it; return the next column."""
+    """Leave a place empty, unless a cell from above covers it; returns the next column."""
     if column not in taken:
         builder.add("")
     return column + 1

@@ -1,4 +1,4 @@
-"""The text of a PDF page as spans: words on one line with no wide gap between them."""
+"""Reads the text of a PDF page as spans: words on one line with no wide gap between them."""
 
 import ctypes
 import math
@@ -38,7 +38,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(slots=True)
 class Span:
-    """Words on one line, with no wide gap between them. `order` is its place in the file."""
+    """Words on one line, with no wide gap between them. `order` is the span's position in the
+    file."""
 
     text: str
     left: float
@@ -57,25 +58,25 @@ class Span:
 
     @property
     def height(self) -> float:
-        """The height of the line of type, in points."""
+        """The height of the line's type, in points."""
         return self.top - self.bottom
 
     @property
     def middle(self) -> float:
-        """The height on the page of the middle of the line."""
+        """The vertical position of the line's middle on the page, in points."""
         return (self.top + self.bottom) / 2
 
 
 @dataclass(slots=True)
 class PageText:
-    """The spans of a page in the order of the file, and apart from them those that are rotated."""
+    """The spans of a page in the order of the file; rotated spans are kept separately."""
 
     spans: list[Span] = field(default_factory=list)
     turned: list[Span] = field(default_factory=list)
 
 
 def turned_box(box: Box, quarters: int) -> Box:
-    """A box as it is shown on a page that is turned clockwise by a number of quarters.
+    """Rotate a box clockwise by a number of quarter turns, as its page is displayed.
 
     >>> turned_box((1, 2, 3, 4), 1), turned_box((1, 2, 3, 4), 2)
     ((2, -3, 4, -1), (-3, -4, -1, -2))
@@ -151,7 +152,7 @@ class TextReader:
         return page
 
     def _turned_span(self, first: int, last: int) -> Span:
-        """A word whose letters stand above each other."""
+        """Build the span of a word whose letters are above each other."""
         boxes = list(filter(None, (self._box(first), self._box(last))))
         left, bottom = (min(box[side] for box in boxes) for side in (0, 1))
         right, top = (max(box[side] for box in boxes) for side in (2, 3))
@@ -159,7 +160,7 @@ class TextReader:
         return Span(text, left, bottom, right, top, first=first, last=last)
 
     def _letters(self, first: int, last: int, order: int) -> list[Span]:
-        """The parts of a word whose letters stand far apart, as marks in the columns of a table."""
+        """Split a word whose letters are far apart, like marks in the columns of a table."""
         spans: list[Span] = []
         for at in range(first, last + 1):
             box, letter = self._box(at), _plain(self._text[at])
@@ -173,7 +174,7 @@ class TextReader:
         return spans
 
     def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
-        """The function that returns the box of the character at a place in the text."""
+        """The function that returns the box of the character at a position in the text."""
         call, page, buffer, edges = self._calls.box, self._page, self._buffer, _EDGES.unpack_from
 
         def box(at: int) -> Box | None:
@@ -192,9 +193,9 @@ class TextReader:
         return _plain(self._with_ligatures(word, first))
 
     def _with_ligatures(self, word: str, first: int) -> str:
-        """A word in which lam stands before alef where one glyph shows both.
+        """Put lam before alef in a word where one glyph shows both.
 
-        PDFium turns text from right to left, and the letters of such a glyph with it.
+        PDFium reverses text from right to left, including the letters of such a glyph.
         """
         letters = list(word)
         for found in _ALEF_LAM.finditer(word):
@@ -204,7 +205,8 @@ class TextReader:
         return _apart("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
-        """A word whose last letters are smaller than its first: they may be raised or lowered."""
+        """Mark the last letters of a word as superscript or subscript if they are smaller than the
+        first."""
         text, run, mark = "", "", ""
         line = self._box(first)
         for at in range(first, last + 1):
@@ -219,7 +221,7 @@ class TextReader:
         return text + _with_mark(run, mark, text)
 
     def _measure(self, span: Span) -> None:
-        """Set the span's font size, and whether it is bold."""
+        """Set the font size of a span, and whether it is bold."""
         text = self._text
         letter = _LETTER.search(text, span.first, span.last + 1)
         if letter is None:
@@ -234,7 +236,7 @@ class TextReader:
         span.is_bold = weight >= _BOLD_WEIGHT or _is_bold(name.value)
 
     def _size(self, at: int) -> float:
-        """The height of a character as shown: many files scale a type of one point."""
+        """The displayed height of a character. Many files scale a font of size one."""
         if not self._calls.matrix(self._page, at, self._buffer):
             return 0.0
         _, _, across, along, _, _ = _MATRIX.unpack_from(self._buffer)
@@ -243,7 +245,7 @@ class TextReader:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """Calls of PDFium that are made for each word, without the conversion of their arguments.
+    """PDFium functions that are called for each word, without the conversion of their arguments.
 
     The conversions of ctypes take five times as long as the calls. Pages and buffers are passed as
     ctypes objects.
@@ -287,7 +289,7 @@ def _with_mark(run: str, mark: str, before: str) -> str:
 
 
 def _plain(word: str) -> str:
-    """A word without what is only the form of its letters."""
+    """Replace presentation forms of letters in a word by the letters."""
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
 
@@ -301,7 +303,7 @@ def _apart(word: str) -> str:
 
 
 def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
-    """The lines of words whose letters stand above each other."""
+    """Group words whose letters are above each other into lines."""
     lines: list[Span] = []
     for word in words:
         before = lines[-1] if lines else word
@@ -319,7 +321,7 @@ def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
 
 
 def _goes_on(span: Span, left: float, bottom: float, right: float, top: float) -> bool:
-    """Whether a word stands beside a span in its line."""
+    """Whether a word continues the line of a span."""
     # This runs for each word: comparisons are faster than min and max.
     above, below = span.top, span.bottom
     tall, small = above - below, top - bottom

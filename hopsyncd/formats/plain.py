@@ -58,7 +58,8 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 class _Lines:
     """Consecutive lines of one indentation; `number` is the number of the first, 1-based.
 
-    All lines but the first may hang, by another one. A tag is a term with its text in its line.
+    All lines but the first may have a hanging indentation. A tag is a term with its text in the
+    same line.
     """
 
     number: int
@@ -80,9 +81,9 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
     """Read text without markup: headings, fields, lists, terms with their text, paragraphs.
 
     Headings are lines in capitals, underlined, numbered or centered, and in manual pages and RFCs
-    also lines that stand out from indented text. Running heads, page numbers and tables of contents
-    are left out. Columns and code keep their lines. The names of manual pages, RFCs and PEPs, such
-    as `git-gc(1)` or `RFC 9309`, are links.
+    also lines that are outdented from indented text. Running heads, page numbers and tables of
+    contents are left out. Columns and code keep their lines. The names of manual pages, RFCs and
+    PEPs, such as `git-gc(1)` or `RFC 9309`, are links.
     """
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
@@ -92,7 +93,7 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _add_links(block: Block) -> Block:
-    """The block with a link where it first names each document."""
+    """Add a link to the block where it first names each document."""
     if block.kind == "heading":
         return block
     found: dict[str, tuple[int, WrittenLink]] = {}
@@ -104,7 +105,7 @@ def _add_links(block: Block) -> Block:
 
 
 class _Reader:
-    """One pass over the runs of lines between blank ones."""
+    """Reads the runs of lines between blank lines, from first to last."""
 
     def __init__(self, lines: list[str]) -> None:
         self._is_manual = _MANUAL.match(_first(lines)) is not None
@@ -144,7 +145,7 @@ class _Reader:
     def _headings(
         self, at: int, number: int, run: list[str], following: str
     ) -> tuple[list[Block], int]:
-        """The headings at the beginning of a run, and how many lines they take."""
+        """The headings at the beginning of a run, and the number of their lines."""
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
         if numbered := self._numbered.get(at):
             return [self._heading(numbered.text, number, numbered.level)], numbered.lines
@@ -161,7 +162,7 @@ class _Reader:
         return ([self._heading(line, number, level)], 1) if level else ([], 0)
 
     def _level(self, run: list[str], below: str) -> int:
-        """The level of the heading that a run's first line is; 0 for none."""
+        """The heading level of a run's first line; 0 if it is not a heading."""
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
@@ -212,7 +213,7 @@ class _Reader:
                 yield self._text(segment)
 
     def _define_term(self, term: _Lines, segment: _Lines) -> Block:
-        """A term with the text below it."""
+        """Join a term with the text below it."""
         name = " ".join(term.text.split())
         leads = self._above(term.indent)
         self._leads.append((term.indent, lead_of(name)))
@@ -243,7 +244,7 @@ class _Reader:
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads that apply at an indentation; leads of deeper indentations end."""
+        """The leads at an indentation; deeper leads end."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
@@ -254,9 +255,9 @@ def _first(lines: list[str]) -> str:
 
 
 def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int) -> list[_Lines]:
-    """The lines of a run grouped by indentation; an item and its lines are one group.
+    """Group the lines of a run by indentation; an item and its lines are one group.
 
-    A tag and the text beside it are two. Lines are filled up to the `margin` at least.
+    A tag and the text beside it are two groups. A line counts as full from `margin` on.
     """
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
@@ -293,7 +294,7 @@ def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
 
 
 def _goes_on(before: _Lines, indent: int, text: str) -> bool:
-    """Whether a line continues the text of those before it."""
+    """Whether a line continues the text of the lines before it."""
     if before.hanging is not None:
         return indent == before.indent and not _SENTENCE.search(before.lines[-1])
     in_item = ITEM.match(before.lines[0]) is not None
@@ -318,7 +319,7 @@ def _is_term(segment: _Lines, following: _Lines) -> bool:
 def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
     """Whether lines look like code: prompts, line ends of code, few letters, and columns if asked.
 
-    One line is code after a prompt only.
+    A single line is code only after a prompt.
     """
     bare = [line.strip() for line in run]
     if len(run) == 1:
@@ -334,7 +335,7 @@ def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
 
 
 def _is_ragged(lines: Sequence[str]) -> bool:
-    """Whether lines end long before the margin, as wrapped text does not."""
+    """Whether lines end long before the margin, unlike wrapped text."""
     return len(lines) > 1 and max(map(len, lines[:-1])) < _RAGGED_CHARACTERS
 
 

@@ -1,4 +1,4 @@
-"""Slides of PowerPoint: texts, tables, charts, diagrams, notes and comments."""
+"""Reads slides of PowerPoint: texts, tables, charts, diagrams, notes and comments."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
@@ -33,7 +33,7 @@ _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
 
 def pptx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
+    """Read slides; the line numbers of its blocks are slide numbers, hidden slides included."""
     archive = open_archive(data)
     targets = targets_of(archive, _DECK)
     authors = _authors(archive, [name for _, name in targets.values()])
@@ -47,7 +47,7 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
-    """Who has commented, by id."""
+    """The names of the people who commented, by id."""
     return {
         attribute(author, "id"): attribute(author, "name")
         for part in parts
@@ -129,7 +129,7 @@ class _Slide:
                     yield from diagram_blocks(tree, self._number)
 
     def _table(self, table: Element) -> Table:
-        """A table, whose properties say whether its first row names the columns."""
+        """Build a table. Its properties say whether the first row names the columns."""
         properties = child_of(table, "tblPr")
         is_headed = properties is not None and attribute(properties, "firstRow") in ("1", "true")
         builder = TableBuilder()
@@ -261,7 +261,8 @@ def _level(properties: Element | None) -> int:
 
 
 def _mark(properties: Element | None) -> str:
-    """Text above the line has a positive baseline, text below it a negative one."""
+    """The mark of text: "^" for a positive baseline (superscript), "_" for a negative one
+    (subscript)."""
     offset = "" if properties is None else attribute(properties, "baseline")
     if not offset.strip("-+0%."):
         return ""

@@ -1,4 +1,4 @@
-"""Bytes and a media type to blocks: which reader reads what."""
+"""Reads bytes of a media type into blocks: chooses the reader for each type."""
 
 import re
 from collections.abc import Callable
@@ -83,9 +83,9 @@ MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 
 
 def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
-    """The function that reads a media type, None if there is none.
+    """The function that reads a media type; None if there is none.
 
-    It gets text or bytes; readers of mail also get a function that reads attachments.
+    It takes text or bytes; readers of mail also take a function that reads attachments.
     """
     otherwise = _TEXT["text/plain"] if kind.startswith("text/") else ""
     named = (_TEXT | _DATA | _BINARY | _WITH_PARTS).get(kind, otherwise)
@@ -101,12 +101,12 @@ def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
 def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     """Read a document into blocks, in reading order.
 
-    `media_type` may carry parameters; of these `charset` is honoured where the bytes are not
-    UTF-8. An unknown `text/` type is read as plain text. An empty document has no blocks.
-    For the types that `is_light` names, the time is linear in the size, whatever the bytes are.
+    `media_type` may have parameters; `charset` is used if the bytes are not UTF-8. An unknown
+    `text/` type is read as plain text. An empty document has no blocks. For the types that
+    `is_light` accepts, the time is linear in the size, whatever the bytes are.
 
-    Raises DocumentUnreadable for bytes that are no text, and for a type without a reader;
-    ReaderUnavailable where a library is absent.
+    Raises DocumentUnreadable if the bytes are not text, or if the type has no reader. Raises
+    ReaderUnavailable if a library is missing.
     """
     if is_light(media_type, data):
         return tidy(_blocks(data, media_type))
@@ -114,11 +114,11 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
-    """As `extract`; after PICTURES, also a block of kind `picture` where one may show text.
+    """Read a document like `extract`, and handle three special prefixes of the media type.
 
-    After PICTURE_OF_PAGE and a number, that page of a PDF as one such block, with the picture.
-    After PREVIEW_OF_PAGE, a number, a semicolon and a text, that page in colour, and where the text
-    stands on it.
+    PICTURES adds a block of kind `picture` for each picture that may show text. PICTURE_OF_PAGE and
+    a number give this page of a PDF as a picture. PREVIEW_OF_PAGE, a number, a semicolon and a text
+    give the page in colour and where the text is on it.
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:
@@ -141,7 +141,7 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
-    """Run a reader. Raises DocumentUnreadable if the reader fails with any other error."""
+    """Run a reader. Raises DocumentUnreadable for any other error of the reader."""
     try:
         return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):
@@ -178,7 +178,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     if read is None:
         raise DocumentUnreadable(
             "the document",
-            f"there is no reader for {kind or 'a document without a media type'}",
+            f"hopsyncd cannot read {kind or 'a document without a media type'}",
             f"Readable types: {', '.join(MEDIA_TYPES)}",
         )
     if kind in _BINARY:
@@ -191,7 +191,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 def is_light(media_type: str, data: bytes = b"") -> bool:
     """Whether a document is read in linear time and without native code.
 
-    HTML and reStructuredText are not, nor is Markdown that has HTML in it.
+    HTML, reStructuredText, and Markdown with HTML in it are not.
     """
     kind = kind_of(media_type)
     if (

@@ -1,4 +1,4 @@
-"""reStructuredText, as docutils parses it. Runs in the confined reader process only."""
+"""Reads reStructuredText with docutils. Runs in the confined reader process only."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -46,12 +46,12 @@ Leads = tuple[str, ...]
 def rst_blocks(text: str) -> tuple[Block, ...]:
     """Read reStructuredText.
 
-    Roles, links and emphasis become their visible text, and substitutions what they stand for.
+    Roles, links and emphasis become their visible text, and substitutions their replacement.
     Literal blocks and code directives are `code`; a directive that docutils does not know keeps its
     argument and its content. A footnote follows the block that refers to it. Targets name the
-    document. Terms, items and descriptions are leads of the blocks nested in them. Head fields,
-    as in PEPs, give the title and facts about the document. Text that docutils cannot parse
-    stays as code, word for word; a document that is nested too deeply is read as plain text.
+    document. Terms, items and descriptions are leads of the blocks nested in them. Head fields, as
+    in PEPs, give the title and facts about the document. Text that docutils cannot parse is kept as
+    code; a document that is nested too deeply is read as plain text.
     """
     lines = text.expandtabs(8).split("\n")
     head, end = _read_head(lines)
@@ -70,8 +70,8 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
-    """The fields at the top of the document, and the number of lines down to their end. Without
-    fields: no fields, and 0."""
+    """The fields at the top of the document, and the number of lines up to their end (0 without
+    fields)."""
     start = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
     end = start
     while end < len(lines) and lines[end].strip():
@@ -82,7 +82,7 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
 
 @cache
 def _default_settings() -> Any:
-    """Collect the default settings once: that takes longer than parsing a short document."""
+    """Collect the default settings once, because it takes longer than parsing a short document."""
     return get_default_settings(Parser)
 
 
@@ -98,7 +98,7 @@ def _parse(text: str) -> nodes.document:
 
 
 def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
-    """The names of places in the document, which other documents refer to."""
+    """The names of targets in the document, which other documents refer to."""
     found = (
         _TARGET.match(node.rawsource)
         for node in elements
@@ -108,7 +108,7 @@ def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
 
 
 class _Reader:
-    """Walks the document once. `every` has all elements of it."""
+    """Reads the document tree once. `every` are all its elements."""
 
     def __init__(self, document: nodes.document, elements: Sequence[nodes.Element]) -> None:
         self._substitutions = document.substitution_defs
@@ -142,8 +142,8 @@ class _Reader:
         )
 
     def read(self, parent: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
-        """The blocks of a node's children. A paragraph that ends with a colon leads what follows,
-        until the next paragraph."""
+        """Read the children of a node. A paragraph that ends with a colon is a lead of the blocks
+        up to the next paragraph."""
         lead_in: Leads = ()
         for node in parent.children:
             if isinstance(node, nodes.paragraph):
@@ -197,7 +197,7 @@ class _Reader:
     def _read_named(
         self, item: nodes.Node, naming: Sequence[nodes.Node], leads: Leads, depth: int
     ) -> Iterator[Block]:
-        """A term, a field or an option with its text."""
+        """Read a term, a field or an option with its text."""
         name = " : ".join(filter(None, (" ".join(part.astext().split()) for part in naming)))
         links = tuple(
             link for part in naming if isinstance(part, nodes.TextElement)
@@ -279,7 +279,7 @@ class _Reader:
         yield from table_blocks(builder.build(), _near(leads))
 
     def _cell(self, entry: nodes.Node) -> tuple[str, Links]:
-        """All text of a cell in one piece, whatever it is made of."""
+        """The whole text of a cell in one piece."""
         text, links = "", Links()
         for part in self.read(entry, (), 0):
             at = len(text) + 1 if text else 0
@@ -331,7 +331,7 @@ class _Reader:
     def _inline(
         self, node: nodes.Node, depth: int
     ) -> Iterator[tuple[nodes.Node | str, WrittenLink | None]]:
-        """The pieces of text inside a node, each with the link that begins there."""
+        """Yield the pieces of text inside a node, each with the link that begins there."""
         for child in node.children:
             if isinstance(child, nodes.reference):
                 address = child.get("refuri") or self._addresses.get(child.get("refname", ""), "")
@@ -367,7 +367,7 @@ def _read_formula(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator
 
 
 def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:
-    """The text that docutils could not parse, word for word, from its message."""
+    """Read text that docutils could not parse, unchanged, from its error message."""
     for source in message.findall(nodes.literal_block) if message["level"] >= _WARNING else ():
         source.line = message.get("line", 1)
         yield from _read_code(source, leads)
@@ -385,12 +385,12 @@ def _read_image(node: nodes.image, leads: Leads, depth: int = 0) -> Iterator[Blo
 
 
 def _near(leads: Leads) -> Leads:
-    """The innermost leads, each once in a row."""
+    """The innermost leads, without repeats in a row."""
     return tuple(lead for lead, _ in groupby(leads) if lead)[-_MAX_LEADS:]
 
 
 def _line_of(node: nodes.Node) -> int:
-    """The line of a node, or of the nearest one around it that has one."""
+    """The line of a node, or of its nearest ancestor that has a line."""
     around: nodes.Node | None = node
     while around is not None:
         if around.line:

@@ -1,8 +1,8 @@
-"""Directives and roles of Sphinx and other tools, which docutils does not know.
+"""Adds directives and roles of Sphinx and other tools, which docutils does not know.
 
-Every directive that docutils lacks is read as a description: its argument is text, and its content
-stands below it. Every role that it lacks shows its text. So no document loses text because of a
-tool that is not installed here, and nothing that a document says changes how the next one is read.
+Every unknown directive is read as a description: its argument is text, with its content below.
+Every unknown role shows its text. So no document loses text because a tool is not installed, and
+nothing that a document defines changes how the next one is read.
 """
 
 import re
@@ -20,8 +20,8 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
     """An argument (its first child, a paragraph) and the content below it.
 
-    `is_lead` says that the content belongs to what the argument names; `is_shown` that the argument
-    is text of its own.
+    `is_lead`: the content belongs to the thing that the argument names. `is_shown`: the argument is
+    text of its own.
     """
 
 
@@ -72,14 +72,14 @@ _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
 
 
 class _AnyOptions(dict[str, Callable[[str], Any]]):
-    """The options that a directive knows, and any other one too."""
+    """The options of a directive, which accepts any other option too."""
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return str
 
 
 class _Skipped(Directive):
-    """A directive without text for readers."""
+    """A directive that has no text for readers."""
 
     optional_arguments = 1
     final_argument_whitespace = True
@@ -91,7 +91,7 @@ class _Skipped(Directive):
 
 
 class _Code(_Skipped):
-    """Code, which stays as it is."""
+    """A directive with code, which stays unchanged."""
 
     def run(self) -> list[nodes.Node]:
         text = "\n".join(self.content)
@@ -103,7 +103,7 @@ class _Code(_Skipped):
 
 
 class _Contents(_Skipped):
-    """The entries of a `toctree` as links."""
+    """Reads the entries of a `toctree` as links."""
 
     def run(self) -> list[nodes.Node]:
         links = []
@@ -116,7 +116,7 @@ class _Contents(_Skipped):
 
 
 class _Described(_Skipped):
-    """A description: an argument, and content below it."""
+    """Reads a directive as a description: an argument, and the content below it."""
 
     def run(self) -> list[nodes.Node]:
         name = self.name.lower().rpartition(":")[2]
@@ -136,7 +136,8 @@ class _Described(_Skipped):
 
 
 def _tolerant(known: type[Directive]) -> type[Directive]:
-    """A directive of docutils that accepts the options of other tools, and knows its line."""
+    """A subclass of docutils' directive that accepts the options of other tools and sets its
+    line."""
 
     def run(self: Directive) -> list[nodes.Node]:
         found: list[nodes.Node] = known.run(self)
@@ -181,7 +182,7 @@ def _show_role(
     options: object = None,
     content: Sequence[str] = (),
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """A role's text; a link where it names a document or a section."""
+    """Show a role's text, as a link if it names a document or a section."""
     shown, target = _split_title(nodes.unescape(text), None)
     role = name.lower().rpartition(":")[2]
     link: WrittenLink | None = None
@@ -199,7 +200,8 @@ def _show_role(
 
 
 def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
-    """The text and the target of `text <target>`; `untitled` (or the target) where no text is."""
+    """Split `text <target>` into text and target. Without a text, it is `untitled`, or else the
+    target."""
     found = _TITLED.match(text)
     if found and found[1]:
         return found[1], found[2]
@@ -207,9 +209,9 @@ def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
 
 
 class _States(dict[str, states.RSTState]):
-    """The states of a machine, each made when the machine first enters it.
+    """The states of a docutils state machine, each created when the machine first enters it.
 
-    docutils makes fifteen for each nested list or cell, of which it enters two or three; that took
+    docutils creates fifteen for each nested list or cell and enters two or three of them; that took
     a third of the time of a document.
     """
 
@@ -226,8 +228,11 @@ class _States(dict[str, states.RSTState]):
 
 
 def make_inliner() -> states.Inliner:
-    """The object that reads the text of a line. It looks for addresses, which is slow, only where
-    one can be. (docutils reads the attributes of its class, so a subclass cannot do this.)"""
+    """Create the parser of inline markup, which looks for addresses (slow) only where one is
+    possible.
+
+    docutils reads the attributes of its own class, so a subclass cannot do this.
+    """
     inliner = states.Inliner()
     find_addresses = inliner.implicit_inline
 
@@ -250,9 +255,9 @@ _docutils_directive = directives.directive
 
 
 def install() -> None:
-    """Have docutils, in this process, look directives and roles up here.
+    """Make docutils look up directives and roles here, in this process.
 
-    Without the lookups of docutils itself, which keep what a document defines for those after it.
+    The lookups of docutils would keep what a document defines for the documents after it.
     """
     directives.directive = _find_directive
     roles.role = _find_role

@@ -1,4 +1,4 @@
-"""Reads RTF: walks through its groups, and keeps the text that a person would see."""
+"""Reads RTF: goes through its groups, and keeps the visible text."""
 
 import re
 from collections import Counter
@@ -46,7 +46,7 @@ _LABEL = re.compile(r"\w*\d|\(?[A-Za-z]{1,5}[.):]|[A-Za-z]{2}")
 
 @dataclass(slots=True)
 class _State:
-    """The state of a group: inherited from the group around it, and dropped at its end."""
+    """The state of a group: inherited from the group around it, and dropped when the group ends."""
 
     story: Story
     sink: list[str] | None = None  # where text goes instead of the story
@@ -67,7 +67,7 @@ class _State:
 
 
 def rtf_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the lines of its blocks count paragraphs and table rows alike."""
+    """Read a document; the line numbers of its blocks count paragraphs and table rows."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
@@ -79,7 +79,7 @@ def rtf_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Walks through one document. `number` counts paragraphs and rows."""
+    """Reads one document. `number` counts paragraphs and rows."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -214,7 +214,7 @@ class _Reader:
         return self._fonts.get(font, ("", ""))
 
     def _flush(self) -> None:
-        """Add the bytes so far as text; the current font gives their encoding."""
+        """Add the collected bytes as text, decoded with the encoding of the current font."""
         if not self._bytes:
             return
         encoding, name = self._font()
@@ -249,7 +249,7 @@ class _Reader:
         return self._levels.get(state.style, 0)
 
     def _end_listed(self, text: str) -> None:
-        """Fonts need not have groups of their own: a semicolon ends each."""
+        """End a font's name at each semicolon: fonts need not have groups of their own."""
         state = self._state
         if state.kind == b"fonttbl" and text.endswith(";"):
             self._end_entry(state)
@@ -335,7 +335,7 @@ class _Reader:
             state.style, state.outline, state.mark = 0, -1, ""
 
     def _place(self, word: bytes, number: int | None) -> None:
-        """Words of paragraphs and tables."""
+        """Handle control words of paragraphs and tables."""
         state = self._state
         story = state.story
         grid = story.grid(state.nesting) if word in _TABLE_WORDS else None

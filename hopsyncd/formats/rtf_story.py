@@ -1,4 +1,4 @@
-"""The parts of an RTF document that have paragraphs of their own, and the tables in them."""
+"""Collects the paragraphs and tables of one part of an RTF document."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -15,7 +15,7 @@ _NEAR = 20  # edges of cells this near, in twips, are one
 
 @dataclass(slots=True)
 class CellPlace:
-    """The place of a cell, which a row gives before the cell's text."""
+    """The place of a cell, which the row defines before the cell's text."""
 
     edge: int = 0
     goes_on: bool = False  # the cell to its left does
@@ -52,18 +52,18 @@ class Grid:
     beside: dict[int, list[Block]] = field(default_factory=dict)
 
     def begin_row(self) -> None:
-        """Forget the definition of the row before; the text of cells stays."""
+        """Forget the definition of the row before; the text of its cells stays."""
         self.places, self.next_place = [], CellPlace()
         self.is_header, self.is_open = False, True
 
     def end_place(self, edge: int) -> None:
-        """The definition of a cell is complete; this is its right edge."""
+        """End the definition of a cell; `edge` is its right edge."""
         self.next_place.edge = edge
         self.places.append(self.next_place)
         self.next_place = CellPlace()
 
     def end_row(self, line: int) -> None:
-        """The row is complete."""
+        """End a row."""
         if self.cells:
             self.rows.append(_Row(self.cells, self.places[: len(self.cells)], self.is_header, line))
         self.cells, self.is_open = [], False
@@ -94,7 +94,7 @@ class Grid:
 
 
 def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
-    """The cells of rows in the columns of the table, which the edges of all cells make."""
+    """Arrange the cells of rows in columns, which are given by the edges of all cells."""
     edges: list[int] = []
     for edge in sorted({place.edge for row in rows for place in row.places}):
         if not edges or edge - edges[-1] > _NEAR:
@@ -117,7 +117,7 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
 
 
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
-    """How many rows cells span, by row and column; also continued cells that no cell begins."""
+    """How many rows cells span, by row and column; includes continued cells without a first one."""
     spans: dict[tuple[int, int], int] = {}
     above: dict[int, tuple[int, int]] = {}
     for number, cells in enumerate(rows):
@@ -133,7 +133,7 @@ def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
 
 
 class Story:
-    """The text of the document, of a note, a text box or a page margin, as blocks."""
+    """Collects the text of the document, of a note, a text box or a page margin, as blocks."""
 
     def __init__(self, next_line: Callable[[], int]) -> None:
         self.blocks: list[Block] = []
@@ -156,11 +156,11 @@ class Story:
         return any(grid.is_open or grid.cells for grid in self._grids)
 
     def put_beside(self, blocks: list[Block]) -> None:
-        """Blocks to come after the paragraph or row in progress."""
+        """Keep blocks that come after the paragraph or row in progress."""
         self._beside += blocks
 
     def end_paragraph(self) -> None:
-        """The line in progress is a paragraph."""
+        """End the line in progress as a paragraph."""
         text, links = self._take_text()
         if text:
             self._end_table()
@@ -170,7 +170,7 @@ class Story:
             self._place_beside()
 
     def end_cell(self, depth: int) -> None:
-        """The line in progress is a cell."""
+        """End the line in progress as a cell."""
         text, links = self._take_text()
         grid = self.grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
@@ -184,7 +184,7 @@ class Story:
         self.label, self.level, self.depth = "", 0, -1
 
     def end_row(self, depth: int) -> None:
-        """The cells since the last row are a row."""
+        """End a row with the cells since the last one."""
         grid = self.grid(depth)
         line = self._next_line()
         grid.end_row(line)
@@ -193,7 +193,7 @@ class Story:
             self._beside = []
 
     def finish(self) -> list[Block]:
-        """All blocks, when the story has ended."""
+        """End the story, and return all its blocks."""
         self.end_paragraph()
         self._end_table()
         self._place_beside()
@@ -247,7 +247,7 @@ class Story:
 
 
 def margins_of(blocks: list[Block], known: set[str], skipped: Counter[str]) -> Iterator[Block]:
-    """The texts of page headers and footers that stand nowhere else."""
+    """The texts of page headers and footers that occur nowhere else in the document."""
     for block in blocks:
         text = " ".join(block.text.split())
         if text in known:

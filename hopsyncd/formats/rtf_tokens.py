@@ -1,4 +1,4 @@
-"""What RTF is written in: tokens, the names of its code pages, and its words for characters."""
+"""The tokens of RTF, the names of its code pages, and its words for characters."""
 
 import codecs
 import re
@@ -51,7 +51,7 @@ def tokens_of(data: bytes) -> Iterator[Token]:
 
 
 def code_page(number: int) -> str:
-    """The encoding of a code page; an unknown one is read as Western Windows."""
+    """The encoding of a code page; Windows-1252 if it is unknown."""
     name = _NAMES.get(number, f"cp{number}")
     try:
         return codecs.lookup(name).name
@@ -60,6 +60,6 @@ def code_page(number: int) -> str:
 
 
 def charset_encoding(charset: int) -> str:
-    """The encoding of a font's character set; empty if the document's own applies."""
+    """The encoding of a font's character set; empty if the document's encoding applies."""
     number = _CHARSETS.get(charset)
     return code_page(number) if number else ""

@@ -1,6 +1,6 @@
-"""Workbooks of Excel and OpenDocument: a heading for each sheet, a block for each row.
+"""Reads workbooks of Excel and OpenDocument: a heading for each sheet, a block for each row.
 
-Lines are numbers of cells (see media_types.py). Numbers stand as the sheet shows them.
+Line numbers are numbers of cells (see media_types.py). Numbers are written as the sheet shows them.
 """
 
 import io
@@ -33,9 +33,9 @@ _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v><
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The layout of a sheet's cells: how far they span, and which of them name columns.
+    """The layout of a sheet: the spans of cells, and the cells that name columns.
 
-    Both by (row, column), counted from 1.
+    Both are keyed by (row, column), counted from 1.
     """
 
     spans: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Place:
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a workbook of Excel, with comments, text boxes and the texts of charts.
 
-    Formulas give the values that the file was saved with; those without one are counted.
+    Formulas have the values that the file was saved with; formulas without a value are counted.
     """
     openpyxl = library("openpyxl")
     library("openpyxl.worksheet._read_only").WorkSheetParser = _lenient_parser()
@@ -72,7 +72,7 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
 
 @cache
 def _lenient_parser() -> Any:
-    """The library's parser of sheets, but a value that is not of its type is read as its text.
+    """The library's sheet parser, changed to read a cell with an invalid value as text.
 
     The library refuses the whole workbook for one date like 2020-02-30.
     """
@@ -92,8 +92,11 @@ def _lenient_parser() -> Any:
 
 
 def xls_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a workbook of Excel 97 to 2003. Its dates and durations are known, other formats are
-    not: a percentage is the number that is stored."""
+    """Read a workbook of Excel 97 to 2003.
+
+    Dates and durations are formatted; other number formats are not known, so a percentage is the
+    stored number.
+    """
     calamine = library("python_calamine")
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
@@ -122,7 +125,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def ods_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read an OpenDocument spreadsheet (.ods). Its cells store the text as displayed."""
+    """Read an OpenDocument spreadsheet (.ods). Its cells contain the text as displayed."""
     body = tree_of(open_archive(data), "content.xml").find("{*}body/{*}spreadsheet")
     blocks: list[Block] = []
     for table in () if body is None else body.iterfind("{*}table"):
@@ -132,7 +135,7 @@ def ods_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """The tables of a sheet, one below the other."""
+    """Read the tables of a sheet, one below the other."""
     run: list[SheetRow] = []
     for row in rows:
         if any(cell is None or cell.text for cell in row.cells):
@@ -145,9 +148,9 @@ def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
 
 
 def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
-    """The tables in rows none of which is empty.
+    """Read the tables in rows of which none is empty.
 
-    Tables that touch at a corner share no column. Those beside one another are separated by an
+    Tables that touch at a corner share no column. Tables beside one another are separated by an
     empty column, and begin or end in different rows.
     """
     filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
@@ -169,7 +172,7 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
 
 
 def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
-    """The columns of each table; `filled` has the first and the last row with text by column."""
+    """The columns of each table. `filled` has the first and the last row with text, by column."""
     groups: list[list[int]] = []
     for at in sorted(filled):
         if groups and at == groups[-1][-1] + 1:
@@ -189,9 +192,9 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
-    """The number of rows above a table that shares no column with them; 0 if there is none.
+    """The number of rows above a table that share no column with it; 0 if there are none.
 
-    `filled` has the first and the last row with text of each column.
+    `filled` has the first and the last row with text, by column.
     """
     columns = sorted(filled, key=lambda at: filled[at])
     for number, at in enumerate(columns[1:], 1):
@@ -204,13 +207,14 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
 
 
 def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
-    """The cells of a row in these columns; the columns between them are empty."""
+    """The cells of a row in these columns; the columns between become empty."""
     cells = [row.cells[at] for at in columns if at < len(row.cells)]
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 
 
 def _excel_rows(rows: Iterable[Sequence[Any]], place: _Place) -> Iterator[SheetRow]:
-    """The rows of a sheet; rows without cells, of which there may be a million, are one."""
+    """The rows of a sheet. Consecutive rows without cells, of which there may be a million, count
+    as one."""
     is_gap = False
     for number, row in enumerate(rows, 1):
         if not row:
@@ -257,7 +261,8 @@ def _column_number(letters: str) -> int:
 
 
 def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
-    """The spans of merged cells, without backgrounds: those covering more than a screen or two."""
+    """The spans of merged cells, except those larger than a screen or two, which are
+    backgrounds."""
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, left, bottom, right in ranges:
@@ -310,7 +315,7 @@ def _ods_rows(table: Element) -> Iterator[SheetRow]:
 
 
 def _beside(archive: ZipFile, member: str) -> Iterator[Block]:
-    """The comments of a sheet, and the texts of its drawings and charts."""
+    """Read the comments of a sheet, and the texts of its drawings and charts."""
     for kind, name in targets_of(archive, member).values():
         if name not in archive.namelist():
             continue

@@ -1,4 +1,5 @@
-"""Subtitles and transcripts (SubRip, WebVTT): what is said, with the time at which it begins."""
+"""Reads subtitles and transcripts (SubRip, WebVTT): the spoken text, with the time at which it
+begins."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class _Cue:
 
 
 def subtitle_blocks(text: str) -> tuple[Block, ...]:
-    """Read subtitles: cues are joined to paragraphs, which end with a sentence or at a pause.
+    """Read subtitles. Cues are joined into paragraphs, which end with a sentence or at a pause.
 
     Each begins with its time. Cue numbers, styles and notes of the author are left out.
     """

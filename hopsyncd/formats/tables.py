@@ -35,7 +35,7 @@ _YEAR = re.compile(r"(?:FY\s?)?(?:1[5-9]|20|21)\d\d(?:[/\u2013-]\d\d(?:\d\d)?)?\
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell as the document has it; `links` have offsets in its text.
+    """A cell of the document; `links` have offsets in its text.
 
     A cell that spans several places of the grid is the same object in all of them.
     """
@@ -51,7 +51,8 @@ _NO_COLUMNS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a row by column, None where there is none. `carried` began in rows above."""
+    """The cells of a row by column; None where there is no cell. `carried` cells began in rows
+    above."""
 
     cells: tuple[Cell | None, ...]
     first_line: int
@@ -86,8 +87,8 @@ class Table:
 class TableBuilder:
     """Places cells in the grid. Begin each row, then add its cells from left to right.
 
-    A cell takes the next free place, below what spans down from earlier rows. The rows above the
-    first one with data are headers if the document marks all of their cells (`is_header`).
+    A cell takes the next free place; cells from earlier rows that span down keep theirs. The rows
+    above the first row of data are headers if the document marks all of their cells (`is_header`).
     """
 
     def __init__(self, caption: str = "") -> None:
@@ -131,12 +132,15 @@ class TableBuilder:
                 self._below[column] = (cell, rowspan - 1 if rowspan > 1 else _TO_THE_END)
 
     def extend_row(self, last_line: int) -> None:
-        """Say that the row in progress ends in a later line than it was begun with."""
+        """Set a later last line for the row in progress."""
         self._lines = (self._lines[0], max(self._lines[1], last_line))
 
     def build(self, *, guess_header: bool = False) -> Table:
-        """The table. With `guess_header`, its first row may name columns without being marked:
-        where that is the custom, as in spreadsheets, and where the content tells."""
+        """Build the table.
+
+        With `guess_header`, the first row may name columns without being marked: where that is
+        usual, as in spreadsheets, and if the content suggests it.
+        """
         self._end_row()
         rows = tuple(self._rows)
         width = max((len(row.cells) for row in rows), default=0)
@@ -156,7 +160,7 @@ class TableBuilder:
         return Table(rows[len(titles) :], count, caption)
 
     def _fill(self) -> None:
-        """Take over what spans down into the next places."""
+        """Fill the next places with cells from above that span down."""
         while (column := len(self._cells)) in self._below:
             self._cells.append(self._take_from_above(column))
 
@@ -181,7 +185,7 @@ class TableBuilder:
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell has a number, an amount, a share or a date."""
+    """Whether a cell contains a number, an amount, a percentage or a date."""
     return _NUMBER.match(text) is not None
 
 
@@ -190,12 +194,12 @@ def _has_headers(rows: Sequence[Row]) -> bool:
 
 
 def _is_across(row: Row, width: int) -> bool:
-    """Whether a row is one cell, in a table that has more columns."""
+    """Whether a row is a single cell, in a table that has more columns."""
     return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
 
 
 def _marked_headers(rows: Sequence[Row]) -> int:
-    """How many rows at the top the document marks as headers; a table has data below them."""
+    """The number of rows at the top that the document marks as headers; data must follow them."""
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
         texts = [cell.text for cell in rows[count].distinct]
@@ -206,7 +210,7 @@ def _marked_headers(rows: Sequence[Row]) -> int:
 
 
 def _is_header(row: Row) -> bool:
-    """Whether all cells are marked; the corner above row headers may be empty without a mark."""
+    """Whether all cells of a row are marked; the corner above row headers may be empty."""
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
         cells.pop(0)
@@ -214,7 +218,7 @@ def _is_header(row: Row) -> bool:
 
 
 def _guessed_headers(rows: Sequence[Row]) -> int:
-    """How many rows at the top name the columns, judged by their content; 0 if none does.
+    """Guess how many rows at the top name the columns, from their content; 0 if none does.
 
     One row, if all cells are short and different names (the corner may be empty), or if it has
     names and years above numbers. Two or more, if cells of the first row span columns or rows and
@@ -262,7 +266,7 @@ def _column(rows: Sequence[Row], at: int) -> list[str]:
 def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
     """The label of each column: the path from its outermost header to its own header.
 
-    A header that spans the whole table is no label; an empty one leaves its place empty.
+    A header that spans the whole table is left out; an empty header adds nothing.
     """
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
@@ -277,9 +281,9 @@ def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
 def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
-    `leads` are the leads of the block around the table. Each row has the caption as a lead, and the
-    title of its group, so that a passage that begins inside the table repeats them. Links of
-    headers go to the first row. A table of headers alone has them as its text.
+    `leads` are the leads of the block around the table. Each row has the caption and the title of
+    its group as leads, so that a passage that begins inside the table repeats them. Links of
+    headers go to the first row. If a table consists of headers only, they are its text.
     """
     headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
     if table.caption:
@@ -318,7 +322,7 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class SheetCell:
-    """A cell of a sheet, and how far it spans."""
+    """A cell of a sheet, with its span."""
 
     text: str
     rowspan: int = 1
@@ -328,9 +332,9 @@ class SheetCell:
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A row of a sheet or of a file of separated values, with its place.
+    """A row of a sheet or of a CSV file, with its place.
 
-    None stands where a cell is covered by another one.
+    A cell that another cell covers is None.
     """
 
     first_line: int
@@ -341,8 +345,8 @@ class SheetRow:
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
     """Yield the blocks of a table that may be long and whose header is not marked.
 
-    It is built in parts of some hundred rows, each below the same header, so that not all of it is
-    held at once.
+    It is built in parts of some hundred rows, each below the same header, so that the whole table
+    is never in memory.
     """
     headers: tuple[Row, ...] = ()
     caption: str | None = None
@@ -376,7 +380,7 @@ def _links_of(rows: Iterable[Row]) -> Links:
 
 
 def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
-    """Of each column, whether a cell with text begins in it, and does not only span it."""
+    """For each column, whether a cell with text begins in it, and does not only span it."""
     begins = [False] * width
     for row in rows:
         before = None
@@ -388,7 +392,7 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
 
 
 def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
-    """The columns with a name in which no row has text."""
+    """The columns that have a name but no text in any row."""
     empty = set(range(len(labels)))
     for row in rows:
         if not empty:
@@ -399,7 +403,7 @@ def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]
 
 
 def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
-    """Whether a row repeats a header, as tables do at the top of a page."""
+    """Whether a row repeats the header, as at the top of a page."""
     texts = [cell and cell.text for cell in row.cells]
     return len(row.distinct) > 1 and any(
         texts == [cell and cell.text for cell in header.cells] for header in headers
@@ -415,7 +419,7 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
 
 
 def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
-    """The labels, shortened where they would make the table many times as long."""
+    """The labels, shortened if they would make the table many times longer."""
     characters = sum(len(cell.text) for row in rows for cell in row.own)
     if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
         return labels
@@ -434,9 +438,8 @@ def _row_text(
 ) -> tuple[str, Links]:
     """A row's text, and its links with their offsets in it.
 
-    Without labels, empty cells keep their places, and so do the columns that a cell spans: but not
-    columns in which no cell of the table begins. `unused` are columns whose names stand without a
-    value.
+    Without labels, empty cells and spanned columns keep their places, except columns in which no
+    cell of the table begins. `unused` are columns whose names are written without a value.
     """
     parts: list[str] = []
     links: list[tuple[int, WrittenLink]] = []

@@ -1,4 +1,5 @@
-"""The layout of plain text: its pages, numbered headings, tables of contents, terms in columns."""
+"""Finds the layout of plain text: pages, numbered headings, tables of contents, terms in
+columns."""
 
 import re
 from collections import Counter
@@ -45,14 +46,14 @@ def runs_of(lines: Iterable[str]) -> Iterator[Run]:
 
 @dataclass(frozen=True, slots=True)
 class TextPages:
-    """The lines of a text, with running heads and feet blanked, and where its pages end."""
+    """The lines of a text, with running heads and feet blanked, and the ends of its pages."""
 
     lines: list[str]
     breaks: list[int]  # numbers of lines, rising
 
 
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
-    """Blank what is repeated on each page; `name` is the name of a manual page, such as `mill(1)`.
+    """Blank the lines that repeat on each page; `name` is a manual page's name, such as `mill(1)`.
 
     Running heads and feet are recognized in RFCs and manual pages. In other texts they are the
     first or last lines of pages between form feeds, if at least three pages have them, apart from
@@ -73,7 +74,7 @@ def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
 
 
 def _recurring(lines: Sequence[str]) -> set[int]:
-    """The places of the first and last lines of pages that are running heads or feet."""
+    """The positions of first and last lines of pages that are running heads or feet."""
     edges: list[int] = []
     page: list[int] = []
     for at, line in enumerate(lines):
@@ -91,9 +92,9 @@ def _recurring(lines: Sequence[str]) -> set[int]:
 
 
 def joined_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
-    """Yield the blocks, those that a page's end parts made one.
+    """Yield the blocks, joining a block that a page break has split.
 
-    The text before the end has no full stop, and continues in lower case.
+    The text before the break has no full stop, and continues in lower case.
     """
     waiting = list(reversed(breaks))
     before: Block | None = None
@@ -119,7 +120,7 @@ def _goes_on(before: Block, block: Block) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NumberedHeading:
-    """A heading like `2.1. Terms`. `lines`: how many it takes."""
+    """A heading like `2.1. Terms`. `lines` is the number of its lines."""
 
     text: str
     level: int
@@ -141,17 +142,17 @@ class _Candidate:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its form alone says that it is a heading."""
+        """Whether its form alone shows that it is a heading."""
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
 
 
 def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
-    """The runs that are numbered headings, by their place among all.
+    """The runs that are numbered headings, by their position.
 
-    Such a line is short, no sentence, and stands between blank lines. At the margin it is one if it
-    has several numbers or stands above indented text. Every other is one only if its number goes
-    on from a heading before it, or another's from it, with text between the two: lines that follow
-    each other are the items of a list. Indented ones have several numbers.
+    Such a run is short, is not a sentence, and has blank lines around it. An unindented line with
+    several numbers, or above indented text, is a heading. Every other line is one only if its
+    number continues a heading before it, or is continued by one after it, with text between the
+    two: consecutive lines are the items of a list. Indented headings have several numbers.
     """
     seen = {at: one for at in range(len(runs)) if (one := _candidate(runs, at))}
     last = {one.text: at for at, one in seen.items()}
@@ -179,7 +180,7 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
-    """Yield the level of each; letters between two numbers stand below the first."""
+    """Yield the level of each heading; letters between two numbers are a level below the first."""
     last = max((at for at, one in enumerate(headings) if not one.is_lettered), default=-1)
     level = 1
     for at, one in enumerate(headings):
@@ -228,7 +229,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
 
 
 def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
-    """Whether a line of the same form follows or precedes at once."""
+    """Whether a line of the same form directly follows or precedes."""
     beside = (candidates.get(one.at + step) for step in (-1, 1))
     return any(
         other.indent == one.indent
@@ -240,7 +241,7 @@ def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
 
 
 def _leads_to(before: _Candidate, one: _Candidate) -> bool:
-    """Whether a number follows another in a text that numbers its parts."""
+    """Whether a number follows another in a text that numbers its sections."""
     if one.number[:-1] == before.number:
         return one.number[-1] <= 1
     depth = len(one.number)
@@ -250,13 +251,13 @@ def _leads_to(before: _Candidate, one: _Candidate) -> bool:
 
 
 def is_of_contents(run: Sequence[str], titles: Container[str]) -> bool:
-    """Whether most lines name headings: dots lead to a page, or they are the titles themselves."""
+    """Whether most lines name headings: dots lead to a page number, or the lines are the titles."""
     named = (_is_dotted(line) or " ".join(line.split()) in titles for line in run)
     return sum(named) * 2 > len(run)
 
 
 def _is_dotted(line: str) -> bool:
-    """Whether dots lead from a title to the number of a page."""
+    """Whether dots lead from a title to a page number."""
     bare = line[-100:].rstrip()
     title = bare.rstrip("0123456789ivxlc")
     return title != bare and "".join(title.split()).endswith("....")
@@ -270,7 +271,8 @@ _MOST = 8  # columns of a run
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A term in one line with its text, which begins at a column; it may fill up to that."""
+    """A term and its text in one line. The text begins at a column; the term may extend up to
+    it."""
 
     term: str
     text: str
@@ -279,10 +281,11 @@ class Tag:
 
 
 def tags_of(run: list[str]) -> dict[int, Tag]:
-    """The lines of a run that begin with a term beside its text, by their place.
+    """The lines of a run that begin with a term beside its text, by their position.
 
-    Such text continues below in the same column. A term apart from its text by two blanks is one
-    unless it stands inside text that has none; one that fills its column only beside others.
+    The text continues below in the same column. A term that is separated from its text by two
+    blanks counts unless it is inside other text. A term that fills its column counts only beside
+    such terms.
     """
     indents = [indent_of(line) for line in run]
     found: dict[int, Tag] = {}
@@ -304,12 +307,12 @@ def tags_of(run: list[str]) -> dict[int, Tag]:
 
 
 def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> bool:
-    """Whether the line `at` is no tag, but is indented like the tags."""
+    """Whether the line `at` has no tag, but is indented like the tags."""
     return 0 <= at < len(indents) and at not in tags and indents[at] == indents[next(iter(tags))]
 
 
 def _tag_at(line: str, column: int) -> Tag | None:
-    """The term beside a text that begins at a column, if there is one.
+    """The term beside a text that begins at a column; None if there is none.
 
     If it fills the column, it is a single word.
     """
@@ -327,7 +330,7 @@ def _tag_at(line: str, column: int) -> Tag | None:
 
 
 def _is_prose(lines: Sequence[str]) -> bool:
-    """Whether lines are mostly letters, and few have gaps as the rows of tables do."""
+    """Whether lines consist mostly of letters, and few have gaps like the rows of tables."""
     text = "".join("".join(lines).split())
     gaps = sum(map(bool, map(COLUMNS.search, lines)))
     return 4 * gaps <= len(lines) and sum(map(str.isalpha, text)) >= 0.7 * len(text)

@@ -1,4 +1,4 @@
-"""Text to units, the smallest pieces of a passage, and their size in tokens."""
+"""Splits text into units, the smallest pieces of a passage, and estimates their size in tokens."""
 
 import re
 from collections import deque
@@ -38,10 +38,10 @@ _MAX_HEAD_CHARACTERS = 100
 
 
 class Unit(NamedTuple):
-    """A piece of text that is never cut, with the separator before it.
+    """A piece of text that is never split, with the separator before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
-    are the leads of its block, as far as they reach.
+    are the leads of its block that still apply.
     """
 
     text: str
@@ -66,10 +66,10 @@ def tokens(text: str) -> int:
 def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller ones.
 
-    Code falls into lines, other text into sentences; sentences of more than `sentence` tokens fall
-    into words (an ideograph is a word, and none exceeds 32 characters). A table's row falls into
-    lines of cells, each of which begins with the row's first cell. The first unit has an empty
-    `glue`: what joins blocks is not known here.
+    Code is split into lines, other text into sentences; sentences of more than `sentence` tokens
+    into words (an ideograph is a word, and none exceeds 32 characters). A table's row is split into
+    lines of cells, each beginning with the row's first cell. The first unit has an empty `glue`,
+    because the separator between blocks is not known here.
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
@@ -99,7 +99,8 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
 
 
 def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
-    """A long row in lines; each begins with the first cell, which says what the row is about."""
+    """Split a long row into lines. Each begins with the first cell, which says what the row is
+    about."""
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text
@@ -153,7 +154,7 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
 
 
 def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:
-    """Remove from the front the links that begin before an offset."""
+    """Remove and yield the links that begin before an offset."""
     while links and links[0][0] < before:
         yield links.popleft()[1]
 
@@ -168,7 +169,7 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
 
 
 def unwrap_lines(text: str) -> str:
-    """Undo line wrapping, so that re-wrapping a paragraph does not make it another one."""
+    """Undo line wrapping, so that re-wrapping a paragraph does not change its id."""
     if "\u00ad" in text:
         text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:

@@ -1,4 +1,4 @@
-"""Styles and automatic numbers of Word documents."""
+"""Reads the styles and automatic numbers of Word documents."""
 
 import re
 from collections.abc import Iterable
@@ -38,21 +38,21 @@ NO_STYLE = Style()
 
 
 class Styles:
-    """The styles of a document; each is looked at when it is first used."""
+    """The styles of a document; each is parsed when it is first used."""
 
     def __init__(self, data: bytes) -> None:
         self._found = Children(data, "style", "styleId")
         self._known = {"": NO_STYLE}
 
     def __getitem__(self, name: str) -> Style:
-        """The style with an id; the empty style if there is none."""
+        """The style with that id; the empty style if there is none."""
         if name not in self._known:
             self._known[name] = _style(name, self._found)
         return self._known[name]
 
 
 def _style(name: str, found: Children) -> Style:
-    """The style of a name, with the settings of the styles that it is based on."""
+    """The style of that name, with the settings of the styles that it is based on."""
     level, number, mark = 0, "", ""
     depth: int | None = None
     is_caption = False
@@ -78,13 +78,13 @@ def _level_of(named: str, style: Element) -> int:
 
 
 def outline_of(element: Element) -> int:
-    """The heading level in the element's own properties; 0 for none."""
+    """The heading level in the element's own properties; 0 if there is none."""
     level = _value_of(element, "pPr", "outlineLvl")
     return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
 def mark_of(properties: Element | None) -> str:
-    """How properties of text place it: "^" above the line, "_" below it."""
+    """The mark of text: "^" for superscript, "_" for subscript, empty for normal text."""
     alignment = "" if properties is None else _value_of(properties, "vertAlign")
     return {"superscript": "^", "subscript": "_"}.get(alignment, "")
 
@@ -136,7 +136,7 @@ class Numbering:
         return self._lists[number]
 
     def _style_of(self, abstract: str) -> str:
-        """The style that an abstract list takes its levels from."""
+        """The style from which an abstract list takes its levels."""
         found = self._said_abstract.get(abstract)
         return "" if found is None else _value_of(found, "numStyleLink")
 
@@ -155,12 +155,12 @@ class Numbering:
         return _value_of(one, "abstractNumId"), own
 
     def depth_of(self, number: str, style: str) -> int:
-        """The level of a list that belongs to a style; 0 unless the list says so."""
+        """The level at which a list uses a style; 0 unless the list names the style."""
         levels = self._levels(number)
         return next((depth for depth, one in levels.items() if style and one.style == style), 0)
 
     def next_label(self, number: str, depth: int) -> str:
-        """Count an item; what stands before it, such as "1.2" or "a)", empty for a bullet."""
+        """Count an item; returns its label, such as "1.2" or "a)", empty for a bullet."""
         if self._said.get(number) is None:
             return ""
         levels = self._levels(number)
@@ -217,7 +217,7 @@ def _levels_of(parent: Element) -> dict[int, _Level]:
 
 
 def number_text(number: int, kind: str) -> str:
-    """A number in a format of Word.
+    """Format a number in one of Word's formats.
 
     >>> [number_text(28, kind) for kind in ("lowerLetter", "upperRoman", "decimalZero", "ordinal")]
     ['bb', 'XXVIII', '28', '28']
@@ -240,12 +240,12 @@ def _roman(number: int) -> str:
 
 
 def join_label(label: str, text: str) -> str:
-    """An item's number and its text."""
+    """Join an item's number and its text."""
     return f"{label} {text}" if label else text
 
 
 def is_on(properties: Iterable[Element], name: str) -> bool:
-    """Whether a switch is set: it is there, and not turned off."""
+    """Whether a switch is set: present, and not turned off."""
     return any(
         local_name(one) == name and attribute(one, "val") not in ("0", "false", "off")
         for one in properties

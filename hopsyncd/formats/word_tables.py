@@ -1,4 +1,4 @@
-"""Tables of Word documents: merged cells, rows that name the columns, deleted rows."""
+"""Reads tables of Word documents: merged cells, rows that name the columns, deleted rows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
 
 @dataclass(slots=True)
 class WordCell:
-    """A cell that begins at a column; `merge` is "restart" or "continue" in one of several rows."""
+    """A cell that begins at a column; `merge` is "restart" or "continue" if it spans rows."""
 
     element: Element
     column: int
@@ -27,7 +27,7 @@ class WordCell:
 
 
 class WordTable:
-    """The rows of a table, without those that were deleted."""
+    """The rows of a table, without deleted ones."""
 
     def __init__(self, table: Element) -> None:
         self.rows: list[list[WordCell]] = []
@@ -42,7 +42,7 @@ class WordTable:
 
     @property
     def only_cell(self) -> Element | None:
-        """The cell of a table that has no other."""
+        """The cell of a table that has only one cell; None otherwise."""
         is_one = len(self.rows) == 1 and len(self.rows[0]) == 1
         return self.rows[0][0].element if is_one else None
 
@@ -53,7 +53,7 @@ class WordTable:
 
     def build(self, read: Callable[[Element], tuple[str, Links]], next_line: Callable[[], int]
               ) -> Table:  # fmt: skip
-        """The grid; `read` gives a cell's text, `next_line` the number of the next row."""
+        """Build the grid. `read` gives a cell's text, `next_line` the number of the next row."""
         builder = TableBuilder()
         columns = [{cell.column: cell for cell in row} for row in self.rows]
         is_headed = any(self._marked)
@@ -117,7 +117,7 @@ def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) 
 
 
 def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> int:
-    """How many rows a cell spans."""
+    """The number of rows that a cell spans."""
     end = at + 1
     while cell.merge and end < len(columns):
         below = columns[end].get(cell.column)
@@ -128,8 +128,10 @@ def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) ->
 
 
 def _may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a first row, which Word formats as a header by default, is a header:
-    it is none if it has values, or names rows, as in a form."""
+    """Whether a first row may name the columns. Word formats first rows as headers by default.
+
+    It is no header if it has values, or if it names rows, as in a form.
+    """
     return not any(
         text.endswith(":") or (_VALUE.match(text) and not _YEAR.match(text)) for text in texts
     )

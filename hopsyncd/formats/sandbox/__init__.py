@@ -1,1 +1,1 @@
-"""Reading documents in a confined process, so that no file can harm the daemon."""
+"""Reads documents in a confined process, so that no file can harm the daemon."""

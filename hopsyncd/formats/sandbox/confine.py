@@ -1,10 +1,10 @@
-"""Confining a process: it cannot do what a parser does not need, native code included.
+"""Confines a process: it cannot do what a parser does not need, native code included.
 
 Neither Landlock nor seccomp needs privileges, and neither can be undone. Landlock has no C library,
-and neither has a maintained Python library, so the few system calls are made here.
+and neither has a maintained Python library, so this module makes the few system calls itself.
 
-The kernel's layers bind native code too; the audit hook binds only what goes through Python, and
-is for systems without the others. docs/ARCHITECTURE.md says what is bound where.
+The kernel's layers also bind native code; the audit hook binds only calls through Python, and is
+for systems without the others. docs/ARCHITECTURE.md lists what each layer forbids.
 """
 
 import contextlib
@@ -73,12 +73,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def gain_no_privileges() -> None:
-    """Let no program started from here gain rights, as both layers require."""
+    """Forbid programs started from here to gain privileges, as both layers require."""
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def landlock_version() -> int:
-    """The kernel's version of Landlock; below 1: none."""
+    """The kernel's version of Landlock; below 1 means that there is none."""
     return _call(_CREATE_RULESET, None, 0, 1)
 
 
@@ -118,9 +118,10 @@ def _allow(rules: int, place: str, rights: int) -> None:
 
 
 def refuse_system_calls(may_run: bool = False) -> bool:
-    """Refuse new processes and threads, sockets, reaching into others, and what Landlock leaves.
+    """Forbid new processes and threads, sockets, access to other processes, and gaps of Landlock.
 
-    False if it cannot. `may_run` allows becoming another program, which these rules bind as well.
+    Returns False if the system cannot. `may_run` allows executing another program, which these
+    rules bind as well.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -145,7 +146,7 @@ def refuse_system_calls(may_run: bool = False) -> bool:
 
 
 def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
-    """The steps that allow a system call only with this value as its first argument.
+    """The filter steps that allow a system call only with this value as its first argument.
 
     Other system calls skip these steps.
     """
@@ -176,10 +177,10 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def confine(memory_bytes: int) -> None:
-    """Take network, files, new processes and more memory than this from this process.
+    """Forbid this process network, files, new processes and more than `memory_bytes` of memory.
 
     It can still read Python and its libraries. Call this before there are threads. If the system
-    refuses a layer, the others hold.
+    refuses a layer, the others stay in force.
     """
     _take_resources(memory_bytes)
     if sys.platform == "linux":
@@ -190,9 +191,9 @@ def confine(memory_bytes: int) -> None:
 
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
-    """Become another program, confined in the same way; it may also read below these places.
+    """Execute another program, confined in the same way; it may also read below `places`.
 
-    Its environment has only what keeps it to one thread.
+    Its environment only limits it to one thread.
     """
     _take_resources(memory_bytes)
     # The first sends SIGXCPU, which names the cause; nothing survives the second.
@@ -214,13 +215,13 @@ def _take_resources(memory_bytes: int) -> None:
 
 
 def _be_the_first_to_go() -> None:
-    """If the machine runs out of memory, the reader must end, not the daemon."""
+    """Make the kernel end the reader before the daemon if the machine runs out of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
 
 
 def _code_places() -> Iterator[str]:
-    """Where code is loaded from, and the few files that libraries look into."""
+    """The folders from which code is loaded, and the few files that libraries read."""
     yield from _NEEDED
     yield from (str(place) for place in mimetypes.knownfiles)
     yield from filter(None, sys.path)
@@ -235,7 +236,7 @@ def _leave_network() -> None:
 
 
 def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower a limit and its maximum; one that is lower already stays."""
+    """Lower a limit and its maximum; a limit that is lower already stays."""
     most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:

@@ -1,8 +1,8 @@
 """The messages between the daemon and its reader process, over two pipes, and their deadlines.
 
 A worker begins with READY. A request is a head (REQUEST), the media type and the bytes of a
-document; a reply is its length (LENGTH) and lines of JSON: arrays of blocks, or an object that
-says why there are none. JSON, because then the worst that a worker can send is a wrong answer.
+document. A reply is its length (LENGTH) and lines of JSON: arrays of blocks, or an object with the
+error. JSON is used because the worst that a compromised worker can then send is a wrong answer.
 """
 
 import json
@@ -29,13 +29,13 @@ _KINDS = frozenset(get_args(Kind))
 
 
 def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
-    """A request as bytes."""
+    """Encode a request."""
     kind = media_type.encode()
     return REQUEST.pack(cpu_s, wall_s, len(kind), len(data)) + kind + data
 
 
 def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
-    """A reply as bytes, without its length."""
+    """Encode a reply, without its length."""
     if not isinstance(result, DocumentUnreadable | ReaderUnavailable) and len(result) > MAX_BLOCKS:
         why = f"it has more than {MAX_BLOCKS:,} paragraphs, list items or rows"
         result = DocumentUnreadable("the document", why, _TOO_MANY_HINT)
@@ -47,9 +47,9 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -
 
 
 def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
-    """The blocks of a reply.
+    """Decode the blocks of a reply.
 
-    Raises the DocumentUnreadable or ReaderUnavailable that it reports, or ValueError.
+    Raises the reported DocumentUnreadable or ReaderUnavailable, or ValueError.
     """
     blocks: list[Block] = []
     # Line by line: nothing else in the process runs while JSON is parsed.
@@ -60,16 +60,16 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
         try:
             blocks += map(_block, record)
         except (TypeError, ValueError) as error:
-            raise ValueError("a reply that is none") from error
+            raise ValueError("this is not a reply of a reader") from error
         if len(blocks) > MAX_BLOCKS:
-            raise ValueError("more blocks than a reply may have")
+            raise ValueError("the reply has too many blocks")
     return tuple(blocks)
 
 
 def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
-    """Raises ValueError for an object that reports nothing."""
+    """Decode a reported error. Raises ValueError if the object is not one."""
     if not record.keys() >= {"what", "why", "hint"}:
-        raise ValueError("a reply that is none")
+        raise ValueError("this is not a reply of a reader")
     kind = ReaderUnavailable if record.get("is_reader") else DocumentUnreadable
     return kind(str(record["what"]), str(record["why"]), str(record["hint"]))
 
@@ -81,7 +81,7 @@ def _row(block: Block) -> tuple[object, ...]:
 
 
 def _block(row: Sequence[Any]) -> Block:
-    """Raises TypeError or ValueError for what no reader makes."""
+    """Decode a block. Raises TypeError or ValueError if no reader can have made it."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
     said = tuple((name, value) for name, value in properties)
@@ -89,7 +89,7 @@ def _block(row: Sequence[Any]) -> Block:
     shown = (part for _, link in placed for part in (link.target, link.text))
     numbers = (first_line, last_line, level, *(at for at, _ in placed))
     if kind not in _KINDS or not (_are(str, (*texts, *shown)) and _are(int, numbers)):
-        raise TypeError("a block of other types")
+        raise TypeError("a field of the block has the wrong type")
     return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads), said)
 
 
@@ -105,8 +105,8 @@ _POLL_S = 0.2
 class Limits:
     """The limits for one document.
 
-    Each MiB of it adds to both kinds of time. Wall time is a multiple of processor time, because
-    a busy machine is not the document's fault.
+    Each MiB of the document adds to both kinds of time. Wall time is a multiple of processor time,
+    so that a busy machine does not fail a document.
     """
 
     cpu_s: float = 4.0
@@ -121,8 +121,11 @@ class Limits:
 
 
 class Died(Exception):
-    """The worker died; `again` if what it read before may be the cause, `killed` if something else
-    ended it, mostly a system out of memory."""
+    """The worker died.
+
+    `again`: a document that it read before may be the cause. `killed`: another program or the
+    system ended it, mostly because memory ran out.
+    """
 
     def __init__(self, why: str, *, again: bool = False, killed: bool = False) -> None:
         super().__init__(why)
@@ -132,7 +135,8 @@ class Died(Exception):
 
 
 class ReaderExchange:
-    """One request and its reply, with a deadline, over pipes that never block the daemon."""
+    """Sends one request and receives its reply, with a deadline, over pipes that never block the
+    daemon."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
@@ -147,7 +151,7 @@ class ReaderExchange:
         self._got = bytearray()
 
     def run(self, request: memoryview, wall_s: float) -> bytearray:
-        """Send the request and give back the reply. Raises Died."""
+        """Send the request and return the reply. Raises Died."""
         self._until(LENGTH.size, request, wall_s)
         (size,) = LENGTH.unpack(self._got[: LENGTH.size])
         if size > self._limits.reply_bytes:
@@ -157,13 +161,13 @@ class ReaderExchange:
         return self._got
 
     def expect_ready(self, wall_s: float) -> None:
-        """Wait for a worker's first words."""
+        """Wait until the worker reports that it is ready. Raises Died."""
         self._until(len(READY), memoryview(b""), wall_s)
         if self._got != READY:
             raise Died("did not say so")
 
     def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
-        """Send the rest and receive until there are `size` bytes."""
+        """Send `rest`, and receive until there are `size` bytes. Raises Died."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
             waited_s = time.monotonic()
@@ -194,7 +198,7 @@ class ReaderExchange:
         self._got += piece
 
     def _death(self) -> Died:
-        """Why the worker hung up."""
+        """Describe why the worker closed its pipe."""
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The daemon's side: a worker process, started on demand and ended when in doubt."""
+"""Runs the worker process on the daemon's side: starts it on demand, and ends it when in doubt."""
 
 import base64
 import os
@@ -44,14 +44,14 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
-    """Reads documents in a process of its own; small and simple ones in this process.
+    """Reads documents in a separate process; small and simple ones in this process.
 
-    For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
-    document, or have another one read meanwhile by a second worker.
-    Content that killed a worker is never tried again, whatever its name: `quarantined` has the
-    reasons by hash, and `on_quarantine` receives each new one. A document is blamed only if a
-    sample of its type can be read; `unavailable` says, by type, why a sample cannot.
-    A `tesseract` reads pictures and pages of PDFs without text.
+    One thread at a time may use it. `give_way` is called while it waits: it may raise to abandon
+    the document, or have another one read meanwhile by a second worker. Content that killed a
+    worker is never tried again, whatever its name: `quarantined` has the reasons by hash, and
+    `on_quarantine` receives each new one. A document is blamed only if a sample of its type can be
+    read; `unavailable` says, by type, why a sample cannot. A `tesseract` reads pictures and pages
+    of PDFs without text.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class ExtractionProcess:
         self._proven: set[str] = set()  # types that this worker has read
 
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """As hopsyncd.formats.readers.extract, within the limits.
+        """Read a document like hopsyncd.formats.readers.extract, within the limits.
 
-        Raises DocumentUnreadable; ReaderUnavailable if no document of the type could be read.
+        Raises DocumentUnreadable, or ReaderUnavailable if no document of the type could be read.
         """
         if len(data) <= self._limits.light_bytes and is_light(media_type, data):
             return extract(data, media_type)
@@ -104,9 +104,9 @@ class ExtractionProcess:
             self._used_s = time.monotonic()
 
     def preview_page(self, data: bytes, page: int, text: str) -> Block:
-        """A page of a PDF as a picture in base64, with the places of a text: see page_preview.
+        """Render a page of a PDF as a picture in base64, and find a text on it (see page_preview).
 
-        Raises DocumentUnreadable; ReaderUnavailable if no document could be read.
+        Raises DocumentUnreadable, or ReaderUnavailable if no document could be read.
         """
         content = content_hash(PDF.encode() + b"\0" + data)
         if content in self._quarantined:
@@ -176,7 +176,7 @@ class ExtractionProcess:
     def _add_picture_text(
         self, tesseract: Tesseract, blocks: Sequence[Block], data: bytes, kind: str
     ) -> tuple[Block, ...]:
-        """The blocks, with the text of readable pictures in their places."""
+        """Put the recognized text of pictures in their places among the blocks."""
         read: list[Block] = []
         pictures, failed = 0, ""
         for block in blocks:
@@ -205,7 +205,7 @@ class ExtractionProcess:
         return tuple(read)
 
     def _picture(self, data: bytes, page: int) -> bytes:
-        """A page of a PDF as a picture. Raises Died or DocumentUnreadable."""
+        """Render a page of a PDF for text recognition. Raises Died or DocumentUnreadable."""
         (block,) = self._ask(data, f"{PDF}{PICTURE_OF_PAGE}{page}") or (None,)
         try:
             return base64.b64decode(block.text if block else "", validate=True)
@@ -217,7 +217,7 @@ class ExtractionProcess:
             self.try_reader(kind)
 
     def _note_unavailable(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
-        """Note why documents of a type cannot be read; a fresh worker will try again."""
+        """Record why documents of a type cannot be read; a new worker will try again."""
         self._end()
         if self._unavailable.get(kind) is None:
             log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
@@ -247,7 +247,7 @@ class ExtractionProcess:
         return self._second
 
     def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Ask the worker; if an earlier document may have killed it, ask a fresh one once more."""
+        """Ask the worker; if an earlier document may have killed it, ask a new worker once more."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._child.is_running
@@ -297,7 +297,7 @@ class ExtractionProcess:
             raise _no_worker(str(error)) from error
 
     def _expect_ready(self, process: Process) -> None:
-        """Until a worker is ready, no document is to blame."""
+        """Wait until a worker is ready. If it dies before, no document is blamed."""
         try:
             exchange = ReaderExchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
@@ -341,7 +341,7 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
 def try_readers(
     unavailable: MutableMapping[str, ReaderUnavailable], command: Sequence[str] = WORKER
 ) -> None:
-    """Bring `unavailable` up to date, in a worker like those that read documents."""
+    """Try all readers in a worker, and update `unavailable`."""
     with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
         for kind in SAMPLES:
             with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
@@ -349,7 +349,8 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """Run `try_readers` on a thread, a little later: a starting daemon has more urgent work."""
+    """Run `try_readers` on a thread a little later, because a starting daemon has more urgent
+    work."""
     trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
     trial.name, trial.daemon = "readers", True
     trial.start()

@@ -1,6 +1,7 @@
-"""The worker: reads one document after another, confined, until its daemon hangs up.
+"""The worker: reads one document after another, confined, until its daemon closes the pipe.
 
-Started as `python -m hopsyncd.formats.sandbox.reader_worker MEMORY_BYTES`, with pipes at both ends.
+Started as `python -m hopsyncd.formats.sandbox.reader_worker MEMORY_BYTES`, with pipes as standard
+input and output.
 """
 
 import math
@@ -28,7 +29,8 @@ _HINT = "Save it in smaller parts, or add it to `ignore`"
 
 
 def main(read: Extract = extract_or_picture) -> None:
-    """Serve the pipes at standard input and output with this reader of documents."""
+    """Read requests from standard input and write replies to standard output, with the function
+    `read`."""
     # Output that a library prints must not get between the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
@@ -44,10 +46,10 @@ def main(read: Extract = extract_or_picture) -> None:
 
 
 def store_bytecode(folder: Path) -> None:
-    """Compile the modules in a folder that no process has loaded yet.
+    """Compile the modules in a folder that have no bytecode yet.
 
-    A reader is loaded for its first document, when nothing can be written any more: without this,
-    each worker of a new installation would compile it again.
+    A reader is loaded for its first document, when the process can no longer write files: without
+    this, each worker of a new installation would compile it again.
     """
     modules = [] if sys.dont_write_bytecode else sorted(folder.glob("*.py"))
     modules = [one for one in modules if not Path(cache_from_source(str(one))).exists()]
@@ -59,7 +61,7 @@ def store_bytecode(folder: Path) -> None:
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: int) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the daemon closes the pipe."""
     replies.write(READY)
     replies.flush()
     while head := requests.read(REQUEST.size):
@@ -73,7 +75,7 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
 
 
 def _begin(cpu_s: int, wall_s: int) -> None:
-    """Have this process killed after that time, even if nobody waits for it any more."""
+    """Have the kernel end this process after that time, even if the daemon no longer waits."""
     end = math.ceil(time.process_time() + cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.alarm(wall_s)

@@ -1,4 +1,5 @@
-"""A small document of each type: if a reader fails on it, no other document is to blame."""
+"""A small document of each type. If a reader cannot read it, the reader is broken, not the
+document."""
 
 import io
 import zipfile

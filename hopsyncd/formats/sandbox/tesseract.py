@@ -1,8 +1,8 @@
-"""The text of pictures, read by the program tesseract, confined like the reader processes.
+"""Recognizes the text of pictures with the program tesseract, confined like the reader processes.
 
-`python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` confines itself,
-executes tesseract, and reads a picture from its input. The daemon starts it; workers may not
-start programs.
+`python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` confines itself, executes
+tesseract, and reads a picture from its input. The daemon starts it, because workers may not start
+programs.
 """
 
 import os
@@ -34,13 +34,13 @@ _DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where 
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed tesseract, and the languages to expect, as it names them: "eng+deu"."""
+    """An installed tesseract, and the languages to recognize, in its notation: "eng+deu"."""
 
     program: str
     languages: str
 
     def blocks(self, picture: bytes, page: int, give_way: Callable[[], None]) -> tuple[Block, ...]:
-        """The paragraphs of a picture whose first page has that number. Raises Died."""
+        """The paragraphs of a picture; `page` is the page number of its first page. Raises Died."""
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
             for number, text in enumerate(self.text_of(picture, give_way).split("\f"), page)
@@ -49,7 +49,7 @@ class Tesseract:
         )
 
     def text_of(self, picture: bytes, give_way: Callable[[], None] = lambda: None) -> str:
-        """The text of a PNG, JPEG or TIFF; `give_way` is called while it waits. Raises Died."""
+        """The text of a PNG, JPEG or TIFF. `give_way` is called while waiting. Raises Died."""
         with tempfile.TemporaryFile() as file:
             file.write(picture)
             file.seek(0)
@@ -70,7 +70,7 @@ class Tesseract:
 
 
 def installed_tesseract(languages: str) -> Tesseract | None:
-    """The one on the PATH, if any."""
+    """The tesseract on the PATH; None if there is none."""
     found = shutil.which("tesseract")
     return Tesseract(os.path.realpath(found), languages) if found else None
 
@@ -104,7 +104,7 @@ def _require_success(code: int) -> None:
 
 
 def main() -> None:
-    """Become tesseract."""
+    """Confine this process, then execute tesseract."""
     program, languages = sys.argv[1:]
     os.nice(_NICE)
     prefix = Path(program).parents[1]
