@@ -414,6 +414,13 @@ class WithdrawnEvent(TypedDict):
     why: str
 
 
+class CitationEvent(TypedDict):
+    """The passage that a mark such as [1] in the text after this event refers to."""
+
+    event: Literal["citation"]
+    citation: Citation
+
+
 class AnswerEvent(TypedDict):
     """The last event: the same answer as without streaming."""
 
@@ -428,5 +435,5 @@ class ErrorEvent(Failed):
     status: int
 
 
-Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent
+Event = ProgressEvent | TextEvent | CitationEvent | WithdrawnEvent | AnswerEvent
 """An event of a stream, except for ErrorEvent."""

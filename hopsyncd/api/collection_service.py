@@ -19,7 +19,7 @@ from hopsyncd.answers.found import (
 from hopsyncd.api.access import Caller
 from hopsyncd.api.document_history import document_changes
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.facets import count_facets, modified_times
+from hopsyncd.api.facets import FacetCounts, modified_times
 from hopsyncd.api.file_text import no_file, read_file_text
 from hopsyncd.api.map_answer import MapMaker
 from hopsyncd.api.notes import written_note
@@ -63,6 +63,7 @@ class CollectionService:
         self._parts = parts
         # By version and hidden sources. Replaced as a whole, as requests run on many threads.
         self._examples: Mapping[tuple[int, Mask], list[ExampleQuestion]] = {}
+        self._facets = FacetCounts()
         self._maps = MapMaker()
         self._pages = PageImages()
 
@@ -89,7 +90,7 @@ class CollectionService:
                 "degraded": degraded,
                 "documents": int(np.count_nonzero(head.statistics.visible.documents)),
                 "passages": head.statistics.passages,
-                "facets": count_facets(head, wanted),
+                "facets": self._facets.count(head, wanted),
                 "modified": modified_times(head.unfiltered or head, request.documents),
             }
 

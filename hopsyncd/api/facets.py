@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from threading import Lock
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,6 +16,24 @@ from hopsyncd.index.snapshot import Snapshot
 from store.records import content_id
 
 _MOST_VALUES = 40  # of each facet, the commonest first
+
+
+class FacetCounts:
+    """The facets of snapshots, each counted once. From any thread."""
+
+    def __init__(self) -> None:
+        self._counted: WeakKeyDictionary[Snapshot, Facets] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def count(self, head: Snapshot, wanted: Filter) -> Facets:
+        """The facets of a snapshot that the filter has narrowed."""
+        with self._lock:
+            facets = self._counted.get(head)
+        if facets is None:
+            facets = count_facets(head, wanted)
+            with self._lock:
+                self._counted[head] = facets
+        return facets
 
 
 def count_facets(head: Snapshot, wanted: Filter) -> Facets:

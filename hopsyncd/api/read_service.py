@@ -64,7 +64,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.answering.asker import DEFAULT_K, MAX_LLM_CALLS
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
-from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.reply import citation_json, reply_json
 from hopsyncd.retrieve.answering.thread import Turn
 from hopsyncd.retrieve.query_parser import Understood, parse_question
 from hopsyncd.retrieve.results import Answer, answer_json
@@ -92,6 +92,17 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
         return [*models.encoder.encode(wanted.texts)]
     except REPORTABLE:
         return None
+
+
+def _make_draft(listener: Listener, searched: Sequence[Answer]) -> AnswerDraft:
+    """A draft that is sent as events. The last of `searched` has the cited passages."""
+    return AnswerDraft(
+        tell=lambda text: listener.tell("text", text=text),
+        tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
+        tell_cited=lambda number, passage: listener.tell(
+            "citation", citation=citation_json(searched[-1], number, passage)
+        ),
+    )
 
 
 def add_price(cost: AskCost, usage: Usage, config: LlmConfig) -> AskCost:
@@ -210,10 +221,8 @@ class ReadService:
         usage = Usage(max_calls)
         listener.when_gone(usage.abandon)
         listener.tell("progress", stage="search")
-        draft = AnswerDraft(
-            tell=lambda text: listener.tell("text", text=text),
-            tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
-        )
+        searched: list[Answer] = []
+        draft = _make_draft(listener, searched)
         meant = parse_question(request.question, request.filters, datetime.now().astimezone())
         search = Search(
             request.strategy or state.config.query.strategy,
@@ -224,6 +233,7 @@ class ReadService:
         by_llm = state.models.llm is not None if request.llm is None else request.llm
 
         def on_found(found: Answer) -> None:
+            searched.append(found)
             listener.note_found(_sources_of(found), len(found.ranked))
             by = "llm" if by_llm else "extractive"
             listener.tell("progress", stage="answer", passages=len(found.ranked), by=by)

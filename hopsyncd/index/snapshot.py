@@ -126,7 +126,7 @@ class AclOverlay:
     link_rows: Integers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
     """`version` as it is without the hidden sources: its counts and edge threshold are of the rest.
 

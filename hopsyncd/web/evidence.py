@@ -1,7 +1,7 @@
 """Prepares an answer for people: evidence cards, results by document, marked words, reasons."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from hopsyncd.text.words import index_terms, terms_of_each
 Passage = Mapping[str, Any]
 
 _WORD = re.compile(r"\w+")
+_CITATION_MARK = re.compile(r"\[(\d{1,3})\]")
 _SNIPPET_CHARACTERS = 320
 _SHOWN_PER_DOCUMENT = 2
 _NAME = re.compile(r"\b[A-Z][\w\u2019'-]+(?:(?: of| the| de| von| van)? [A-Z0-9][\w\u2019'-]*)*")
@@ -143,6 +144,34 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
             )
         )
     return cards
+
+
+def link_citations(
+    text: str, citations: Iterable[Mapping[str, Any]], address: Callable[[str], str]
+) -> Markup:
+    """An LLM's answer as HTML, whose marks such as [1] are links to the cited passages.
+
+    >>> link_citations("In <it> [1].", [{"number": 1, "id": "0a", "document": "a.md",
+    ...     "heading": [], "origin": None}], "/passage/{}".format)
+    Markup('In &lt;it&gt; <a class="cite" href="/passage/0a" data-open="0a" \
+aria-label="Source 1: a.md">[1]</a>.')
+    """
+    cited = {str(one["number"]): one for one in citations}
+    parts, end = list[Markup](), 0
+    for found in _CITATION_MARK.finditer(text):
+        passage = cited.get(found[1])
+        if passage is None:
+            continue
+        parts.append(escape(text[end : found.start()]))
+        parts.append(
+            Markup(
+                '<a class="cite" href="{}" data-open="{}" aria-label="Source {}: {}">{}</a>'
+            ).format(
+                address(passage["id"]), passage["id"], found[1], document_title(passage), found[0]
+            )
+        )
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:

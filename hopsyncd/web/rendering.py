@@ -15,6 +15,7 @@ from hopsyncd.display import (
     title_of,
 )
 from hopsyncd.printable import printable
+from hopsyncd.web.evidence import link_citations
 from hopsyncd.web.word_diff import changed_lines
 
 _LAID_OUT = "\n\t"
@@ -45,6 +46,7 @@ def make_templates(**shared: Any) -> Environment:
         kind=document_kind,
         file=file_name,
         changed_lines=changed_lines,
+        cite=link_citations,
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
     return templates

@@ -140,20 +140,24 @@ class SearchViews(View):
         answer = self.client.passage(id_, at)
         passage, version = answer["passage"], answer["version"]
         source, document = passage["source"], passage["document"]
-        passages = [passage]
+        # At the same time: each takes as long as the others.
+        submit = self.shared.pool.submit
+        times = submit(self.modified_times, str(version), [passage])
+        written = submit(self._read_written, passage, at) if tab == "document" else None
+        related = submit(self._find_related, passage, str(version)) if tab == "related" else None
+        passages, changes = [passage], []
         if source is not None and document is not None:
             passages = list(self.client.document(source, document, str(version))["passages"])
+            if tab == "history":
+                changes = self.client.history(source, document)["changes"]
         opened = open_document(passage, passages, version)
-        _, modified = self.modified_times(str(version), [passage])
+        _, modified = times.result()
         opened.modified = next(iter(modified.values()), None)
         opened.tab = tab
         opened.questions = answer["questions"]
-        if tab == "document":
-            opened.written = self._read_written(passage, at)
-        if tab == "related":
-            opened.related = self._find_related(passage, str(version))
-        elif tab == "history" and source is not None and document is not None:
-            opened.history = self.client.history(source, document)["changes"]
+        opened.written = written.result() if written else None
+        opened.related = related.result() if related else []
+        opened.history = changes
         return opened
 
     def _read_written(self, passage: Mapping[str, Any], at: str) -> Markup | None:

@@ -94,24 +94,23 @@ def turn_json(answer: Mapping[str, Any]) -> dict[str, Any]:
         "subjects": [_make_printable(one) for one in answer["subjects"]],
         "version": answer["version"],
         "cost": cost_text(answer["llm"]),
-        "cards": [
-            {
-                "number": one["number"],
-                "id": one["id"],
-                "key": document_key(one),
-                "kind": document_kind(one["document"]),
-                "title": _make_printable(title_of(one)),
-                "file": _make_printable(
-                    file_name(document_name(one)) if one["document"] else title_of(one)
-                ),
-                "place": _make_printable(
-                    f"{one['source']}/{one['document']}" if one["document"] else ""
-                ),
-                "where": _make_printable(one["location"] or ""),
-                "quotes": quotes.get(one["number"], []),
-            }
-            for one in answer["citations"]
-        ],
+        "cards": [card_json(one, quotes.get(one["number"], ())) for one in answer["citations"]],
+    }
+
+
+def card_json(cited: Mapping[str, Any], quotes: Sequence[str] = ()) -> dict[str, Any]:
+    """A cited passage as the page shows it, printable, with the sentences quoted from it."""
+    document, title = cited["document"], title_of(cited)
+    return {
+        "number": cited["number"],
+        "id": cited["id"],
+        "key": document_key(cited),
+        "kind": document_kind(document),
+        "title": _make_printable(title),
+        "file": _make_printable(file_name(document_name(cited)) if document else title),
+        "place": _make_printable(f"{cited['source']}/{document}" if document else ""),
+        "where": _make_printable(cited["location"] or ""),
+        "quotes": list(quotes),
     }
 
 
@@ -132,7 +131,7 @@ def cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
-    """A conversation in Markdown. No markup or address in it has an effect.
+    """A conversation in Markdown, with numbered sources. No markup or address has an effect.
 
     >>> card = {"title": "Ada", "place": "notes/ada.md", "where": "line 3"}
     >>> turn = {"question": "Who?", "text": "![x](http://e.org) Ada.", "cards": [card]}
@@ -141,13 +140,13 @@ def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
     <BLANKLINE>
     \\!\\[x\\](http:\\//e.org) Ada.
     <BLANKLINE>
-    - Ada, notes/ada.md, line 3
+    1. Ada, notes/ada.md, line 3
     """
     parts = []
     for turn in turns:
         parts += [f"## {_plain(turn['question'], ' ')}", _plain(turn["text"])]
         cited = [_place_line(card) for card in turn["cards"]]
-        parts += ["\n".join(f"- {line}" for line in cited)] if cited else []
+        parts += ["\n".join(f"{at}. {line}" for at, line in enumerate(cited, 1))]
     return "\n\n".join(filter(str.strip, parts))
 
 
@@ -168,6 +167,8 @@ def _for_browser(event: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"event": "answer", "turn": turn_json(event["answer"])}
         case "text":
             return {"event": "text", "text": _make_printable(event["text"])}
+        case "citation":
+            return {"event": "citation", "card": card_json(event["citation"])}
         case "withdrawn":
             return {"event": "withdrawn", "why": _make_printable(event["why"])}
     kept = ("event", "stage", "passages", "by")

@@ -138,6 +138,20 @@ def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Pa
     assert opened.evaluate("window.same") is True
 
 
+def test_enter_does_not_repeat_a_search_that_was_typed(opened: Page) -> None:
+    searches: list[str] = []
+    opened.on("request", lambda request: searches.append(request.url))
+    opened.locator("#q").fill("Where did Lord Byron die?")
+    expect(opened.locator(".hit").first).to_be_visible()
+    opened.locator("#q").press("Enter")
+    opened.locator("#q").press("Enter")  # whoever asks once more gets a new answer
+    opened.wait_for_function(
+        "performance.getEntriesByType('resource').filter((one) => one.name.includes('/results'))"
+        ".length === 2"
+    )
+    assert len([url for url in searches if "/results" in url]) == 2
+
+
 def test_the_cards_of_an_answer_are_joined_by_the_name_they_share(
     opened: Page, view: Shown
 ) -> None:

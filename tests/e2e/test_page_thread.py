@@ -101,10 +101,45 @@ def test_an_answer_appears_while_it_is_written_with_its_sources_and_its_price(
     expect(page.locator("#thread .cost")).to_have_text("120 tokens · 0.0004 USD")
     expect(page.locator(".answer .chain")).to_be_hidden()
     expect(page.get_by_role("link", name="Watch this question")).to_be_visible()
-    page.get_by_role("link", name="Source 1").click()
-    expect(page.locator("#thread .sources .file").first).to_be_focused()
     page.locator("#thread .sources .file").first.click()
     expect(page.locator("#preview")).to_contain_text("Kaltenbrunn")
+    assert violations(Axe().run(page).response["violations"]) == []
+
+
+def test_a_mark_opens_its_passage_by_key_also_while_the_answer_is_written(
+    page: Page, endpoint: Endpoint, question: str
+) -> None:
+    opened = threading.Event()
+
+    def texts(request: Any) -> Iterator[str]:
+        shown = json.loads(user_text(request))["documents"]
+        mira = next(one for one in shown if one["path"] == "mira.md")
+        (number,) = (label.partition(".")[0] for label in mira["passages"])
+        yield f'{{"found": true, "answer": "In **Ostrava** [{number}], '
+        yield "the town"
+        assert opened.wait(PATIENCE_S), "the mark was not opened"
+        yield ' of her birth [9].", "citations": [1, 2]}'
+
+    endpoint.play = lambda request: stream(texts(request))
+    submit(page, question)
+    draft = page.locator("#thread .draft")
+    expect(draft).to_have_text("In Ostrava [1], the town")
+    page.get_by_label("Ask a follow-up").press("Shift+Tab")
+    mark = draft.get_by_role("link", name="Source 1: mira.md")
+    expect(mark).to_be_focused()
+    page.keyboard.press("Enter")
+    preview = page.locator("#preview")
+    expect(preview.locator(".marked, #marked").first).to_contain_text("born in Ostrava")
+    page.keyboard.press("Escape")
+    expect(mark).to_be_focused()
+    opened.set()
+    written = page.locator("#thread .written:not(.draft)")
+    expect(written).to_have_text("In Ostrava [1], the town of her birth.")
+    expect(written.get_by_role("link", name="Source 1: mira.md")).to_be_focused()
+    cards = page.locator("#thread .sources .card")
+    expect(cards).to_have_count(2)
+    expect(cards.first).to_contain_text("mira.md")
+    expect(page.locator("#thread .notes")).to_contain_text("cited passages 9 of 2")
     assert violations(Axe().run(page).response["violations"]) == []
 
 
@@ -302,7 +337,8 @@ def test_a_garbled_question_is_refused_in_words(page: Page) -> None:
 def test_without_scripts_a_link_asks_the_llm(
     page: Page, browser: Browser, endpoint: Endpoint, question: str
 ) -> None:
-    endpoint.play = lambda _: say_json({"found": True, "answer": "In Ostrava", "citations": [1]})
+    marked = {"found": True, "answer": "In Ostrava [2]", "citations": [1]}
+    endpoint.play = lambda _: say_json(marked)
     context = browser.new_context(java_script_enabled=False)
     context.add_cookies(page.context.cookies())  # type: ignore[arg-type]
     plain = context.new_page()
@@ -313,7 +349,9 @@ def test_without_scripts_a_link_asks_the_llm(
     expect(plain.locator(".results")).to_be_visible()
     assert len(endpoint.requests) == asked
     plain.get_by_role("link", name="Let the LLM answer").click()
-    expect(plain.locator(".answer .written")).to_have_text("In Ostrava")
+    expect(plain.locator(".answer .written")).to_have_text("In Ostrava [1]")
+    plain.get_by_role("link", name="Source 1").click()
+    expect(plain.locator("#preview .preview-body")).to_be_visible()
     context.close()
 
 

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hopsyncd.models.llm.chat_completion import read_reply
+from hopsyncd.retrieve.answering.inline_citations import number_marks, remove_marks
 from hopsyncd.retrieve.answering.llm_answer import MAX_ANSWER, AnswerDraft, AnswerReply
 from hopsyncd.retrieve.answering.reply import AskReply, Evidence
 from store.records import PassageId
@@ -18,6 +19,8 @@ TEXTS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f")
 ).filter(lambda text: "</think>" not in text)
 WORDS = st.text("ab .:\n", max_size=8)
+MARKED = st.text("ab [],;`\n\u3010\u301103129", max_size=60)
+SHOWN = [PassageId(one) for one in (11, 12, 13)]
 
 
 class Told:
@@ -26,11 +29,18 @@ class Told:
     def __init__(self) -> None:
         self.texts: list[str] = []  # since the last withdrawal
         self.withdrawn: list[str] = []
-        self.draft = AnswerDraft(self.texts.append, self._note_withdrawn)
+        self.cited: list[tuple[int, PassageId]] = []  # since the last withdrawal
+        self.draft = AnswerDraft(self.texts.append, self._note_withdrawn, self._note_cited)
+        self.draft.note_passages(SHOWN)
+
+    def _note_cited(self, number: int, passage: PassageId) -> None:
+        assert f"[{number}]" not in self.text, "the text came before the passage"
+        self.cited.append((number, passage))
 
     def _note_withdrawn(self, why: str) -> None:
         assert self.texts, "there was nothing to withdraw"
         self.texts.clear()
+        self.cited.clear()
         self.withdrawn.append(why)
 
     def write(self, *texts: str) -> "Told":
@@ -63,7 +73,7 @@ def replies(draw: st.DrawFn) -> str:
     """JSON with an answer in it, as models write it."""
     members: dict[str, object] = {
         "found": True,
-        "answer": draw(TEXTS | TEXTS.map(lambda text: text * 300)),
+        "answer": draw(TEXTS | MARKED | TEXTS.map(lambda text: text * 300)),
         "citations": draw(st.lists(st.integers(1, 9), max_size=3)),
         "reason": draw(st.none() | TEXTS | st.dictionaries(TEXTS, TEXTS)),
     }
@@ -87,11 +97,53 @@ def test_however_a_reply_is_cut_into_pieces_the_text_is_that_of_the_checked_answ
     places = st.lists(st.integers(0, len(reply)), max_size=30)
     cuts = data.draw(places) if data else range(len(reply))
     told = Told().write(*(reply[a:b] for a, b in pairwise([0, *sorted(cuts), len(reply)])))
-    checked = AnswerReply.model_validate_json(read_reply(reply, AnswerReply)).answer[:MAX_ANSWER]
+    answer = AnswerReply.model_validate_json(read_reply(reply, AnswerReply)).answer[:MAX_ANSWER]
+    marked = number_marks(answer, SHOWN)
+    checked = marked.text
     assert told.text.rstrip() == checked.rstrip() or len(reply) > 16 * MAX_ANSWER
     told.draft.finish(by_llm(checked))
     assert told.text == checked
     assert told.withdrawn == []
+    assert told.cited == [*enumerate(marked.passages, 1)] or len(reply) > 16 * MAX_ANSWER
+
+
+@given(MARKED, st.integers(0, 60))
+@settings(deadline=None, derandomize=True, max_examples=500)
+def test_the_marks_of_a_beginning_are_those_of_the_whole_text(text: str, length: int) -> None:
+    whole, beginning = number_marks(text, SHOWN), number_marks(text[:length].strip(), SHOWN)
+    assert whole.text.lstrip().startswith(beginning.text)
+    assert whole.passages[: len(beginning.passages)] == beginning.passages
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "passages", "unknown"),
+    [
+        ("In Ostrava [2], in 1912 [1].", "In Ostrava [1], in 1912 [2].", (12, 11), ()),
+        ("In Ostrava[2][2, 3] \u30101\u3011", "In Ostrava[1][1][2] [3]", (12, 13, 11), ()),
+        ("In Ostrava [4].", "In Ostrava.", (), (4,)),
+        ("Use `a[1]` [2].", "Use `a[1]` [1].", (12,), ()),
+        ("See [the map](x) [2", "See [the map](x)", (), ()),
+    ],
+)
+def test_marks_are_numbered_by_their_first_appearance(
+    written: str, text: str, passages: tuple[int, ...], unknown: tuple[int, ...]
+) -> None:
+    marked = number_marks(written, SHOWN)
+    assert (marked.text, marked.passages, marked.unknown) == (text, passages, unknown)
+
+
+def test_marks_are_removed_with_the_space_before_them() -> None:
+    assert remove_marks("In Ostrava [1][2], she says [3].") == "In Ostrava, she says."
+
+
+def test_a_mark_is_sent_whole_and_after_its_passage() -> None:
+    told = Told()
+    heard = []
+    for piece in ('{"found": true, "answer": "In Ostrava', " [", "3", "] now"):
+        told.write(piece)
+        heard.append((told.text, [*told.cited]))
+    cited = [(1, PassageId(13))]
+    assert heard == [("In Ostrava", [])] * 3 + [("In Ostrava [1] now", cited)]
 
 
 def test_each_word_is_told_when_it_is_written() -> None:

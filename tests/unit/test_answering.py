@@ -205,7 +205,7 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     (call,) = llm.calls
     shown = json.loads(call.user)
     assert shown["question"] == QUESTION
-    assert (call.purpose, call.prompt) == ("answers", "answers/2")
+    assert (call.purpose, call.prompt) == ("answers", "answers/3")
     assert (told["answer"], told["by"], told["degraded"]) == ("Ostrava", "llm", [])
     citations = told["citations"]
     assert isinstance(citations, list)
@@ -276,6 +276,21 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
         "the LLM quoted 1 sentence that no passage has: removed",
     ]
     assert (told["by"], told["answer"]) == ("llm", "Ostrava")
+
+
+def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
+    tmp_path: Path,
+) -> None:
+    def play(call: LlmCall) -> str:
+        numbers = {one["path"]: one["number"] for one in excerpts_in(json.loads(call.user))}
+        text = f"In Ostrava [{numbers['mira.md']}], by her film [{numbers['door.md']}][9]."
+        return json.dumps({"found": True, "answer": text, "citations": [numbers["door.md"]]})
+
+    told = Asked(tmp_path, NOTES, FakeLlm(play)).ask(QUESTION, by_llm=True)
+    assert told["answer"] == "In Ostrava [1], by her film [2]."
+    assert told["short"] == "In Ostrava, by her film."
+    assert [one["document"] for one in told["citations"]] == ["mira.md", "door.md"]
+    assert told["degraded"] == ["the LLM cited passages 9 of 2, which it was not sent: removed"]
 
 
 def test_an_llm_gets_the_words_as_typed_beside_their_correction(tmp_path: Path) -> None:

@@ -10,14 +10,16 @@ from hopsyncd.index.filters import Filter
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.models.llm.call import Llm, TokenSink
+from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.answering.extractive import (
     carrying,
     cited_passages,
     evidence,
 )
+from hopsyncd.retrieve.answering.inline_citations import remove_marks
 from hopsyncd.retrieve.answering.llm_answer import (
     AskedQuestion,
+    DraftSink,
     answer_by_llm,
     room_for_passages,
     shown_thread,
@@ -117,7 +119,7 @@ class Asker:
         wanted: Filter = (),
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
-        sink: TokenSink | None = None,
+        sink: DraftSink | None = None,
         tell: Tell = untold,
         thread: Sequence[Turn] = (),
     ) -> tuple[Answer | None, AskReply]:
@@ -168,7 +170,7 @@ class Asker:
         *,
         by_llm: bool = False,
         usage: Usage | None = None,
-        sink: TokenSink | None = None,
+        sink: DraftSink | None = None,
         needs_encoder: bool = False,
         talk: Conversation | None = None,
     ) -> AskReply:
@@ -195,7 +197,7 @@ class Asker:
             else:
                 return AskReply(
                     answer.text,
-                    answer.text or None,
+                    remove_marks(answer.text) or None,
                     "llm",
                     answer.citations,
                     answer.evidence,

@@ -95,7 +95,9 @@ def reply_json(
             }
             for one in reply.evidence
         ],
-        "citations": _citations(found, numbers) if found else [],
+        "citations": [
+            citation_json(found, number, passage) for passage, number in numbers.items() if found
+        ],
         "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],
         "passages": passages_json(found) if with_passages else [],
         "logic": logic_json(found),
@@ -108,9 +110,7 @@ def reply_json(
     }
 
 
-def _citations(found: Answer, numbers: dict[PassageId, int]) -> list[Citation]:
-    ranked = {one.passage: one for one in found.ranked}
-    return [
-        {"number": number, **passage_json(found, ranked[passage])}
-        for passage, number in numbers.items()
-    ]
+def citation_json(found: Answer, number: int, passage: PassageId) -> Citation:
+    """A passage found, as the citation with this number."""
+    ranked = next(one for one in found.ranked if one.passage == passage)
+    return {"number": number, **passage_json(found, ranked)}

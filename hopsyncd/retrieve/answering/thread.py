@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from hopsyncd.models.keywords import STOP_WORDS, mentions, neutral_spans
 from hopsyncd.models.llm.tokens import count_tokens
+from hopsyncd.retrieve.answering.inline_citations import remove_marks
 from hopsyncd.text.question_language import recognise_language
 
 _MOST_SUBJECTS = 6
@@ -99,7 +100,8 @@ def fit_thread(thread: Sequence[Turn], budget_tokens: int) -> list[TurnData]:
     kept: list[TurnData] = []
     for turn in reversed(thread):
         data = TurnData(
-            question=turn.question[:_QUESTION_CHARACTERS], answer=turn.answer[:_ANSWER_CHARACTERS]
+            question=turn.question[:_QUESTION_CHARACTERS],
+            answer=remove_marks(turn.answer)[:_ANSWER_CHARACTERS],
         )
         budget_tokens -= count_tokens(f"{data['question']}\n{data['answer']}") + 8
         if budget_tokens < 0:

@@ -40,7 +40,7 @@ function say(text) {
 
 const results = byId("results");
 const form = byId("ask");
-let running = null;
+let search = null; // the newest: { query, controller, isShown, isSubmitted }
 
 function searchFields() {
   const fields = new URLSearchParams(new FormData(form));
@@ -48,40 +48,57 @@ function searchFields() {
   return fields;
 }
 
-// thread.js asks an LLM, if one is configured, once the question is submitted.
+// A search that was typed is not repeated when it is submitted: thread.js hears of it then, and
+// asks an LLM if one is configured.
 async function ask(fields, submitted) {
-  if (running) running.abort();
-  running = new AbortController();
+  const query = String(fields);
+  if (search?.query !== query || search.isSubmitted) {
+    search?.controller.abort();
+    search = { query, controller: new AbortController() };
+    search.isShown = showResults(fields, search.controller.signal);
+  }
+  const asked = search;
+  asked.isSubmitted = submitted;
+  const isShown = await asked.isShown;
+  if (asked !== search) return;
+  document.body.removeAttribute("aria-busy");
+  if (!isShown) search = null;
+  else if (submitted) document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted } }));
+}
+
+// Says whether there are results; an error is shown instead of them.
+async function showResults(fields, signal) {
   document.body.setAttribute("aria-busy", "true");
   try {
-    const response = await fetch(`${form.dataset.results}?${fields}`, {
-      signal: running.signal,
-    });
+    const response = await fetch(`${form.dataset.results}?${fields}`, { signal });
     const made = parse(await response.text());
-    const layout = byId("main");
     if (!response.ok) {
       results.replaceChildren(...made.querySelector("main").childNodes);
-    } else if (made.querySelector(".welcome")) {
-      location.assign(`${base}/`);
-      return;
-    } else {
-      layout.className = "ask-layout";
-      results.classList.remove("welcome");
-      morph(results, [...made.body.childNodes]);
-      results.dataset.part = `${form.dataset.results}?${fields}`;
-      if (!byId("preview")) layout.append(emptyPreview());
-      history.replaceState(null, "", `${base}/?${fields}`);
-      const heading = byId("passages");
-      told.textContent = heading ? `Found ${heading.textContent}` : "Nothing was found";
-      document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted } }));
-      openFirst();
+      return false;
     }
+    if (made.querySelector(".welcome")) {
+      location.assign(`${base}/`);
+      return false;
+    }
+    const layout = byId("main");
+    layout.className = "ask-layout";
+    results.classList.remove("welcome");
+    morph(results, [...made.body.childNodes]);
+    results.dataset.part = `${form.dataset.results}?${fields}`;
+    if (!byId("preview")) layout.append(emptyPreview());
+    history.replaceState(null, "", `${base}/?${fields}`);
+    const heading = byId("passages");
+    told.textContent = heading ? `Found ${heading.textContent}` : "Nothing was found";
+    document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted: false } }));
+    openFirst();
     drawRecent();
+    return true;
   } catch (error) {
-    if (error.name === "AbortError") return;
-    results.textContent = "The page's program does not answer: is `hopsyncd web` still running?";
+    if (error.name !== "AbortError") {
+      results.textContent = "The page's program does not answer: is `hopsyncd web` still running?";
+    }
+    return false;
   }
-  document.body.removeAttribute("aria-busy");
 }
 
 function emptyPreview() {
@@ -149,6 +166,8 @@ function drawRecent() {
 
 /* The preview */
 
+let opener = null; // the link that opened the preview; it gets the focus back
+
 async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
   const preview = byId("preview");
   if (!preview) return false;
@@ -201,7 +220,8 @@ function closePreview() {
   fields.delete("open");
   fields.delete("tab");
   history.replaceState(null, "", `${base}/?${fields}`);
-  document.querySelector(`.read[data-open="${CSS.escape(id ?? "")}"]`)?.focus();
+  const link = opener?.isConnected ? opener : document.querySelector(`.read[data-open="${CSS.escape(id ?? "")}"]`);
+  link?.focus();
 }
 
 /* Clicks and keys */
@@ -223,7 +243,10 @@ document.addEventListener("click", (event) => {
   else if (byId("preview")) {
     event.preventDefault();
     if ("close" in target.dataset) closePreview();
-    else openPassage(target.dataset.open, target.dataset.tab);
+    else {
+      if (!byId("preview").contains(target)) opener = target;
+      openPassage(target.dataset.open, target.dataset.tab);
+    }
   }
 });
 
@@ -387,7 +410,7 @@ function markChanges(made, before, event) {
 async function update(event) {
   refresh(byId("state")).catch(() => {});
   if (document.body.dataset.at !== "head") return;
-  document.dispatchEvent(new Event("hopsyncd:version")); // for the map
+  document.dispatchEvent(new CustomEvent("hopsyncd:version", { detail: event }));
   for (const part of document.querySelectorAll("main [data-part]")) {
     if (part.hasAttribute("data-poll")) {
       await refresh(part);
@@ -403,7 +426,6 @@ async function update(event) {
     await refresh(part, prepare);
     if (lazy && !keeps) await fill(part.querySelector("[data-lazy]") ?? lazy);
   }
-  document.dispatchEvent(new CustomEvent("hopsyncd:version", { detail: event }));
   drawRecent();
   tellAges();
   await updatePreview(event);

@@ -1,6 +1,6 @@
 "use strict";
 
-/* Conversations with an LLM. They stay in this tab. Text of the LLM is only ever set as text. */
+/* Conversations with an LLM. They stay in this tab. The LLM's words are only ever set as text. */
 
 (() => {
   const THREADS = "hopsyncd.threads";
@@ -10,96 +10,119 @@
   const { csrf, notes } = document.body.dataset;
 
   let thread = null; // { key, search, turns }
-  let running = null; // the request under way
-  let section = null;
+  let request = null; // the AbortController of the question under way
+  let section = null; // where the thread is drawn
 
+  // Without a value, an attribute is left out; `true` makes it empty.
   function element(name, attributes = {}, ...children) {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) {
       if (value === true) made.setAttribute(key, "");
-      else if (value !== false && value !== undefined && value !== "") made.setAttribute(key, value);
+      else if (value) made.setAttribute(key, value);
     }
-    made.append(...children.filter((one) => one !== null));
+    made.append(...children.filter((child) => child !== null));
     return made;
   }
 
-  /* Limited Markdown: paragraphs, lists, code, bold and italics. Links and pictures stay text. */
+  function capitalize(text) {
+    return text.slice(0, 1).toUpperCase() + text.slice(1);
+  }
 
-  const INLINE = /(`[^`\n]+`)|(\*\*[^*\n]+\*\*)|(\*[^*\s][^*\n]*\*)/g;
+  function isAnswered(turn) {
+    return turn.state === "done" && turn.answer.found;
+  }
 
-  function inline(text) {
+  /* Limited Markdown: paragraphs, lists, code, bold and italics. Links and pictures stay text. Marks
+     such as [1] are links to the passages that `cards` have. */
+
+  const INLINE = /(?<code>`[^`\n]+`)|(?<strong>\*\*[^*\n]+\*\*)|(?<em>\*[^*\s][^*\n]*\*)|\[(?<mark>\d{1,3})\]/g;
+
+  function renderInline(text, cards) {
     const nodes = [];
     let end = 0;
-    for (const found of text.matchAll(INLINE)) {
-      nodes.push(text.slice(end, found.index));
-      const [whole, code, bold] = found;
-      const cut = bold ? 2 : 1;
-      nodes.push(element(code ? "code" : bold ? "strong" : "em", {}, whole.slice(cut, -cut)));
-      end = found.index + whole.length;
+    for (const match of text.matchAll(INLINE)) {
+      const { code, strong, mark } = match.groups;
+      const card = mark && cards.find((one) => one.number === Number(mark));
+      if (mark && !card) continue;
+      nodes.push(text.slice(end, match.index));
+      if (card) nodes.push(renderMark(card));
+      else if (code) nodes.push(element("code", {}, code.slice(1, -1)));
+      else if (strong) nodes.push(element("strong", {}, ...renderInline(strong.slice(2, -2), cards)));
+      else nodes.push(element("em", {}, ...renderInline(match[0].slice(1, -1), cards)));
+      end = match.index + match[0].length;
     }
     return [...nodes, text.slice(end)];
   }
 
-  function blocks(text) {
-    const made = [];
+  function linkTo(card) {
+    return { href: `${base}/passage/${encodeURIComponent(card.id)}`, "data-open": card.id };
+  }
+
+  function renderMark(card) {
+    const label = `Source ${card.number}: ${card.file}`;
+    return element("a", { class: "cite", "aria-label": label, title: card.place, ...linkTo(card) }, `[${card.number}]`);
+  }
+
+  function renderText(text, cards) {
+    const blocks = [];
     let list = null;
     let code = null;
     let lines = [];
-    const closeParagraph = () => {
-      if (lines.length) {
-        const nodes = lines.flatMap((line, at) => (at ? [element("br"), ...inline(line)] : inline(line)));
-        made.push(element("p", {}, ...nodes));
-      }
+    const endParagraph = () => {
+      const nodes = lines.flatMap((line, number) => [...(number ? [element("br")] : []), ...renderInline(line, cards)]);
+      if (lines.length) blocks.push(element("p", {}, ...nodes));
       lines = [];
     };
     for (const line of text.split("\n")) {
       const item = line.match(/^\s*(?:([-*•])|\d{1,3}[.)])\s+(.*)$/);
       const heading = line.match(/^#{1,6}\s+(.*)$/);
       if (/^\s*```/.test(line)) {
-        closeParagraph();
+        endParagraph();
         list = null;
-        if (code) code = null;
-        else made.push((code = element("pre")));
+        code = code ? null : element("pre");
+        if (code) blocks.push(code);
       } else if (code) code.append(`${line}\n`);
       else if (item) {
-        closeParagraph();
+        endParagraph();
         const name = item[1] ? "ul" : "ol";
-        if (list?.localName !== name) made.push((list = element(name)));
-        list.append(element("li", {}, ...inline(item[2])));
+        if (list?.localName !== name) blocks.push((list = element(name)));
+        list.append(element("li", {}, ...renderInline(item[2], cards)));
       } else {
         list = null;
-        if (heading || !line.trim()) closeParagraph();
-        if (heading) made.push(element("p", {}, element("strong", {}, ...inline(heading[1]))));
+        if (heading || !line.trim()) endParagraph();
+        if (heading) blocks.push(element("p", {}, element("strong", {}, ...renderInline(heading[1], cards))));
         else if (line.trim()) lines.push(line);
       }
     }
-    closeParagraph();
-    return made;
+    endParagraph();
+    return blocks;
   }
 
-  /* What is kept in the tab */
+  /* What the tab keeps */
 
-  function kept() {
+  function readThreads() {
     try {
-      const read = JSON.parse(sessionStorage.getItem(THREADS) ?? "[]");
-      return Array.isArray(read) ? read : [];
+      const threads = JSON.parse(sessionStorage.getItem(THREADS) ?? "[]");
+      return Array.isArray(threads) ? threads : [];
     } catch {
       return [];
     }
   }
 
-  function keep() {
-    const others = kept().filter((one) => one.key !== thread.key);
-    const turns = thread.turns.filter((one) => one.state !== "running");
-    const saved = [{ ...thread, turns }, ...others].slice(0, MOST_THREADS);
+  function storeThread() {
+    const others = readThreads().filter((other) => other.key !== thread.key);
+    const turns = thread.turns.filter((turn) => turn.state !== "running");
     try {
-      sessionStorage.setItem(THREADS, JSON.stringify(saved));
+      const threads = [{ ...thread, turns }, ...others].slice(0, MOST_THREADS);
+      sessionStorage.setItem(THREADS, JSON.stringify(threads));
     } catch {
       // The tab is full, or storage is off: the conversation is lost when the page is closed.
     }
   }
 
-  function searchOf(fields) {
+  /* Asking */
+
+  function readSearch(fields) {
     return {
       question: (fields.get("q") ?? "").trim(),
       filters: fields.getAll("f"),
@@ -109,51 +132,50 @@
     };
   }
 
-  /* Asking */
-
-  async function ask(question) {
+  async function askLlm(question) {
     stop();
-    const turn = { question, text: "", state: "running", stage: "Searching" };
-    const earlier = thread.turns.filter((one) => one.state === "done" && one.answer.found);
-    thread.turns.push(turn);
-    draw();
-    const mine = (running = new AbortController());
+    const earlier = thread.turns.filter(isAnswered).slice(-MOST_TURNS);
     const asked = {
       ...thread.search,
       question,
-      thread: earlier.slice(-MOST_TURNS).map((one) => ({
-        question: one.question.slice(0, MOST_CHARACTERS),
-        text: one.answer.text.slice(0, MOST_CHARACTERS),
+      thread: earlier.map((turn) => ({
+        question: turn.question.slice(0, MOST_CHARACTERS),
+        text: turn.answer.text.slice(0, MOST_CHARACTERS),
       })),
     };
+    const turn = { question, text: "", cards: [], state: "running", stage: "Searching" };
+    const controller = (request = new AbortController());
+    thread.turns.push(turn);
+    draw();
     try {
-      const response = await fetch(`${base}/thread`, {
-        method: "POST",
-        body: new URLSearchParams({ csrf, asked: JSON.stringify(asked) }),
-        signal: mine.signal,
-      });
-      if (!response.ok) {
-        const refused = await response.json().catch(() => ({}));
-        throw new Error(refused.error ?? "The page's program refused the question: load the page again");
-      }
-      for await (const event of eventsOf(response)) hear(turn, event);
-      if (turn.state === "running") throw new Error("The answer broke off");
+      await stream(turn, asked, controller.signal);
     } catch (error) {
-      if (error.name === "AbortError") turn.state = "stopped";
-      else {
-        turn.state = "failed";
-        turn.why = error instanceof TypeError ? "The page's program does not answer" : error.message;
-      }
+      turn.state = error.name === "AbortError" ? "stopped" : "failed";
+      turn.why = error instanceof TypeError ? "The page's program does not answer" : error.message;
     }
-    if (running === mine) running = null;
+    if (request === controller) request = null;
     if (thread?.turns.includes(turn)) {
-      keep();
+      storeThread();
       draw();
       announce(turn);
     }
   }
 
-  async function* eventsOf(response) {
+  async function stream(turn, asked, signal) {
+    const body = new URLSearchParams({ csrf, asked: JSON.stringify(asked) });
+    const response = await fetch(`${base}/thread`, { method: "POST", body, signal });
+    if (!response.ok) {
+      const refused = await response.json().catch(() => ({}));
+      throw new Error(refused.error ?? "The page's program refused the question: load the page again");
+    }
+    for await (const event of readEvents(response)) {
+      takeEvent(turn, event);
+      if (turn.state === "running" && thread?.turns.includes(turn)) drawDraft(turn);
+    }
+    if (turn.state === "running") throw new Error("The answer broke off");
+  }
+
+  async function* readEvents(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
@@ -165,24 +187,31 @@
     }
   }
 
-  function hear(turn, event) {
-    if (event.event === "text") turn.text += event.text;
-    else if (event.event === "withdrawn") turn.text = "";
-    else if (event.event === "answer") {
-      turn.answer = event.turn;
-      turn.state = "done";
-      return;
-    } else if (event.event === "error") throw new Error(event.why);
-    else if (event.stage === "answer") {
-      const many = `${event.passages} passage${event.passages === 1 ? "" : "s"}`;
-      turn.stage = event.by === "llm" ? `Reading ${many}` : "Answering";
+  function takeEvent(turn, event) {
+    switch (event.event) {
+      case "text":
+        turn.text += event.text;
+        break;
+      case "citation":
+        turn.cards.push(event.card);
+        break;
+      case "withdrawn":
+        [turn.text, turn.cards] = ["", []];
+        break;
+      case "answer":
+        [turn.answer, turn.state] = [event.turn, "done"];
+        break;
+      case "error":
+        throw new Error(event.why);
+      case "progress":
+        if (event.stage !== "answer") break;
+        turn.stage = event.by === "llm" ? `Reading ${event.passages} passage${event.passages === 1 ? "" : "s"}` : "Answering";
     }
-    if (thread?.turns.includes(turn)) drawDraft(turn);
   }
 
   function stop() {
-    running?.abort();
-    running = null;
+    request?.abort();
+    request = null;
   }
 
   function announce(turn) {
@@ -193,123 +222,112 @@
 
   /* Drawing */
 
-  function drawDraft(turn) {
-    const draft = section?.querySelector(".turn:last-child .draft");
-    if (!draft) return;
-    draft.replaceChildren(...(turn.text ? blocks(turn.text) : [element("p", { class: "meta" }, `${turn.stage} …`)]));
+  function renderDraft(turn) {
+    return turn.text ? renderText(turn.text, turn.cards) : [element("p", { class: "meta" }, `${turn.stage} …`)];
   }
 
-  function cardOf(card, at) {
-    const open = { href: `${base}/passage/${encodeURIComponent(card.id)}`, "data-open": card.id };
+  function drawDraft(turn) {
+    const draft = section?.querySelector(".turn:last-child .draft");
+    if (draft) morph(draft, renderDraft(turn));
+  }
+
+  function renderCard(card) {
     return element(
       "li",
-      { class: "card", id: `turn-${at}-card-${card.number}` },
+      { class: "card" },
       card.quotes.length ? element("p", { class: "said" }, card.quotes.join(" ")) : null,
       element(
         "p",
         { class: "from" },
         element("span", { class: "kind" }, card.kind),
-        element("a", { class: "file", title: card.place, ...open }, card.file),
+        element("a", { class: "file", title: card.place, ...linkTo(card) }, card.file),
         card.where ? element("span", { class: "where" }, card.where) : null,
         element("span", { class: "meta" }, `[${card.number}]`),
       ),
     );
   }
 
-  function marksOf(cards, at) {
-    return cards.map((card) =>
-      element(
-        "a",
-        { class: "cite", href: `#turn-${at}-card-${card.number}`, "data-cite": true, "aria-label": `Source ${card.number}: ${card.file}` },
-        `[${card.number}]`,
-      ),
-    );
+  // An answer without marks has them all at its end.
+  function renderWritten({ text, cards }) {
+    const written = element("div", { class: "written" }, ...renderText(text, cards));
+    if (written.querySelector(".cite")) return written;
+    const last = written.lastElementChild;
+    const end = last?.matches("ul, ol") ? last.lastElementChild : last?.matches("p") ? last : written;
+    end.append(" ", ...cards.map(renderMark));
+    return written;
   }
 
-  function answerOf(turn, at) {
+  function renderAskAgain(why, turn) {
+    const again = element("button", { type: "button", class: "quiet", "data-again": turn.question }, "Ask again");
+    return element("p", { class: "stale" }, `${why} `, again);
+  }
+
+  // The page itself shows the first answer if no LLM wrote it.
+  function renderAnswer(turn, isFirst) {
     const { answer } = turn;
+    const isWritten = answer.by === "llm";
     const nodes = [];
     if (answer.subjects.length) {
       nodes.push(element("p", { class: "meta" }, `Searched with ${answer.subjects.join(", ")} from this conversation`));
     }
     if (answer.degraded.length) {
-      nodes.push(element("ul", { class: "notes" }, ...answer.degraded.map((one) => element("li", {}, sentence(one)))));
+      const items = answer.degraded.map((reason) => element("li", {}, capitalize(reason)));
+      nodes.push(element("ul", { class: "notes" }, ...items));
     }
     if (!answer.found) {
       nodes.push(element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this.")));
-    } else if (answer.by === "llm" || at > 0) {
-      if (answer.by === "llm") {
-        const text = element("div", { class: "written" }, ...blocks(answer.text));
-        const last = text.lastElementChild;
-        const end = last?.matches("ul, ol") ? last.lastElementChild : last?.matches("p") ? last : text;
-        end.append(" ", ...marksOf(answer.cards, at));
-        nodes.push(text);
-      }
-      nodes.push(element("ol", { class: "sources" }, ...answer.cards.map((card) => cardOf(card, at))));
+    } else if (isWritten || !isFirst) {
+      if (isWritten) nodes.push(renderWritten(answer));
+      nodes.push(element("ol", { class: "sources" }, ...answer.cards.map(renderCard)));
     }
-    if (answer.cost && answer.by === "llm") nodes.push(element("p", { class: "meta cost" }, answer.cost));
-    if (turn.changed?.length) {
-      const again = element("button", { type: "button", class: "quiet", "data-again": turn.question }, "Ask again");
-      nodes.push(element("p", { class: "stale" }, `${turn.changed.join(", ")} changed since. `, again));
-    }
+    if (isWritten && answer.cost) nodes.push(element("p", { class: "meta cost" }, answer.cost));
+    if (turn.changed?.length) nodes.push(renderAskAgain(`${turn.changed.join(", ")} changed since.`, turn));
     return nodes;
   }
 
-  function sentence(text) {
-    return text.slice(0, 1).toUpperCase() + text.slice(1);
-  }
-
-  function turnOf(turn, at) {
-    const nodes = at ? [element("h2", { class: "asked" }, turn.question)] : [];
-    if (turn.state === "done") nodes.push(...answerOf(turn, at));
+  function renderTurn(turn, number) {
+    const nodes = number ? [element("h2", { class: "asked" }, turn.question)] : [];
+    if (turn.state === "done") nodes.push(...renderAnswer(turn, number === 0));
     else if (turn.state === "running") {
-      nodes.push(element("div", { class: "written draft", "aria-busy": "true" }));
+      nodes.push(element("div", { class: "written draft", "aria-busy": "true" }, ...renderDraft(turn)));
     } else {
-      if (turn.text) nodes.push(element("div", { class: "written" }, ...blocks(turn.text)));
-      const why = turn.state === "stopped" ? "Stopped. The text was not checked, and its tokens count." : `${sentence(turn.why)}.`;
-      const again = element("button", { type: "button", class: "quiet", "data-again": turn.question }, "Ask again");
-      nodes.push(element("p", { class: "stale" }, `${why} `, again));
+      if (turn.text) nodes.push(element("div", { class: "written" }, ...renderText(turn.text, turn.cards)));
+      const isStopped = turn.state === "stopped";
+      const why = isStopped ? "Stopped. The text was not checked, and its tokens count." : `${capitalize(turn.why)}.`;
+      nodes.push(renderAskAgain(why, turn));
     }
     return element("li", { class: "turn" }, ...nodes);
   }
 
-  function formOf() {
-    const input = element("input", {
-      id: "follow-up",
-      name: "follow-up",
-      type: "text",
-      maxlength: "1000",
-      autocomplete: "off",
-      placeholder: "Ask a follow-up",
-      "aria-label": "Ask a follow-up",
-    });
-    const isSaved = notes !== undefined && thread.turns.some((one) => one.state === "done" && one.answer.found);
+  function renderForm() {
+    const canSave = notes !== undefined && thread.turns.some(isAnswered);
     return element(
       "form",
       { class: "follow-up" },
-      input,
-      running || thread.turns.at(-1)?.state === "running"
+      element("input", {
+        id: "follow-up",
+        name: "follow-up",
+        type: "text",
+        maxlength: "1000",
+        autocomplete: "off",
+        placeholder: "Ask a follow-up",
+        "aria-label": "Ask a follow-up",
+      }),
+      thread.turns.at(-1)?.state === "running"
         ? element("button", { type: "button", class: "quiet", "data-stop": true }, "Stop")
         : element("button", {}, "Ask"),
-      isSaved ? element("button", { type: "button", class: "quiet", "data-save": true }, "Save as a note") : null,
+      canSave ? element("button", { type: "button", class: "quiet", "data-save": true }, "Save as a note") : null,
     );
   }
 
   function draw() {
     const found = byId("found");
     if (!found || !thread) return;
-    const typed = byId("follow-up");
-    const [value, focused] = [typed?.value ?? "", typed && document.activeElement === typed];
     section ??= element("section", { id: "thread", "aria-label": "Conversation" });
     if (section.parentElement !== found) found.querySelector("h1").after(section);
-    section.replaceChildren(element("ol", { class: "turns" }, ...thread.turns.map(turnOf)), formOf());
+    morph(section, [element("ol", { class: "turns" }, ...thread.turns.map(renderTurn)), renderForm()]);
     const [first] = thread.turns;
     section.toggleAttribute("data-answered", first?.state === "done" && first.answer.by === "llm");
-    const last = thread.turns.at(-1);
-    if (last?.state === "running") drawDraft(last);
-    const input = byId("follow-up");
-    input.value = value;
-    if (focused) input.focus({ preventScroll: true });
   }
 
   function close() {
@@ -320,63 +338,57 @@
 
   /* The search above decides which conversation is open */
 
-  function show(fields, submitted) {
-    const search = searchOf(fields);
+  function open(fields, submitted) {
+    const search = readSearch(fields);
     const key = JSON.stringify(search);
     if (thread && thread.key !== key) close();
     if (!search.question) return;
-    thread ??= kept().find((one) => one.key === key) ?? null;
+    thread ??= readThreads().find((other) => other.key === key) ?? null;
     if (thread) draw();
     else if (submitted) {
       thread = { key, search, turns: [] };
-      ask(search.question);
+      askLlm(search.question);
     }
   }
 
-  async function save() {
+  async function saveAsNote() {
     const turns = thread.turns
-      .filter((one) => one.state === "done" && one.answer.found)
-      .map((one) => ({ question: one.question, text: one.answer.text, cards: one.answer.cards }));
-    const response = await fetch(`${base}/thread/note`, {
-      method: "POST",
-      body: new URLSearchParams({ csrf, thread: JSON.stringify(turns) }),
-    });
-    const saved = await response.json().catch(() => ({ error: "The note was not saved" }));
-    say(saved.file ? `Saved as ${saved.file}` : sentence(saved.error));
+      .filter(isAnswered)
+      .map(({ question, answer }) => ({ question, text: answer.text, cards: answer.cards }));
+    const body = new URLSearchParams({ csrf, thread: JSON.stringify(turns) });
+    const response = await fetch(`${base}/thread/note`, { method: "POST", body });
+    const saved = await response.json();
+    say(saved.file ? `Saved as ${saved.file}` : capitalize(saved.error));
   }
 
-  document.addEventListener("hopsyncd:results", (event) => show(event.detail.fields, event.detail.submitted));
-  document.addEventListener("hopsyncd:version", (event) => {
+  document.addEventListener("hopsyncd:results", ({ detail }) => open(detail.fields, detail.submitted));
+  document.addEventListener("hopsyncd:version", ({ detail }) => {
     if (!thread) return;
-    const changed = new Map(event.detail.documents.map((one) => [one.key, one.name]));
-    for (const turn of thread.turns) {
-      if (turn.state !== "done") continue;
+    const changed = new Map(detail.documents.map((document) => [document.key, document.name]));
+    for (const turn of thread.turns.filter((one) => one.state === "done")) {
       const names = turn.answer.cards.map((card) => changed.get(card.key)).filter(Boolean);
-      if (names.length) turn.changed = [...new Set([...(turn.changed ?? []), ...names])];
+      turn.changed = [...new Set([...(turn.changed ?? []), ...names])];
     }
-    if (thread.turns.at(-1)?.state !== "running") draw();
+    draw();
   });
   document.addEventListener("submit", (event) => {
     if (!event.target.matches(".follow-up")) return;
     event.preventDefault();
     const input = byId("follow-up");
     const question = input.value.trim();
-    if (!question || running) return;
+    if (!question || request) return;
     input.value = "";
-    ask(question);
+    askLlm(question);
   });
   document.addEventListener("click", (event) => {
-    const target = event.target.closest?.("[data-stop], [data-again], [data-save], [data-cite]");
+    const target = event.target.closest("[data-stop], [data-again], [data-save]");
     if (!target || !section?.contains(target)) return;
     if ("stop" in target.dataset) stop();
-    else if ("again" in target.dataset) ask(target.dataset.again);
-    else if ("save" in target.dataset) save().catch(() => say("The note was not saved"));
-    else {
-      event.preventDefault();
-      byId(target.getAttribute("href").slice(1))?.querySelector(".file").focus();
-    }
+    else if ("again" in target.dataset) askLlm(target.dataset.again);
+    else saveAsNote().catch(() => say("The note was not saved"));
   });
   addEventListener("pagehide", stop);
 
-  if (byId("found")) show(new URLSearchParams(location.search), !new URLSearchParams(location.search).has("llm"));
+  const fields = new URLSearchParams(location.search);
+  open(fields, byId("found") !== null && !fields.has("llm"));
 })();

@@ -1,0 +1,63 @@
+"""Marks such as [2] in an LLM's answer: the passages that a sentence rests on."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store.records import PassageId
+
+_MARK = re.compile(r"\s*[\[\u3010]\s*(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\s*[\]\u3011]")
+_UNFINISHED_MARK = re.compile(r"\s*[\[\u3010][\d\s,;]*\Z")
+_PLAIN_MARK = re.compile(r"\s*\[\d{1,3}\]")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A text whose marks are numbered from 1 in the order of their first appearance.
+
+    passages: the passage of each mark. unknown: the numbers of removed marks, which no passage has.
+    """
+
+    text: str
+    passages: tuple[PassageId, ...] = ()
+    unknown: tuple[int, ...] = ()
+
+
+def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
+    """Number the marks of a text, which name `passages` by their position from 1.
+
+    The result of a beginning of the text is a beginning of the result, so a text can be numbered
+    while it is written. Marks in code stay as they are, and an unfinished mark at the end is
+    left out.
+
+    >>> number_marks("In Ostrava [3], she says [1, 3].", [PassageId(one) for one in (7, 8, 9)])
+    MarkedText(text='In Ostrava [1], she says [2][1].', passages=(9, 7), unknown=())
+    """
+    text = _UNFINISHED_MARK.sub("", text)
+    numbers: dict[PassageId, int] = {}
+    unknown: dict[int, None] = {}
+    parts, end = list[str](), 0
+    for found in _MARK.finditer(text):
+        before = text[end : found.start()]
+        if (text.count("`", 0, found.start())) % 2:
+            continue
+        written = ""
+        for number in map(int, re.findall(r"\d+", found[1])):
+            if 1 <= number <= len(passages):
+                written += f"[{numbers.setdefault(passages[number - 1], len(numbers) + 1)}]"
+            else:
+                unknown[number] = None
+        space = found[0][: len(found[0]) - len(found[0].lstrip())] if written else ""
+        parts += [before, space, written]
+        end = found.end()
+    parts.append(text[end:])
+    return MarkedText("".join(parts), tuple(numbers), tuple(unknown))
+
+
+def remove_marks(text: str) -> str:
+    """A numbered text without its marks.
+
+    >>> remove_marks("In Ostrava [1][2], she says.")
+    'In Ostrava, she says.'
+    """
+    return _PLAIN_MARK.sub("", text)
