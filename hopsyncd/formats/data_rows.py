@@ -15,7 +15,7 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, link_to_address, link_to_name
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
+from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 
 _DELIMITERS = "\t;|,"  # of two that fit, the one that is rarer in texts and numbers
 _SEPARATOR = re.compile(r"\A(?i:sep)=([,;\t|])[ \t]*(?:\n|\Z)")

@@ -1,113 +1,178 @@
 """Reads tables of pages: each cell goes into the grid, with its content in one line."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+
+from hopsyncd.formats.blocks import Links
 from hopsyncd.formats.html_text import BLOCKS, InlineText
-from hopsyncd.formats.html_tree import Element, Page, events_of, own_parts
+from hopsyncd.formats.html_tree import (
+    Element,
+    Event,
+    Page,
+    events_of,
+    is_hidden,
+    own_parts,
+)
 from hopsyncd.formats.tables import Table, TableBuilder
 
 _ITEMS = {"li": "; ", "tr": "; ", "dt": "; ", "td": ", ", "th": ", ", "dd": ": "}
 _MAX_SPAN_DIGITS = 5
-_MAX_NAME_CHARACTERS = 60  # of a column in a table inside a cell
+_MAX_DEPTH = 3  # tables inside cells of tables, beyond which they are text
+_OF_COLUMNS = ("col", "colgroup")
 
 
-def table_of(page: Page, table: Element, line: int) -> tuple[Table, list[str]]:
-    """Read a table that begins at a line. Also returns the pronunciations of words in it."""
+@dataclass(slots=True)
+class _Cell:
+    """A cell; `is_bold` if all of its text is."""
+
+    element: Element
+    line: int
+    last_line: int
+    text: str
+    links: Links
+    inner: tuple[Table, ...]
+    is_bold: bool
+
+    @property
+    def is_header(self) -> bool:
+        """Whether the page marks the cell as the name of a column or a row."""
+        return self.element.tag == "th" or self.element.get("scope") in _OF_COLUMNS
+
+
+@dataclass(slots=True)
+class _Row:
+    line: int
+    in_head: bool
+    cells: list[_Cell] = field(default_factory=list)
+
+    @property
+    def is_bold(self) -> bool:
+        """Whether the row has several cells, all with text in bold."""
+        return len(self.cells) > 1 and all(cell.is_bold for cell in self.cells)
+
+
+def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:
+    """Read a table that begins at a line. Also returns the pronunciations of words in it.
+
+    `depth` is the number of tables around it. If the page marks no header in the table, bold rows
+    at its top are headers.
+    """
     builder = TableBuilder()
     readings: list[str] = []
-    row = None
+    rows: list[_Row] = []
+    around = None
     for part in own_parts(table, ("caption", "tr", "td", "th")):
         line = page.line_of(part, line)
         if part.tag == "caption":
-            builder.caption = " ".join(text_of(page, part, line).take_text()[0].split())
+            builder.caption = " ".join(text_of(page, part, line)[0].take_text()[0].split())
             continue
-        parent = part if part.tag == "tr" else part.getparent()
-        if parent is not row:  # a cell outside rows begins one too
-            row = parent
-            builder.begin_row(line, is_header=_is_in_head(parent))
-        if part.tag == "tr":
-            continue
-        inline = text_of(page, part, line)
-        text, links = inline.take_text()
-        if not text and inline.pictures:
-            text = ", ".join(inline.pictures)
-        builder.add(
-            text,
-            is_header=part.tag == "th",
-            rowspan=_span(part, "rowspan"),
-            colspan=max(1, _span(part, "colspan")),
-            links=links,
-        )
-        builder.extend_row(inline.lines[1])
-        readings += inline.readings
+        parent = part if part.tag == "tr" else _row_around(part, table)
+        if parent is not around or not rows:  # a cell outside rows begins one too
+            around = parent
+            rows.append(_Row(line, _is_in_head(parent)))
+        if part.tag != "tr" and not _is_left_out(page, part):
+            cell, said = _read_cell(page, part, line, depth)
+            rows[-1].cells.append(cell)
+            readings += said
+    bold = 0
+    if not any(row.in_head or any(cell.is_header for cell in row.cells) for row in rows):
+        bold = sum(1 for _ in takewhile(lambda row: row.is_bold, rows))
+    for number, row in enumerate(rows):
+        builder.begin_row(row.line, is_header=row.in_head or number < bold < len(rows))
+        for cell in row.cells:
+            _add(builder, cell)
     return builder.build(), readings
 
 
-def text_of(page: Page, element: Element, line: int) -> InlineText:
-    """The text of a cell or caption. Items and cells inside it are separated."""
+def _add(builder: TableBuilder, cell: _Cell) -> None:
+    builder.add(
+        cell.text,
+        is_header=cell.is_header,
+        rowspan=_span(cell.element, "rowspan"),
+        colspan=max(1, _span(cell.element, "colspan")),
+        links=cell.links,
+        inner=cell.inner,
+    )
+    builder.extend_row(cell.last_line)
+
+
+def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell, list[str]]:
+    """Read a cell. Also returns the pronunciations of words in it."""
+    inline, tables = text_of(page, part, line, depth)
+    text, links = inline.take_text()
+    inner: list[Table] = []
+    readings = inline.readings
+    for event in tables:
+        read, said = table_of(page, event.element, event.line, depth + 1)
+        inner.append(read)
+        readings += said
+    text = text or ", ".join(inline.signs)
+    is_bold = bool(text) and not inline.is_plain and inline.has_text
+    return _Cell(part, line, inline.lines[1], text, links, tuple(inner), is_bold), readings
+
+
+def text_of(
+    page: Page, element: Element, line: int, depth: int = _MAX_DEPTH
+) -> tuple[InlineText, list[Event]]:
+    """The text of a cell or caption, and the tables in it that name their columns.
+
+    Items, and the cells of other tables in it, are separated in the text.
+    """
     inline = InlineText()
-    inner = _InnerTables(inline)
-    for event in events_of(page, element, line, tables=False):
-        if inline.take(event) or event.value not in BLOCKS:
-            continue
-        if event.value == "tr" and event.what == "close":
-            inner.end_row(event.element)
-            continue
-        joint = _ITEMS.get(event.value, " ") if event.what == "open" else " "
-        parts = inline.parts
-        while joint != " " and parts and not parts[-1].strip():
-            parts.pop()
-        is_joined = not parts or parts[-1].rstrip()[-1:] in (";", ",", ":", ".", "")
-        if parts and joint != " ":
-            parts[-1] = parts[-1].rstrip()
-        parts.append(" " if is_joined else joint)
-        if event.what == "open":
-            inner.begin(event.element)
-    return inline
+    tables: list[Event] = []
+    for event in events_of(page, element, line, tables=depth < _MAX_DEPTH):
+        if event.what != "table":
+            _take(inline, event)
+        elif _has_names(event.element):
+            tables.append(event)
+        else:
+            for part in _parts_of(page, event):
+                _take(inline, part)
+    return inline, tables
 
 
-class _InnerTables:
-    """Adds column names to the values of tables inside a cell."""
-
-    def __init__(self, inline: InlineText) -> None:
-        self._inline = inline
-        self._names: dict[Element, list[str]] = {}  # by table
-        # By row of names: the parts of the text, and the links, before it.
-        self._starts: dict[Element, tuple[int, int]] = {}
-        self._columns: dict[Element, int] = {}  # by row: the cells so far
-
-    def begin(self, element: Element) -> None:
-        """Begin a row or a cell; `element` opens it."""
-        if element.tag == "tr":
-            self._columns[element] = 0
-            if len(element) > 1 and all(cell.tag == "th" for cell in element):
-                self._starts[element] = len(self._inline.parts), len(self._inline.links)
-            return
-        row = element.getparent()
-        if element.tag not in ("td", "th") or row not in self._columns:
-            return
-        column = self._columns[row]
-        self._columns[row] += 1
-        names = self._names.get(_table_around(row), [])
-        if column < len(names) and names[column]:
-            self._inline.parts.append(f"{names[column]}: ")
-
-    def end_row(self, row: Element) -> None:
-        """End a row. A row of names is left out; the names are written before the values
-        below it."""
-        start = self._starts.pop(row, None)
-        table = _table_around(row)
-        if start is None or table is None or table in self._names:
-            return
-        if len(self._inline.links) > start[1]:
-            return  # its links need their places in the text
-        names = [" ".join("".join(cell.itertext()).split()) for cell in row]
-        has_rows = row.getnext() is not None or row.getparent().tag == "thead"
-        if has_rows and all(len(name) <= _MAX_NAME_CHARACTERS for name in names):
-            self._names[table] = names
-            del self._inline.parts[start[0] :]
+def _parts_of(page: Page, table: Event) -> Iterator[Event]:
+    yield Event("open", "table", table.line, table.element)
+    yield from events_of(page, table.element, table.line, tables=False)
+    yield Event("close", "table", table.line, table.element)
 
 
-def _table_around(row: Element) -> Element:
-    return next(row.iterancestors("table"), None)
+def _take(inline: InlineText, event: Event) -> None:
+    if inline.take(event) or event.value not in BLOCKS:
+        return
+    joint = _ITEMS.get(event.value, " ") if event.what == "open" else " "
+    parts = inline.parts
+    while joint != " " and parts and not parts[-1].strip():
+        parts.pop()
+    is_joined = not parts or parts[-1].rstrip()[-1:] in (";", ",", ":", ".", "")
+    if parts and joint != " ":
+        parts[-1] = parts[-1].rstrip()
+    parts.append(" " if is_joined else joint)
+
+
+def _has_names(table: Element) -> bool:
+    """Whether the first row of a table inside a cell names the columns of others below it."""
+    rows: Sequence[Element] = list(islice(own_parts(table, ("tr",)), 2))
+    return len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0])
+
+
+def _row_around(cell: Element, table: Element) -> Element:
+    """The row of a cell; what is around it in a table that has cells outside rows."""
+    for up in cell.iterancestors():
+        if up.tag == "tr":
+            return up
+        if up is table:
+            break
+    return cell.getparent()
+
+
+def _is_left_out(page: Page, cell: Element) -> bool:
+    """Whether a browser leaves out a cell, so that those after it move to the left."""
+    if not is_hidden(cell):
+        return False
+    page.kinds["hidden parts"] += bool("".join(cell.itertext()).strip())
+    return True
 
 
 def _is_in_head(row: Element) -> bool:

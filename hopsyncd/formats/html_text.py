@@ -37,6 +37,7 @@ _INLINE_ELEMENTS = _BOLD | _MATH | {*_MARKED, "a", "img", "ruby", "input", "q"}
 _FORMULA_NAMES = frozenset("math tex latex equation mwe-math-fallback-image-inline".split())
 _MAX_ALT_CHARACTERS = 500
 _MAX_HREF_CHARACTERS = 4000
+_FILE_NAME = re.compile(r"\.\w{3,4}\Z")
 _NOTE_NUMBER = re.compile(r"[\[(]?(\d{1,3}|[*†‡a-z])[\])]?\Z")
 
 
@@ -52,6 +53,7 @@ class InlineText:
         self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
         self.readings: list[str] = []
         self.pictures: list[str] = []  # what they show
+        self.signs: list[str] = []  # the same, where a word may be enough, as "Yes" in a table
         self._href, self._is_shown = "", False
         self._bold = 0
         self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
@@ -61,7 +63,7 @@ class InlineText:
         self.parts, self.has_text = [], False
         self.is_plain, self.is_linked = False, True
         self.links, self._is_shown = [], False
-        self.readings, self.pictures, self._marked = [], [], []
+        self.readings, self.pictures, self.signs, self._marked = [], [], [], []
 
     def take(self, event: Event, *, pre: bool = False) -> bool:
         """Handle an event of inline text. Returns False if the event is something else."""
@@ -152,6 +154,7 @@ class InlineText:
             self._text(Event("text", alt, line))
         else:
             self.pictures += [alt] if " " in alt and not self._href else []
+            self.signs += [] if _FILE_NAME.search(alt) else [alt]
             self.lines = self.lines if self.has_text else (line, line)
 
     def _box(self, element: Element, line: int) -> None:

@@ -45,6 +45,13 @@ _INLINE = frozenset(
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 # libxml2 drops what follows these, such as the footer that a mailing list adds; browsers show it.
 _END_OF_PAGE = re.compile(r"</(?:body|html)[ \t]*>", re.IGNORECASE)
+_ROLE_OF_CELL = re.compile(r"""role\s*=\s*["']?(?:grid)?(?:cell|columnheader)\b""", re.I)
+_TABLE_ROLES = {
+    **dict.fromkeys(("table", "grid", "treegrid"), "table"),
+    **{"rowgroup": "tbody", "row": "tr", "cell": "td", "gridcell": "td"},
+    **{"columnheader": "th", "rowheader": "th"},
+}
+_TABLE_PARTS = frozenset(("table", "thead", "tbody", "tfoot", "tr", "td", "th"))
 _MAX_HANDLE_CHARACTERS = 40
 _MAX_BUTTON_WORDS = 3
 _MAX_LABEL_CHARACTERS = 8
@@ -126,6 +133,20 @@ def apply_dialects(root: Element, text: str) -> None:
         for title in root.iter("p"):
             if title.get("class") == "MsoTitle":
                 title.tag = "h1"
+    if _ROLE_OF_CELL.search(text):
+        _write_tables(root)
+
+
+def _write_tables(root: Element) -> None:
+    """Make tables of the elements that are tables by their roles."""
+    inside: set[Element] = set()  # of a table
+    for element in root.iter(_etree().Element):
+        tag = _TABLE_ROLES.get((element.get("role") or "").strip().lower())
+        is_inside = element.getparent() in inside
+        if tag and element.tag not in _TABLE_PARTS and (tag == "table" or is_inside):
+            element.tag = tag
+        if is_inside or element.tag == "table":
+            inside.add(element)
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
@@ -226,15 +247,17 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     most = _MAX_HANDLE_CHARACTERS if is_menu else _MAX_LABEL_CHARACTERS
     if is_marked and (sizes.is_linked(element) or size <= most):
         return "navigation"
-    is_hidden = (
-        element.get("hidden") is not None
-        or element.get("aria-hidden") == "true"
-        or bool(_HIDDEN_STYLE.search(element.get("style", "")))
-    )
     # Panels and tabs that open at a click are hidden too.
-    if is_hidden and (tag in _INLINE or sizes.is_linked(element)):
+    is_unseen = is_hidden(element) or element.get("aria-hidden") == "true"
+    if is_unseen and (tag in _INLINE or sizes.is_linked(element)):
         return "hidden parts"
     return None
+
+
+def is_hidden(element: Element) -> bool:
+    """Whether browsers do not show an element, unless a script changes that."""
+    is_marked = element.get("hidden") is not None
+    return is_marked or bool(_HIDDEN_STYLE.search(element.get("style", "")))
 
 
 def _is_linked_frame(element: Element, sizes: _Sizes) -> bool:

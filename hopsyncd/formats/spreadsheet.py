@@ -22,7 +22,7 @@ from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.media_types import cell_number
 from hopsyncd.formats.numbers import show_plainly, show_value
 from hopsyncd.formats.odt import count_of, table_rows
-from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
+from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 
 _MAX_REPEATED = 1000  # of what an OpenDocument sheet repeats, such as a styled empty row
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")

@@ -10,7 +10,7 @@ cells that span several rows or columns repeated in each.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, takewhile
+from itertools import groupby, takewhile
 
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
 from hopsyncd.formats.fields import labels_of, lead_of
@@ -21,7 +21,6 @@ _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
-_PART_ROWS = 1000
 _TO_THE_END = 1 << 20
 # A few bytes can ask for a million places in the grid.
 # Names of columns without a value are said in the first row, if there are not too many.
@@ -35,7 +34,7 @@ _YEAR = re.compile(r"(?:FY\s?)?(?:1[5-9]|20|21)\d\d(?:[/\u2013-]\d\d(?:\d\d)?)?\
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell of the document; `links` have offsets in its text.
+    """A cell of the document; `links` have offsets in its text, `inner` are the tables in it.
 
     A cell that spans several places of the grid is the same object in all of them.
     """
@@ -43,6 +42,7 @@ class Cell:
     text: str
     is_header: bool = False
     links: Links = ()
+    inner: tuple["Table", ...] = ()
 
 
 _NOTHING: frozenset[Cell] = frozenset()
@@ -115,10 +115,11 @@ class TableBuilder:
         rowspan: int = 1,
         colspan: int = 1,
         links: Links = (),
+        inner: tuple[Table, ...] = (),
     ) -> None:
         """Add the row's next cell. A `rowspan` of 0 reaches to the end of the table."""
         text, links = squeeze(text, links)
-        cell = Cell(text, is_header or self._is_header, links)
+        cell = Cell(text, is_header or self._is_header, links, inner)
         self._places += _PLACES_PER_CELL
         self._fill()
         self._has_cells = True
@@ -149,12 +150,14 @@ class TableBuilder:
             _is_across(rows[begin], width) or (guess_header and len(rows[begin].distinct) < 2)
         ):
             begin += 1
-        count = _marked_headers(rows[begin:])
+        count = _marked_headers(rows[begin:], width)
         if not count and guess_header:
             count = _guessed_headers(rows[begin:])
         if not count and begin and _is_header(rows[begin - 1]) and not _has_headers(rows[begin:]):
             begin, count = begin - 1, 1  # one header for all columns
         titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
+        if not count and any(_is_header(row) and _is_across(row, width) for row in rows[begin:]):
+            titles = titles[:-1]  # the title of the first group, as others follow
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
         return Table(rows[len(titles) :], count, caption)
@@ -198,10 +201,16 @@ def _is_across(row: Row, width: int) -> bool:
     return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
 
 
-def _marked_headers(rows: Sequence[Row]) -> int:
-    """The number of rows at the top that the document marks as headers; data must follow them."""
+def _marked_headers(rows: Sequence[Row], width: int) -> int:
+    """The number of rows at the top that the document marks as headers; data must follow them.
+
+    A title across the table, below the names of columns, belongs to the rows below it.
+    """
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
+        is_last = not any(map(_is_header, rows[count + 1 : count + 2]))
+        if count and is_last and _is_across(rows[count], width):
+            break
         texts = [cell.text for cell in rows[count].distinct]
         if count and all(map(_NUMBER.match, texts)) and not all(map(_YEAR.match, texts)):
             break  # data in bold
@@ -263,27 +272,37 @@ def _column(rows: Sequence[Row], at: int) -> list[str]:
     return [cell.text for cell in cells if cell and cell.text]
 
 
-def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
+def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
     """The label of each column: the path from its outermost header to its own header.
 
-    A header that spans the whole table is left out; an empty header adds nothing.
+    A header that spans the whole table is left out; an empty header adds nothing. If the table
+    stands in a `column` of another, that column's name comes first.
     """
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
     for row in rows:
-        for column, cell in enumerate(row.cells):
-            if cell and cell.text and cell not in paths[column]:
-                paths[column].append(cell)
+        for at, cell in enumerate(row.cells):
+            if cell and cell.text and cell not in paths[at]:
+                paths[at].append(cell)
     names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
-    return tuple(_shorten(_PATH.join(path), _MAX_LABEL_CHARACTERS) for path in names)
+    outer = (column,) if column else ()
+    return tuple(
+        _shorten(_PATH.join((*outer, *path)), _MAX_LABEL_CHARACTERS) if path else ""
+        for path in names
+    )
 
 
-def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
+def table_blocks(
+    table: Table, leads: tuple[str, ...] = (), head: str = "", column: str = ""
+) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
     `leads` are the leads of the block around the table. Each row has the caption and the title of
     its group as leads, so that a passage that begins inside the table repeats them. Links of
     headers go to the first row. If a table consists of headers only, they are its text.
+
+    If the table is in a cell of another, `head` is the first cell of the row around it, which
+    comes before each of its rows, and `column` the name of that cell's column.
     """
     headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
     if table.caption:
@@ -292,7 +311,7 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         leads = (*leads, lead_of(table.caption))
     if not data:
         headers, data = (), table.rows
-    labels = _affordable(labels_of_columns(headers), data)
+    labels = _affordable(labels_of_columns(headers, column), data)
     links = _links_of(headers)
     width = table.width
     begins = _columns_with_own_cells(data, width)
@@ -302,7 +321,7 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         if headers and _is_repeated(row, headers):
             continue
         if headers and _is_new_header(row, data[at + 1 : at + 2]):
-            labels = _affordable(labels_of_columns([row]), data[at + 1 :])
+            labels = _affordable(labels_of_columns([row], column), data[at + 1 :])
             links += _links_of([row])
             continue
         is_group = len(row.cells) > 1 and _is_across(row, width)
@@ -313,66 +332,28 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         if not text and not placed:
             continue
         unused = unused if is_group else _NO_COLUMNS
-        lines = (row.first_line, row.last_line)
         above = leads if is_group else leads + group
-        yield Block("table", text, *lines, links=links + placed, leads=above)
+        own_head = text.partition(JOINT)[0]
+        start = f"{head}{JOINT}" if head else ""
+        inner = tuple(_inner_blocks(row, start + own_head, labels, above))
+        links += placed
+        if links or not inner or text != own_head:
+            links = tuple((offset + len(start), link) for offset, link in links)
+            lines = (row.first_line, row.last_line)
+            yield Block("table", start + text, *lines, links=links, leads=above)
+        yield from inner
         links = ()
         group = (lead_of(text),) if is_group else group
 
 
-@dataclass(frozen=True, slots=True)
-class SheetCell:
-    """A cell of a sheet, with its span."""
-
-    text: str
-    rowspan: int = 1
-    colspan: int = 1
-    is_header: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SheetRow:
-    """A row of a sheet or of a CSV file, with its place.
-
-    A cell that another cell covers is None.
-    """
-
-    first_line: int
-    last_line: int
-    cells: Sequence[SheetCell | None]
-
-
-def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Yield the blocks of a table that may be long and whose header is not marked.
-
-    It is built in parts of some hundred rows, each below the same header, so that the whole table
-    is never in memory.
-    """
-    headers: tuple[Row, ...] = ()
-    caption: str | None = None
-    remaining = iter(rows)
-    while part := list(islice(remaining, _PART_ROWS)):
-        builder = TableBuilder()
-        for header in headers:
-            builder.begin_row(header.first_line, header.last_line, is_header=True)
-            for cell in header.cells:
-                builder.add(cell.text if cell else "")
-        for row in part:
-            builder.begin_row(row.first_line, row.last_line)
-            for one in filter(None, row.cells):
-                builder.add(
-                    one.text,
-                    is_header=one.is_header,
-                    rowspan=one.rowspan,
-                    colspan=one.colspan,
-                )
-        table = builder.build(guess_header=caption is None)
-        headers = table.rows[: table.header_rows]
-        if caption is None:
-            caption = table.caption
-            yield from table_blocks(table)
-        else:
-            yield from table_blocks(table, (lead_of(caption),) if caption else ())
+def _inner_blocks(
+    row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
+) -> Iterator[Block]:
+    """The blocks of the tables in the cells of a row."""
+    for cell in row.own:
+        at = row.cells.index(cell)
+        for table in cell.inner:
+            yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
 
 
 def _links_of(rows: Iterable[Row]) -> Links:
@@ -397,7 +378,7 @@ def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]
     for row in rows:
         if not empty:
             break
-        empty -= {at for at, cell in enumerate(row.cells) if _text(cell)}
+        empty -= {at for at, cell in enumerate(row.cells) if cell and (cell.text or cell.inner)}
     found = frozenset(at for at in empty if labels[at])
     return found if len(found) <= _MAX_EMPTY_COLUMNS else _NO_COLUMNS
 
@@ -455,6 +436,8 @@ def _row_text(
             continue
         is_own = cell not in row.carried
         names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
+        if cell and cell.is_header and columns[0] == 0:  # the name of a row
+            names = names[:1]
         if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
             names = [_SEVERAL.join(names)]
         for number, name in enumerate(names or [""]):
