@@ -7,7 +7,6 @@ that is a fair sample. It bounds the work for a question, whatever the size of t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -24,7 +23,6 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.postings import RankedRows
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
 from hopsyncd.index.vectors import split_slices
@@ -36,14 +34,16 @@ HALF_COSINE = 0.5 / (GRID * GRID)
 MAX_CANDIDATES = 128  # of a keyword
 
 _SPARE = 2  # candidates looked at, as a multiple of MAX_CANDIDATES
-_FEW_PAIRS = 256  # of a keyword: comparing them one by one is faster than as a product
+_FEW_PAIRS = 512  # of a keyword: comparing them one by one is faster than as a product
 _SOURCES_AT_ONCE = 1 << 11  # in one product: with the candidates it fits into a cache
 _PAIRS_AT_ONCE = 1 << 15  # that are compared exactly
 _ROUNDING = 32.0 * HALF_COSINE  # of a product of matrices
+_LAST_BITS = 1e-12  # of a sum of 64-bit floats
 _MAX_PARTS = 64  # until the best matches are taken from them
 
 Pairs = tuple[Integers, Integers]
-"""Outgoing questions and the incoming questions beside them."""
+"""The positions of outgoing questions among the compared ones, and the incoming questions beside
+them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +135,25 @@ def find_candidates(
 ) -> list[QuestionsByKeyword]:
     """The incoming questions that may be matched by each of the keywords, which rise, in each of
     several graphs, which are given by their passages."""
+    found, are_lowest = _find_lowest(index, names, graphs)
+    return [found.take(is_lowest) for is_lowest in are_lowest]
+
+
+def find_candidate_changes(
+    index: LiveIndex, names: Integers, before: Flags, after: Flags
+) -> tuple[QuestionsByKeyword, QuestionsByKeyword]:
+    """The candidates of each of the keywords, which rise, in only one of two graphs, which are
+    given by their passages: those that are gone `after`, and those that came."""
+    found, (was_lowest, is_lowest) = _find_lowest(index, names, (before, after))
+    return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
+
+
+def _find_lowest(
+    index: LiveIndex, names: Integers, graphs: Sequence[Flags]
+) -> tuple[QuestionsByKeyword, list[Flags]]:
+    """Incoming questions of each keyword, by rising rank, and which are candidates in each of the
+    graphs: those with one of the MAX_CANDIDATES lowest ranks of their keyword, including ties with
+    the last."""
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
     found = postings.find_lowest(names, _SPARE * most)
     passage_rows = index.incoming.passage_row[found.rows]
@@ -145,19 +164,22 @@ def find_candidates(
             found = postings.find_lowest(names)
             passage_rows = index.incoming.passage_row[found.rows]
             are_in = [take_flags(passages, passage_rows) for passages in graphs]
-    return [_select_lowest(found, kept, len(names)) for kept in are_in]
+    order = np.argsort(found.ranks)
+    ranks, groups = found.ranks[order], found.positions[order]
+    are_lowest = [_select_lowest(ranks, groups, kept[order]) for kept in are_in]
+    return QuestionsByKeyword(found.rows[order], groups), are_lowest
 
 
-def _select_lowest(found: RankedRows, kept: Flags, keywords: int) -> QuestionsByKeyword:
-    """The kept questions with one of the MAX_CANDIDATES lowest ranks of their keyword, including
-    ties with the last."""
-    rows, ranks, groups = found.rows[kept], found.ranks[kept], found.positions[kept]
-    rising, counts = np.sort(ranks), np.bincount(groups, minlength=keywords)
+def _select_lowest(ranks: Integers, groups: Integers, kept: Flags) -> Flags:
+    """Which of the questions are kept and have one of the MAX_CANDIDATES lowest ranks of their
+    keyword, including ties with the last. The ranks rise, and with them the groups."""
+    (positions,) = kept.nonzero()
+    kept_ranks, counts = ranks[positions], np.bincount(groups[positions])
+    counts = counts[counts > 0]
     last = counts.cumsum() - counts + np.minimum(counts, MAX_CANDIDATES) - 1
-    is_lowest = ranks <= rising[np.maximum(last, 0)[groups]]
-    rows, groups = rows[is_lowest], groups[is_lowest]
-    order = np.argsort(groups, kind="stable")
-    return QuestionsByKeyword(rows[order], groups[order])
+    is_lowest = kept.copy()
+    is_lowest[positions] = kept_ranks <= kept_ranks[last].repeat(counts)
+    return is_lowest
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
@@ -180,10 +202,9 @@ def find_best(
     floor = np.full(len(questions), -np.inf)
     positions, is_held = find_sorted(held.source_question, questions)
     floor[is_held] = held.similarity[positions[is_held]]
-    compute = throttle(partial(_compute_similarity, index))
     found = [NO_MATCHES]
-    for pairs in _find_likely(index, sources, targets, questions, floor):
-        found.append(compute(pairs))
+    for part in _compare(_Comparison(index, questions, floor), sources, targets):
+        found.append(part)
         if len(found) > _MAX_PARTS:
             found = [_select_best(index, found)]
     return select_better(index, _select_best(index, found), held)
@@ -214,32 +235,42 @@ def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumn
     return matches.take(select_first_of_groups(matches.source_question, ids))
 
 
-def _find_likely(
-    index: LiveIndex,
-    sources: QuestionsByKeyword,
-    targets: QuestionsByKeyword,
-    questions: Integers,
-    floor: Floats,
-) -> Iterator[Pairs]:
-    """The pairs of questions that may be the best ones and reach the `floor` of `questions`, in
-    parts."""
+def _compare(
+    comparison: "_Comparison", sources: QuestionsByKeyword, targets: QuestionsByKeyword
+) -> Iterator[MatchColumns]:
+    """The pairs of questions with a common keyword that may be the best ones, in parts."""
     groups = np.intersect1d(sources.groups, targets.groups)
     source_starts, source_ends = _find_ranges(sources.groups, groups)
     target_starts, target_ends = _find_ranges(targets.groups, groups)
     source_counts, target_counts = source_ends - source_starts, target_ends - target_starts
+    positions = np.searchsorted(comparison.questions, sources.questions)
     are_few = source_counts * target_counts <= _FEW_PAIRS
     few = np.flatnonzero(are_few)
     rows, of_few = expand_ranges(source_starts[few], source_ends[few])
+    compare_pairs = throttle(comparison.compare_pairs)
     for part in _split_by_pairs(target_counts[few][of_few]):
-        at, of_part = rows[part], few[of_few[part]]
+        of_part = few[of_few[part]]
         target_rows, of_rows = expand_ranges(target_starts[of_part], target_ends[of_part])
-        yield sources.questions[at[of_rows]], targets.questions[target_rows]
-    compare = throttle(_Product(index, questions, floor).find_likely)
+        yield compare_pairs((positions[rows[part][of_rows]], targets.questions[target_rows]))
+    find_likely = throttle(comparison.find_likely)
+    likely: list[Pairs] = []
+    count = 0
     for group in np.flatnonzero(~are_few).tolist():
         group_targets = targets.questions[target_starts[group] : target_ends[group]]
-        group_sources = sources.questions[source_starts[group] : source_ends[group]]
-        for part in split_slices(len(group_sources), _SOURCES_AT_ONCE):
-            yield compare((group_sources[part], group_targets))
+        group_positions = positions[source_starts[group] : source_ends[group]]
+        for part in split_slices(len(group_positions), _SOURCES_AT_ONCE):
+            likely.append(find_likely((group_positions[part], group_targets)))
+            count += len(likely[-1][0])
+            if count > _PAIRS_AT_ONCE:
+                yield compare_pairs(_concatenate_pairs(likely))
+                likely, count = [], 0
+    if likely:
+        yield compare_pairs(_concatenate_pairs(likely))
+
+
+def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
+    positions, targets = zip(*parts, strict=True)
+    return np.concatenate(positions), np.concatenate(targets)
 
 
 def _find_ranges(values: Integers, wanted: Integers) -> tuple[Integers, Integers]:
@@ -256,46 +287,60 @@ def _split_by_pairs(counts: Integers) -> Iterator[slice]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Product:
-    """Compares all questions of a keyword with all its candidates as a product of matrices, which
-    is nearly exact. `floor` rises to what the `questions` reach."""
+class _Comparison:
+    """Compares pairs of questions that share a keyword. `floor` is the similarity that a match of
+    each of the `questions`, which rise, has to reach. It rises to what they have reached.
+
+    The cosine is computed first. A pair shares at least one keyword, and at most all of the
+    question that has fewer. Exact Eq. 1 is computed where this can still reach the floor.
+    """
 
     index: LiveIndex
     questions: Integers
     floor: Floats
 
+    def compare_pairs(self, pairs: Pairs) -> MatchColumns:
+        """The pairs that may be the best ones, without pairs of one passage row."""
+        (positions, targets), index = pairs, self.index
+        outgoing, incoming = index.outgoing, index.incoming
+        sources = self.questions[positions]
+        rows, target_rows = outgoing.vector_row[sources], incoming.vector_row[targets]
+        half_cosines = index.vectors.multiply(rows, target_rows).astype(np.float64) * HALF_COSINE
+        half_cosines[outgoing.passage_row[sources] == incoming.passage_row[targets]] = -np.inf
+        source_counts = outgoing.keyword_count[sources]
+        target_counts = incoming.keyword_count[targets]
+        least = half_cosines + 0.5 / (source_counts + target_counts - 1)
+        np.maximum.at(self.floor, positions, least - _LAST_BITS)
+        fewer = np.minimum(source_counts, target_counts)
+        most = half_cosines + 0.5 * fewer / np.maximum(source_counts, target_counts)
+        is_likely = (most >= self.floor[positions] - _LAST_BITS) & (half_cosines > -np.inf)
+        likely = np.flatnonzero(is_likely)
+        sources, targets = sources[likely], targets[likely]
+        similarity = half_cosines[likely] + compute_half_jaccard(index, sources, targets)
+        return MatchColumns(sources, targets, similarity)
+
     def find_likely(self, group: Pairs) -> Pairs:
-        """The pairs of these sources and targets that may be the best ones."""
-        sources, targets = group
+        """The pairs of these sources and targets that may be the best ones. Their cosines are
+        computed as a product of matrices, which is nearly exact."""
+        (positions, targets), vectors = group, self.index.vectors
         outgoing, incoming = self.index.outgoing, self.index.incoming
-        exact = np.asarray(self.index.vectors.exact)
-        asked = exact[outgoing.vector_row[sources]].astype(np.float32)
-        answers = exact[incoming.vector_row[targets]].astype(np.float32)
-        cosines = (asked @ answers.T) * np.float32(HALF_COSINE)
+        sources = self.questions[positions]
+        answers = vectors.take_floats(incoming.vector_row[targets])
+        most = vectors.take_floats(outgoing.vector_row[sources]) @ answers.T
+        most *= np.float32(HALF_COSINE)
         is_own = outgoing.passage_row[sources][:, None] == incoming.passage_row[targets]
-        cosines[is_own] = -np.inf
-        # At least one keyword is shared, and at most all of the question that has fewer.
+        most[is_own] = -np.inf
         source_counts = outgoing.keyword_count[sources].astype(np.float32)[:, None]
         target_counts = incoming.keyword_count[targets].astype(np.float32)
-        least = cosines + 0.5 / (source_counts + target_counts - 1)
-        fewer = np.minimum(source_counts, target_counts)
-        most = cosines + 0.5 * fewer / np.maximum(source_counts, target_counts)
-        positions = np.searchsorted(self.questions, sources)
-        floor = np.maximum(self.floor[positions], least.max(1, initial=-np.inf) - _ROUNDING)
-        self.floor[positions] = floor
+        least = (most + 0.5 / (source_counts + target_counts - 1)).max(1)
+        self.floor[positions] = floor = np.maximum(self.floor[positions], least - _ROUNDING)
+        most += (
+            0.5
+            * np.minimum(source_counts, target_counts)
+            / np.maximum(source_counts, target_counts)
+        )
         of_source, of_target = np.nonzero(most >= (floor - _ROUNDING)[:, None])
-        return sources[of_source], targets[of_target]
-
-
-def _compute_similarity(index: LiveIndex, pairs: Pairs) -> MatchColumns:
-    """Exact Eq. 1 of pairs of questions, without pairs of one passage row."""
-    (sources, targets), outgoing, incoming = pairs, index.outgoing, index.incoming
-    is_other = outgoing.passage_row[sources] != incoming.passage_row[targets]
-    sources, targets = sources[is_other], targets[is_other]
-    products = index.vectors.multiply(outgoing.vector_row[sources], incoming.vector_row[targets])
-    similarity = products.astype(np.float64) * HALF_COSINE
-    similarity += compute_half_jaccard(index, sources, targets)
-    return MatchColumns(sources, targets, similarity)
+        return positions[of_source], targets[of_target]
 
 
 def compute_half_jaccard(index: LiveIndex, sources: Integers, targets: Integers) -> Floats:

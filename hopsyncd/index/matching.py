@@ -40,6 +40,7 @@ from hopsyncd.index.comparison import (
     concatenate_matches,
     find_asking,
     find_best,
+    find_candidate_changes,
     find_candidates,
     group_by_keyword,
     select_better,
@@ -160,8 +161,7 @@ def find_changed_matches(
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
-    old, new = find_candidates(index, names, (before, after))
-    gone, came = old.subtract(new), new.subtract(old)
+    gone, came = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(gone.questions)
     arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
     arriving = arriving.take(find_sorted(gone_questions, arriving.target_question)[1])

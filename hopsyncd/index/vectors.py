@@ -45,7 +45,7 @@ class VectorTable:
         self.dimensions = dimensions
         self.step = _WIDTH * GRID / (np.sqrt(dimensions) * _MAX_CODE)
         self._grow = grow
-        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
+        self._use_exact(np.empty((0, dimensions), dtype=np.int16))
         self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._passage_codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._rows = self._passages = 0
@@ -81,7 +81,7 @@ class VectorTable:
         new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
-            self._exact = self._grow("exact", self._exact, end)
+            self._use_exact(self._grow("exact", self._exact, end))
         if end > len(self._codes):
             self._codes = self._grow("codes", self._codes, end)
         passages = self._passages + len(passage_starts)
@@ -103,7 +103,8 @@ class VectorTable:
         passages: int,
     ) -> None:
         """Have the first `rows` and `passages` of these arrays only, which may have spare room."""
-        self._exact, self._codes, self._rows = exact, codes, rows
+        self._use_exact(exact)
+        self._codes, self._rows = codes, rows
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
@@ -149,12 +150,21 @@ class VectorTable:
 
     def multiply(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
         """The exact product of each pair of rows."""
-        exact, products = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
+        products = np.empty(len(rows), dtype=np.float32)
         for part in split_slices(len(rows), _ROWS_AT_ONCE):
-            left = exact[rows[part]].astype(np.float32)
-            right = exact[other_rows[part]].astype(np.float32)
+            left, right = self.take_floats(rows[part]), self.take_floats(other_rows[part])
             np.einsum("ij,ij->i", left, right, out=products[part])
         return products
+
+    def take_floats(self, rows: AnyIntegers) -> NDArray[np.float32]:
+        """(w, d) the exact vectors of these rows, as floats."""
+        vectors = self._exact_items[rows].view(np.int16).reshape(-1, self.dimensions)
+        return vectors.astype(np.float32)
+
+    def _use_exact(self, exact: NDArray[np.generic]) -> None:
+        self._exact = exact
+        # An item for each row: rows are gathered in half the time.
+        self._exact_items = np.asarray(exact).view(f"V{2 * self.dimensions}").ravel()
 
     def _encode(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))
