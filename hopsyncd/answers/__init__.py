@@ -1,1 +1,1 @@
-"""The types of all answers of the API: the daemon returns them, and clients check them."""
+"""The types of all API answers: the daemon returns them, and clients check them."""

@@ -85,7 +85,7 @@ class LoggedVersion(TypedDict):
 
 
 class LogAnswer(TypedDict):
-    """The newest version comes first."""
+    """The versions, the newest first."""
 
     version: int
     degraded: list[str]
@@ -106,7 +106,7 @@ class DiffFolder(TypedDict):
 class DiffDocument(TypedDict):
     """A document that differs.
 
-    `document_name` is the subject and sender of a mail; other documents have no such field.
+    `document_name` is the subject and sender of a mail; other documents lack this field.
     """
 
     source: str
@@ -155,7 +155,8 @@ class DiffEdges(TypedDict):
 
 
 class ChangedText(DiffDocument):
-    """The changed sentences of a document, one a line, after ` `, `-` or `+`; `@@` is a heading."""
+    """The changed sentences of a document, one per line, after ` `, `-` or `+`; `@@` marks a
+    heading."""
 
     lines: list[str]
 
@@ -222,7 +223,8 @@ class PauseAnswer(TypedDict):
 
 
 class RemoveAnswer(TypedDict):
-    """`held_by` lists [source, document] pairs that contain some of the same text."""
+    """The effect of removing a source. `held_by` lists [source, document] pairs that share text
+    with it."""
 
     name: str
     version: int
@@ -248,7 +250,7 @@ class CheckAnswer(TypedDict):
 
 
 class BackupAnswer(TypedDict):
-    """The copy. `name`: null unless it was made, and verified, in the configured folder.
+    """The backup. `name` is null unless it was made, and verified, in the configured folder.
 
     `removed`: the names of older backups that were deleted.
     """
@@ -269,7 +271,8 @@ class RebuildAnswer(TypedDict):
 
 
 class GcAnswer(TypedDict):
-    """A dry run has `bytes`, an estimate; a real one has `freed_bytes`."""
+    """The result of a garbage collection: `bytes` (estimated) of a dry run, `freed_bytes` of a real
+    one."""
 
     dry_run: bool
     versions: list[int]
@@ -283,7 +286,8 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """With `again`, the answer has only `included`: whether the document was excluded before."""
+    """The result of a purge. With `again`, it has only `included`: whether the document was
+    excluded before."""
 
     source: str
     document: str
@@ -297,7 +301,7 @@ class PurgeAnswer(TypedDict):
 
 
 class ReloadedSources(TypedDict):
-    """The names of the sources that differ from before."""
+    """The names of the sources that a reload added, removed or changed."""
 
     added: list[str]
     changed: list[str]
@@ -305,7 +309,7 @@ class ReloadedSources(TypedDict):
 
 
 class ReloadAnswer(TypedDict):
-    """`pending` means that the changes take effect after the current batch."""
+    """The result of a reload. `pending`: the changes take effect after the current batch."""
 
     changed: list[str]
     restart_needed: list[str]

@@ -17,7 +17,7 @@ class Job(TypedDict):
 
 
 class ScheduleAnswer(TypedDict):
-    """The next job comes first."""
+    """The scheduled jobs, the next one first."""
 
     jobs: list[Job]
 
@@ -40,7 +40,7 @@ class JobsAnswer(TypedDict):
 
 
 class FolderRightsStatus(TypedDict):
-    """A rule for folders of a source, and how many documents it decides about now."""
+    """A rule for folders of a source, and the number of documents that it applies to now."""
 
     match: str
     visible_to: list[str]
@@ -48,7 +48,7 @@ class FolderRightsStatus(TypedDict):
 
 
 class SourceRights(TypedDict):
-    """Who may see a source, and who some of its folders, as configured."""
+    """Who may see a source, and who may see some of its folders, as configured."""
 
     visible_to: list[str]
     paths: list[FolderRightsStatus]
@@ -57,8 +57,9 @@ class SourceRights(TypedDict):
 class SourceStatus(TypedDict):
     """The state of a source. Only admins and the owner get its `rights`.
 
-    `left_out` counts files whose type is not included by suffix, `hidden folders`, and what looks
-    like a secret: files as `secret: ` and their suffix, and `secret: folders`.
+    `left_out` counts what a folder's listing left out: files by suffix, whose type is not included;
+    `hidden folders`; files that look like secrets, as `secret: ` and their suffix; and `secret:
+    folders`.
     """
 
     name: str
@@ -139,7 +140,7 @@ class LlmStatus(TypedDict):
 
 
 class EncoderStatus(TypedDict):
-    """The embedding endpoint and its usage today; `failure` while it gives no vectors."""
+    """The embedding endpoint and its usage today; `failure` is set while it is unavailable."""
 
     endpoint: str
     model: str
@@ -152,7 +153,7 @@ class EncoderStatus(TypedDict):
 
 
 class RerankerStatus(TypedDict):
-    """The reranker's endpoint and its usage today; `failure` if the last request failed."""
+    """The reranker's endpoint and its usage today; `failure` is set if the last request failed."""
 
     endpoint: str
     model: str
@@ -164,7 +165,7 @@ class RerankerStatus(TypedDict):
 
 
 class SwitchStatus(TypedDict):
-    """The switch to the configured models: how many passages are prepared for it.
+    """The progress of the switch to the configured models: how many passages are prepared.
 
     `left_s` is the estimated time; null while unknown. `problem` says why there is no progress.
     """
@@ -178,7 +179,8 @@ class SwitchStatus(TypedDict):
 
 
 class StatusModels(TypedDict):
-    """The models in use. `switch`: they differ from the configured ones, which come next.
+    """The models in use. `switch` is set while the configured models are different and will replace
+    them.
 
     `recipe` is the old name of `generation`, which the next version drops.
     """
@@ -195,9 +197,10 @@ class StatusModels(TypedDict):
 
 
 class StoreStatus(TypedDict):
-    """Whether this daemon writes the database or follows another, and how many versions behind.
+    """Whether this daemon writes the database or follows another, and how many versions behind it
+    is.
 
-    `lost`: whether the database server cannot be reached now.
+    `lost`: the database server cannot be reached now.
     """
 
     role: Literal["writer", "reader"]
@@ -206,10 +209,10 @@ class StoreStatus(TypedDict):
 
 
 class BackupStatus(TypedDict):
-    """The scheduled backups. `newest`, with its `created` and `version`: the newest that is kept.
+    """The scheduled backups.
 
-    `error`: why the last attempt failed. `succeeded`: when one last succeeded. `next`: when the
-    next one begins.
+    `newest`, with its `created` and `version`, is the newest one. `error`: why the last attempt
+    failed. `succeeded`: the time of the last success. `next`: the time of the next attempt.
     """
 
     folder: str
@@ -225,14 +228,15 @@ class BackupStatus(TypedDict):
 
 
 class ConfigurationStatus(TypedDict):
-    """Why the changed configuration is not used, and which settings need a restart."""
+    """Why a changed configuration is not in use, and which settings need a restart."""
 
     refused: str | None
     restart_needed: list[str]
 
 
 class ListeningStatus(TypedDict):
-    """The TCP address; when its certificate expires, and why a changed one is not used."""
+    """The TCP address, when its certificate expires, and why a changed certificate is not in
+    use."""
 
     address: str
     expires: str | None
@@ -253,7 +257,7 @@ class AuditStatus(TypedDict):
 
 
 class AuditEntry(TypedDict):
-    """A recorded request. `asked`: its fields; `sources` and `results`: what its answer had.
+    """A recorded request. `asked` has its fields; `sources` and `results` describe its answer.
 
     `transport` is "socket" or "tcp"; `token` is the public id of a token, not the token.
     """
@@ -273,14 +277,14 @@ class AuditEntry(TypedDict):
 
 
 class AuditAnswer(AuditStatus):
-    """The audit log, the newest entry first. `torn`: lines that cannot be read."""
+    """The audit log, the newest entry first. `torn` counts lines that cannot be read."""
 
     torn: int
     entries: list[AuditEntry]
 
 
 class CallerState(TypedDict):
-    """The user who asks, and the rights that the daemon gives them."""
+    """The user who asks, and the user's rights."""
 
     user: str
     role: str
@@ -288,7 +292,7 @@ class CallerState(TypedDict):
 
 
 class StatusAnswer(TypedDict):
-    """`llm_answers`: whether an LLM answers questions.
+    """The state of the daemon. `llm_answers`: whether an LLM answers questions.
 
     `notes`: whether the caller may write notes.
     """
@@ -365,7 +369,7 @@ class StatsAnswer(TypedDict):
 class WatchedPassage(TypedDict):
     """A passage among the first for a watched question; `start` is the beginning of its text.
 
-    `document_name` is the subject and sender of a mail; other documents have no such field.
+    `document_name` is the subject and sender of a mail; other documents lack this field.
     """
 
     id: str
@@ -404,9 +408,9 @@ class WatchChange(TypedDict):
 class Watched(TypedDict):
     """A watched question; `checked` is the version up to which it was compared.
 
-    `action` is what a change does: `exec`, `webhook` or `mcp`. `disabled` is a program or webhook
-    that came with the database and is turned off, or `true` if this machine does not have it. `act`
-    and `off` are their old names, which the next version drops.
+    `action` is what happens after a change: `exec`, `webhook` or `mcp`. `disabled` is a program or
+    webhook that came with the database and is turned off, or `true` if this machine does not have
+    it. `act` and `off` are their old names, which the next version drops.
     """
 
     id: int
@@ -423,7 +427,7 @@ class Watched(TypedDict):
 
 
 class WatchesAnswer(TypedDict):
-    """The oldest comes first."""
+    """The watched questions, the oldest first."""
 
     version: int
     watches: list[Watched]

@@ -1,10 +1,10 @@
-"""The answers that a page draws: the map of the collection, and pages of PDFs."""
+"""Answers that a page draws: the map of the collection, and pages of PDFs."""
 
 from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 
 class MapGroup(TypedDict):
-    """Documents that are alike, as a disc around x, y. `names` are frequent in it."""
+    """A group of similar documents, as a disc around x, y. `names` are frequent in it."""
 
     names: list[str]
     documents: int

@@ -43,7 +43,7 @@ class PlacedPassage(PassagePlace):
 class HopEnd(TypedDict):
     """A passage at one end of a hop.
 
-    `document_name` is the subject and sender of a mail; other documents have no such field.
+    `document_name` is the subject and sender of a mail; other documents lack this field.
     """
 
     id: str
@@ -73,17 +73,17 @@ class FoundStatement(TypedDict):
 
 
 class SimilarPassage(PassagePlace):
-    """A near-duplicate of a passage found. It has no place of its own among the results."""
+    """A near-duplicate of a passage found, without a place of its own in the results."""
 
     id: str
     heading: list[str]
 
 
 class FoundPassage(PlacedPassage):
-    """A passage that answers a query; of `statement` and `topic`, by the last of the statements.
+    """A passage found. With the strategies `statement` and `topic`, `statements` is the path to it.
 
-    `strength` says how likely it bears on the question. `similar` has the near-duplicates that
-    would have been found too.
+    `strength` says how relevant it is to the question. `similar` are its near-duplicates among the
+    results.
     """
 
     score: float
@@ -233,7 +233,7 @@ class ListedDocument(TypedDict):
 
 
 class DocumentsAnswer(TypedDict):
-    """`next` is null on the last page."""
+    """A page of the document list. `next` is null on the last page."""
 
     version: int
     degraded: list[str]
@@ -297,7 +297,7 @@ class Facets(TypedDict):
 
 
 class FacetsAnswer(TypedDict):
-    """`documents` and `passages` count what the filters leave.
+    """The values that documents have. `documents` and `passages` count what matches the filters.
 
     `modified` says when each document of the request was last written, or null.
     """
@@ -311,7 +311,7 @@ class FacetsAnswer(TypedDict):
 
 
 class ExampleQuestion(TypedDict):
-    """A question that takes two documents; `path` has the names that lead from one to the other."""
+    """A question that needs two documents; `path` has the names that lead from one to the other."""
 
     question: str
     path: list[str]
@@ -327,7 +327,7 @@ class ExamplesAnswer(TypedDict):
 class NearPassage(TypedDict):
     """A passage near another; `start` is the beginning of its text.
 
-    `document_name` is the subject and sender of a mail; other documents have no such field.
+    `document_name` is the subject and sender of a mail; other documents lack this field.
     """
 
     id: str
@@ -354,7 +354,7 @@ NearEdge = TypedDict(
 
 
 class NeighboursAnswer(TypedDict):
-    """The passage itself comes first, at distance 0."""
+    """The passages near a passage. The passage itself comes first, at distance 0."""
 
     version: int
     degraded: list[str]

@@ -1,1 +1,1 @@
-"""The graph: matching, the edge budget, names and links. It does no I/O."""
+"""The graph in memory: matching, the edge budget, names and links. It does no I/O."""

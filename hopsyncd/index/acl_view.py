@@ -1,9 +1,9 @@
-"""ACL views: the graph without hidden sources, as if it had been built without them.
+"""Builds ACL views: the graph without hidden sources, as if it had been built without them.
 
-A view is made from an older view of the same sources, or from the whole graph, as a commit would do
-it: questions are matched again where candidates became visible or hidden. Matches that differ from
-the whole index are kept as an overlay. Links of a passage are resolved again where a
-hidden document has the passage or could be meant.
+A view is made from an older view of the same sources, or from the whole graph, in the same way as a
+commit: questions are matched again if candidates became visible or hidden. Matches that differ from
+the whole index are kept as an overlay. Links of a passage are resolved again if a hidden document
+has the passage or is a possible target.
 """
 
 from dataclasses import replace
@@ -78,8 +78,8 @@ def build_acl_view(
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:
-    """The visible questions whose match is not their own, their matches, and the similarity of the
-    match of each question."""
+    """The visible questions whose match differs from the whole index, their matches, and all
+    similarities."""
     index = view.index
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
@@ -113,14 +113,14 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
-    """(e,) which passage rows are vertices of the whole graph at a version."""
+    """(e,) whether each passage row is a vertex of the whole graph at a version."""
     intervals = index.passage_intervals
     in_force = (intervals.born <= version) & (version < intervals.died)
     return mark_rows(len(index.passages), intervals.passage_row[in_force])
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
-    """Which of the matches are also among the others. Both are sorted by question."""
+    """Whether each match is also among the others. Both are sorted by question."""
     positions, is_same = find_sorted(others.source_question, matches.source_question)
     targets = others.target_question[positions[is_same]]
     is_same[is_same] = targets == matches.target_question[is_same]
@@ -137,9 +137,10 @@ def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
 
 
 def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers]:
-    """The numbers of the passages whose links may lead elsewhere, their links, and the row of each.
+    """The numbers of the passages whose links may have other targets, their links, and the row of
+    each.
 
-    The links of an older view stay where no document that could affect them was added or removed.
+    The links of an older view stay unless a document that could affect them was added or removed.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents

@@ -31,7 +31,8 @@ def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Int
 
 
 def invert_positions(values: AnyIntegers, count: int) -> Integers:
-    """(count,) the position of each number below `count` in distinct `values`, -1 if absent.
+    """(count,) the position of each number below `count` in distinct `values`; -1 if it is
+    missing.
 
     >>> invert_positions(np.array([3, 1]), 4).tolist()
     [-1, 1, -1, 0]
@@ -42,7 +43,7 @@ def invert_positions(values: AnyIntegers, count: int) -> Integers:
 
 
 def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
-    """(count,) whether each number below `count` is in one of the arrays of rows."""
+    """(count,) whether each number below `count` is in one of the arrays."""
     flags = np.zeros(count, dtype=np.bool_)
     for marked in rows:
         flags[marked] = True
@@ -50,7 +51,7 @@ def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
 
 
 def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
-    """The flag of each row; False for rows that were added after the flags were made.
+    """The flag of each row; False for rows that were added after the flags were computed.
 
     >>> take_flags(np.array([True, False]), np.array([0, 1, 5])).tolist()
     [True, False, False]
@@ -63,7 +64,7 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """The position of each wanted number in rising values, and whether it is present."""
+    """The position of each wanted number in ascending values, and whether it is present."""
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -80,7 +81,7 @@ def sort_distinct(values: Integers) -> Integers:
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:
-    """The first `count` rows of each group, by the keys in turn, each rising; by rising group.
+    """The first `count` rows of each group, ordered by the keys in turn; groups are ascending.
 
     >>> select_first_of_groups(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
     [1, 2]
@@ -92,7 +93,7 @@ def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> I
 
 
 def to_sortable(values: NDArray[np.float32]) -> Int32s:
-    """Integers in the order of the values.
+    """Map floats to integers that sort in the same order.
 
     >>> to_sortable(np.array([-2.0, -0.0, 0.0, 3.0], dtype=np.float32)).tolist()
     [-1073741825, 0, 0, 1077936128]
@@ -123,8 +124,8 @@ def find_range_maxima(
 ) -> NDArray[np.float32]:
     """The largest value of each range; ranges must not be empty.
 
-    That is the larger of the maxima of the range's first and last 2 ** k values, which together are
-    all of it. np.maximum.reduceat takes three times as long where ranges are short.
+    It is the maximum of two overlapping windows of 2 ** k values, at the start and the end of the
+    range. np.maximum.reduceat takes three times as long if ranges are short.
 
     >>> values = np.array([4.0, 1.0, 3.0, 2.0], dtype=np.float32)
     >>> find_range_maxima(values, np.array([0, 1]), np.array([1, 4])).tolist()
@@ -143,7 +144,7 @@ def find_range_maxima(
 
 
 def sum_exactly(values: Floats, groups: Integers, count: int, unit: float) -> Floats:
-    """(count,) sums by group that no order of the rows can change.
+    """(count,) sums by group that do not depend on the order of the rows.
 
     Each value is first rounded to a multiple of `unit`, a power of 2, so the additions are exact
     while a sum stays below 2 ** 53 units.

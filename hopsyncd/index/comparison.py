@@ -1,8 +1,8 @@
 """Compares outgoing with incoming questions that share a keyword, under Eq. 1 of HopRAG.
 
-Which incoming questions are candidates depends on the content alone: of each keyword the
-MAX_CANDIDATES with the lowest ranks, which are the first 32 bits of the ids. Ids are hashes, so
-that is a fair sample. It bounds the work for a question, whatever the size of the collection.
+The candidates depend only on the content: for each keyword, the MAX_CANDIDATES incoming questions
+with the lowest ranks, which are the first 32 bits of the ids. Ids are hashes, so this is a fair
+sample. It bounds the work for a question, whatever the size of the collection.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ them."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchColumns:
-    """m matches: outgoing question, its incoming one, and Eq. 1 of the two."""
+    """The m matches, as columns: the outgoing question, its incoming question, and their Eq. 1."""
 
     source_question: Integers
     target_question: Integers
@@ -89,8 +89,11 @@ def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionsByKeyword:
-    """Questions of one direction that have some keywords. groups: the position of the keyword that
-    each of `questions` has; they rise. A question stands under each of its keywords."""
+    """Pairs of a keyword and a question of one direction.
+
+    groups: the position of the keyword that each of `questions` has, ascending. A question is
+    listed under each of its keywords.
+    """
 
     questions: Integers
     groups: Integers
@@ -100,7 +103,7 @@ class QuestionsByKeyword:
         return type(self)(self.questions[selection], self.groups[selection])
 
     def subtract(self, others: Self) -> Self:
-        """The pairs of question and keyword that `others` has not, for the same keywords."""
+        """The pairs of question and keyword that `others`, for the same keywords, lacks."""
         width = 1 + max(self.questions.max(initial=0), others.questions.max(initial=0))
         pairs = np.setdiff1d(
             self.groups * width + self.questions,
@@ -114,7 +117,7 @@ class QuestionsByKeyword:
 def list_keywords(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, Integers]:
-    """The names of the questions' keywords, and the position of the question that has each."""
+    """The names of the questions' keywords, and for each the position of its question."""
     starts = table.keyword_start[questions].astype(np.int64)
     rows, positions = expand_ranges(starts, starts + table.keyword_count[questions])
     return index.question_keywords.name[rows].astype(np.int64), positions
@@ -123,7 +126,7 @@ def list_keywords(
 def group_by_keyword(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, QuestionsByKeyword]:
-    """The distinct keywords of the questions, and the questions under these."""
+    """The distinct keywords of the questions, and the questions by keyword."""
     names, positions = list_keywords(index, table, questions)
     distinct, groups = np.unique(names, return_inverse=True)
     order = np.argsort(groups, kind="stable")
@@ -195,9 +198,11 @@ def find_best(
     targets: QuestionsByKeyword,
     held: MatchColumns = NO_MATCHES,
 ) -> MatchColumns:
-    """The best match of each source among the targets that have one of its keywords, by rising
-    source; ties go to the lowest id of the target. It must be better than the `held` match of the
-    source, which rise by source. A source without one is left out."""
+    """The best match of each source among the targets that share a keyword with it, by source.
+
+    Ties go to the lowest id of the target. A match must be better than the source's match in
+    `held`, which is ordered by source. A source without a better match is left out.
+    """
     questions = sort_distinct(sources.questions)
     floor = np.full(len(questions), -np.inf)
     positions, is_held = find_sorted(held.source_question, questions)
@@ -211,7 +216,8 @@ def find_best(
 
 
 def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
-    """The matches that are better than the `held` match of their question, which rise by source."""
+    """The matches that are better than the `held` match of their question. Both are ordered by
+    source."""
     positions, is_held = find_sorted(held.source_question, matches.source_question)
     is_better = ~is_held
     old, new = held.take(positions[is_held]), matches.take(is_held)
@@ -274,7 +280,7 @@ def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
 
 
 def _find_ranges(values: Integers, wanted: Integers) -> tuple[Integers, Integers]:
-    """Where each wanted value starts and ends in rising values."""
+    """The start and end of each wanted value in ascending values."""
     return np.searchsorted(values, wanted), np.searchsorted(values, wanted, "right")
 
 

@@ -38,7 +38,7 @@ NAMED_PASSAGES = 4  # the first passages of a document, which have its names
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A revision of a document; `id` is its row in the store.
+    """A revision of a document; `id` is its row in the database.
 
     names: the names that links may use for it, besides its path. keyword_names: its names in the
     spelling of keywords. occurrences: its passages in order, each with its links. modified_ms,
@@ -60,7 +60,7 @@ class NewDocument:
 def change_documents(
     index: LiveIndex, version: int, ended: Sequence[int], begun: Sequence[NewDocument]
 ) -> None:
-    """End documents, given by their rows in the store, and begin others with this version."""
+    """End documents, given by their rows in the database, and begin others at this version."""
     ended_rows = int64([index.document_row_of_id.pop(id_) for id_ in ended])
     index.end_documents(ended_rows, version)
     new_rows = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
@@ -68,7 +68,7 @@ def change_documents(
 
 
 def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers:
-    """Add at least one document, with all that belongs to it; returns the document rows."""
+    """Add at least one document, with everything that belongs to it; returns the document rows."""
     sources = dict.fromkeys(each.source for each in new)
     index.sources += [source for source in sources if source not in index.sources]
     source_numbers = {source: number for number, source in enumerate(index.sources)}

@@ -27,9 +27,9 @@ _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key:value`, or its negation.
+    """A filter `key:value`, or its negation.
 
-    value: of a property `name=value`, or its name alone. at_ms: the date of a condition on dates.
+    value: for a property, `name=value` or only its name. at_ms: the date, in a condition on dates.
     """
 
     key: str
@@ -46,10 +46,10 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """(d,) whether each document passes the filter, in all versions up to this one.
+    """(d,) whether each document passes the filter, for all versions up to this one.
 
-    `known` has the flags of the first documents. A document never changes, so only those behind
-    these are looked at.
+    `known` are the flags of the first documents. A document never changes, so only later documents
+    are tested.
     """
     begun = np.flatnonzero(index.documents.born <= version)
     start = len(known)
@@ -142,10 +142,10 @@ _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """A shell pattern as a test: `*` stays inside a folder, `**` stands for any number of folders.
+    """Compile a shell pattern: `*` stays inside a folder, `**` matches any number of folders.
 
-    The text before a wildcard is matched at the first place where it can be, and no other place is
-    tried. So the time is linear in the text, whatever the pattern.
+    The text before a wildcard is matched at its first occurrence, and no other is tried. So the
+    time is linear in the text, whatever the pattern.
 
     >>> [_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
     [True, True, False, False]

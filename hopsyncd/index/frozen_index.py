@@ -1,7 +1,7 @@
-"""An index as of one version, to be saved by another thread while the writer goes on.
+"""Freezes an index at one version, so that another thread can save it while the writer continues.
 
-Rows are only added. Two columns change: `died` of rows that end, and `match_row` of questions. The
-intervals tell their values at the version. So nothing is copied, and nobody waits.
+Rows are only added. Only two columns change: `died` of rows that end, and `match_row` of questions.
+The intervals show their values at the version. So nothing is copied, and no thread waits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,8 @@ Buffers = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedColumns:
-    """The columns of a frozen index in other arrays, which may have spare room behind `lengths`."""
+    """The columns of a frozen index in other arrays, which may have spare capacity behind
+    `lengths`."""
 
     buffers: Buffers
     lengths: Mapping[str, int]
@@ -45,7 +46,7 @@ class FrozenIndex:
     passage_codes: Codes
 
     def columns(self) -> Iterator[tuple[str, Column]]:
-        """All arrays by name, without the arrays of the vectors."""
+        """Yield all arrays by name, except the arrays of the vectors."""
         yield "names", self.names
         yield "passages", self.passages
         for table_name, table in self.tables.items():
@@ -57,7 +58,7 @@ class FrozenIndex:
             yield f"{name}:rows", merged.rows
 
     def _restore(self, table: Table, name: str, column: Column) -> Column:
-        """The column as it was at the version."""
+        """The column with its values at the version."""
         if isinstance(table, IntervalTable) and name == "died":
             return np.where(column > self.version, np.int32(DEAD), column)
         if isinstance(table, OutgoingQuestionTable) and name == "match_row":
@@ -70,7 +71,7 @@ class FrozenIndex:
         return column
 
     def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
-        """Prepare these arrays, which have what `columns` gave, to replace the index's own."""
+        """Prepare these arrays, which contain the data of `columns`, to replace the index's own."""
         tables = {
             name: table.from_buffers(
                 {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
@@ -87,7 +88,7 @@ class FrozenIndex:
 
 
 def freeze(index: LiveIndex) -> FrozenIndex:
-    """A settled index as of its version. The writer then calls `use_columns` or `thaw`."""
+    """Freeze a settled index at its version. The writer must then call `use_columns` or `thaw`."""
     return FrozenIndex(
         version=index.version,
         names=index.name_numbers.keys,
@@ -112,15 +113,16 @@ def freeze(index: LiveIndex) -> FrozenIndex:
 
 
 def thaw(index: LiveIndex) -> None:
-    """Let the frozen segments be merged with others again."""
+    """Allow frozen segments to be merged again."""
     for each in fields(index.postings):
         getattr(index.postings, each.name).replace_frozen(None)
 
 
 def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
-    """Let a frozen index use these columns, with all that came and went since. Readers keep theirs.
+    """Let a frozen index use these columns, updated with all changes since. Readers keep theirs.
 
-    Call it on the writer's thread. It takes time for the changes, and compares a few columns.
+    Call it on the writer's thread. The time depends on the changes, apart from a comparison of a
+    few columns.
     """
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
@@ -131,7 +133,7 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
 
 
 def _catch_up(table: Table, now: Table) -> Table:
-    """The table with the rows that `now` has behind them, and with the values changed since."""
+    """Extend a table by the rows added to `now` since, and update changed values."""
     count = len(table)
     for name in ("died", "match_row"):
         if name in table.dtypes():

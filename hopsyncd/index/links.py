@@ -1,19 +1,19 @@
-"""Resolves links: the names of documents in links, and the target document and passage.
+"""Resolves links: finds the document and the passage that a link means.
 
-A link means a document in this order, and never by guess: a name that two documents have means
-neither.
+These rules are tried in order, and nothing is guessed: if two documents have the same name, the
+link means neither.
 
-1. The link's own document, where the link names only a heading.
+1. The link's own document, if the link only names a heading.
 2. The path, from the folder of the link's document or from the top of its source.
 3. The name of a file of the same source, with or without folders and suffix, as Obsidian, Logseq
-   and Notion write file names.
+and Notion write file names.
 4. A title, an alias or a Message-ID of the same source, then of any source; an address.
 
-Documents have keys, and each link has a list of candidate keys, so that resolving a link costs what
-shares a key with it.
+Documents have keys, and each link has a list of candidate keys, so the cost of resolving a link
+depends only on the documents that share a key with it.
 
 Worked example. Of people/Ada Lovelace.md, notes/Ada.md and old/Ada.md, `[[Ada Lovelace]]` and
-`[[people/ada lovelace]]` mean the first; `[[Ada]]` means notes/Ada.md in the notes beside it, and
+`[[people/ada lovelace]]` mean the first; `[[Ada]]` means notes/Ada.md in a note beside it, and
 nothing in the top folder.
 """
 
@@ -44,7 +44,7 @@ IsVisible = Callable[[Integers], Flags]
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A document and the names that links may call it."""
+    """A document and the names that links may use for it."""
 
     source: str
     path: str
@@ -53,10 +53,10 @@ class NamedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A document key that a link may mean, and the key of the heading that it names (0: none).
+    """The key of a document that a link may mean, and of the heading that it names (0: none).
 
-    Candidates of one `reading` take the link's text in the same way. Once one of them is ambiguous,
-    the rest of that reading means nothing.
+    Candidates with the same `reading` interpret the link's text in the same way. If one of them is
+    ambiguous, the rest of that reading is skipped.
     """
 
     key: int
@@ -141,8 +141,10 @@ def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]
 
 
 def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int | None:
-    """The number of the passage that a link leads to: the first under the heading that it names, or
-    else the first of the document."""
+    """The number of the passage that a link leads to; None if it means no document.
+
+    It is the first passage under the named heading, or else the first of the document.
+    """
     found = _find_document(index, link_row, is_visible)
     if found is None:
         return None
@@ -187,7 +189,7 @@ def _find_document(
 
 
 def heading_key(heading: str) -> int:
-    """The key of a heading, as written there or as an address or a link's `#...` spells it.
+    """The key of a heading, written as a heading, in an address or in a link's `#...`.
 
     >>> heading_key("early-life") == heading_key("Works#Early life")
     True
@@ -196,7 +198,7 @@ def heading_key(heading: str) -> int:
 
 
 def file_title(path: str) -> str:
-    """The name of a file as note programs show it.
+    """The name of a file as note programs display it.
 
     >>> file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
     'Ada Lovelace'
@@ -239,7 +241,7 @@ def _file_names(path: str) -> Iterator[str]:
 
 
 def _normalise(name: str) -> str:
-    """One spelling for names that differ in case, white space or Unicode form alone."""
+    """Normalise names that differ only in case, white space or Unicode form."""
     return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 

@@ -1,9 +1,9 @@
-"""The live index: all that a query reads, of every kept version, as tables in memory.
+"""The live index: all data that queries read, for every kept version, as tables in memory.
 
 The content of a passage (its vectors, questions, names, words) is a row of `passages`, added once
 and never changed. Other tables hold the interval in which it is in force: from version `born` until
-before version `died`, as in the store. So a version is a number, and a commit takes time only for
-its changes: it appends rows, and sets the `died` of others. A reader at an older version sees
+before version `died`, as in the database. So a version is a number, and a commit takes time only
+for its changes: it appends rows, and sets the `died` of others. A reader at an older version sees
 neither change.
 
 A batch begins and ends rows as PENDING, which no version sees; `settle` gives them their version.
@@ -86,11 +86,11 @@ class _PendingRows:
 
 
 class LiveIndex:
-    """All tables. The one writer changes them; readers go by a `Snapshot`.
+    """All tables. One writer changes them; readers use a `Snapshot`.
 
-    `hopsyncd.index.tables` says what each table has. Adding rows replaces a table by a longer one.
-    While a writer may do so, a reader that needs columns of one length takes the table once, and
-    takes it after the postings or the table whose rows it looks up.
+    `hopsyncd.index.tables` describes each table. Adding rows replaces a table by a longer one.
+    While a writer may do so, a reader that needs columns of one length must take the table once,
+    and after the postings or the table whose rows it looks up.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -138,7 +138,7 @@ class LiveIndex:
 
     @property
     def is_vertex(self) -> Flags:
-        """Which passage rows are vertices at the head, including what is pending."""
+        """Whether each passage row is a vertex at the head, including pending changes."""
         intervals = self.passage_intervals
         flags = np.zeros(len(self.passages), dtype=np.bool_)
         flags[intervals.passage_row[intervals.died == DEAD]] = True
@@ -146,7 +146,8 @@ class LiveIndex:
 
     @property
     def is_worn(self) -> bool:
-        """Whether most of it is unused at the head; a garbage collection may have freed it."""
+        """Whether most of the index is unused at the head, for example after a garbage
+        collection."""
         passages = self.passages
         vector_counts = passages.vector_end - passages.vector_start
         used = int(vector_counts[self.is_vertex].sum())
@@ -181,10 +182,10 @@ class LiveIndex:
     def find_deciding_patterns(
         self, source: str, patterns: tuple[str, ...], sources: Int32s
     ) -> NDArray[np.int16]:
-        """Which of the patterns decides about each document row; -1 for none, or another source.
+        """The pattern that decides about each document row; -1 for none, or for another source.
 
-        `sources` (d,) are the numbers of the rows' sources. Each path is compared once. The rows
-        that a writer has only begun to add may be missing at the end.
+        `sources` (d,) are the numbers of the rows' sources. Each path is compared once. Rows that a
+        writer is still adding may be missing at the end.
         """
         number = self.sources.index(source) if source in self.sources else -1
         key, count = (source, patterns), len(sources)
@@ -200,9 +201,9 @@ class LiveIndex:
         return known[:count]
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
-        """Which document rows the folders hide; see `find_deciding_patterns`.
+        """Whether the folders hide each document row; see `find_deciding_patterns`.
 
-        A row that a writer has only begun to add counts as hidden; no version has it yet.
+        A row that a writer is still adding counts as hidden; no version has it yet.
         """
         decided = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
@@ -214,7 +215,7 @@ class LiveIndex:
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
-        """The rows of the given passages, without passages that are no vertex at the head."""
+        """The rows of the given passages that are vertices at the head."""
         known = self.interval_of_passage
         intervals = [known[passage] for passage in passage_ids if passage in known]
         return self.passage_intervals.passage_row[intervals].astype(np.int64)
@@ -222,7 +223,7 @@ class LiveIndex:
     def begin_passages(
         self, passage_rows: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
     ) -> None:
-        """Make the passage rows vertices."""
+        """Make the passage rows vertices from `born` until `died`."""
         count, start = len(passage_rows), len(self.passage_intervals)
         dead = int32(np.broadcast_to(died, count))
         self.passage_intervals = self.passage_intervals.extend(
@@ -273,7 +274,7 @@ class LiveIndex:
         born: Integers | int = PENDING,
         died: Integers | int = DEAD,
     ) -> None:
-        """Give outgoing questions matches; a match that they had has ended."""
+        """Set the matches of outgoing questions, which have no match in force."""
         count, start = len(source_questions), len(self.matches)
         dead = int32(np.broadcast_to(died, count))
         self.matches = self.matches.extend(
@@ -295,13 +296,13 @@ class LiveIndex:
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
-        """End the matches of these outgoing questions, which all have one."""
+        """End the matches of these outgoing questions, which all have a match."""
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
 
     def pending_matches(self) -> tuple[Integers, Integers]:
-        """The rows of `matches` that the next version begins, and those that it ends."""
+        """The rows of `matches` that begin, and those that end, with the next version."""
         none, pending = np.empty(0, dtype=np.int64), self._pending_matches
         begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
         ended = np.concatenate([none, *pending.ended])
@@ -309,7 +310,7 @@ class LiveIndex:
         return begun[matches.died[begun] == DEAD], ended[matches.born[ended] != PENDING]
 
     def settle(self, version: int) -> None:
-        """Let what is pending hold from this version on."""
+        """Give pending changes their version: they are in force from this version on."""
         self._pending_intervals.settle(self.passage_intervals, version)
         self._pending_documents.settle(self.documents, version)
         self._pending_link_edges.settle(self.link_edges, version)
@@ -317,9 +318,9 @@ class LiveIndex:
         self.version = version
 
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
-        """Replace everything but vectors and texts by the columns of a FrozenIndex.
+        """Replace everything except vectors and texts by the columns of a FrozenIndex.
 
-        Each array may have spare room behind its length.
+        Each array may have spare capacity behind its length.
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])

@@ -1,14 +1,14 @@
-"""Matching, kept up to date: the edge merging of HopRAG section 3.2, made incremental.
+"""Keeps matches up to date: the edge merging of HopRAG section 3.2, made incremental.
 
 Every outgoing question is matched with the most similar of its candidates under Eq. 1; ties go to
 the lowest id. Candidates are incoming questions of other passages that share a keyword with it
-(`hopsyncd.index.comparison`). After a change it suffices to compare
+(`hopsyncd.index.comparison`). After a change, these comparisons suffice:
 
-- the outgoing questions that are new, or whose match is no candidate any more, with all candidates;
-- the others that have a keyword with new candidates, with these.
+- outgoing questions that are new, or whose match is no longer a candidate, with all candidates;
+- other questions that share a keyword with new candidates, with the new candidates.
 
-Worked example. A asks a1, B answers b1, both about Rome: a1 -> b1. Passage C arrives and answers c1
-about Rome: a1 keeps b1 unless c1 is more similar. C leaves again: only the questions matched with
+Worked example. A asks a1, B answers b1, both about Rome: a1 -> b1. Passage C is added and answers
+c1 about Rome: a1 keeps b1 unless c1 is more similar. C is removed: only the questions matched with
 c1 look for another.
 """
 
@@ -102,7 +102,7 @@ def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """The matches that a version ends and begins; a question whose match changes is in both."""
+    """The matches that a version ends and begins. A question whose match changes is in both."""
 
     ended: Integers
     begun: MatchColumns
@@ -120,7 +120,7 @@ class HeldMatches(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HeadMatches:
-    """The matches of the index with all that is pending."""
+    """The matches of the index, including pending changes."""
 
     index: LiveIndex
 
@@ -136,7 +136,7 @@ class _HeadMatches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeGraph:
-    """A graph with all passages of a smaller one, which has most of its matches.
+    """A graph that contains a smaller one and has most of its matches.
 
     passages: (e,) which passages it has. matches: those with both ends in the smaller graph.
     """
@@ -153,11 +153,11 @@ def find_changed_matches(
     held: HeldMatches,
     whole: WholeGraph | None = None,
 ) -> tuple[Integers, MatchColumns]:
-    """The outgoing questions whose match may change with the graph's passages, rising, and the
-    matches that they then have, by rising question.
+    """The outgoing questions whose match may change with the graph's passages, and their new
+    matches.
 
-    before, after: (e,) which passages are in the graph. changed_rows: those that differ. With the
-    matches of a `whole` graph, fewer questions are compared.
+    Both are ordered by question. before, after: (e,) which passages are in the graph. changed_rows:
+    the passages that differ. With the matches of a `whole` graph, fewer questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -190,8 +190,11 @@ def _find_better(
     held: MatchColumns,
     whole: WholeGraph,
 ) -> MatchColumns:
-    """Like `find_best`, of candidates that came. A question whose match in the whole graph is in
-    this graph has no better one among the candidates that both have."""
+    """The best matches among candidates that were added, as in `find_best`.
+
+    If a question's match in the whole graph is also in this graph, no candidate that both graphs
+    have is better.
+    """
     others = sort_distinct(asking.questions)
     own = whole.matches.of_questions(others)
     is_own = find_sorted(own.source_question, asking.questions)[1]
@@ -208,8 +211,8 @@ def find_best_matches(
 ) -> MatchColumns:
     """The best match of each outgoing question among the incoming questions of these passages.
 
-    A question without any is left out. Candidates of the `whole` graph need not be compared again
-    for a question whose match there is in this graph too.
+    Questions without a match are left out. If a question's match in the `whole` graph is also in
+    this graph, the whole graph's candidates are not compared again.
     """
     own = NO_MATCHES
     if whole is not None:
@@ -242,7 +245,7 @@ def count_matches(index: LiveIndex, passages: Flags) -> int:
 
 
 def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
-    """Bring the matches at the head up to date with passages that ended or came."""
+    """Update the matches at the head after passages ended or were added."""
     after = index.is_vertex
     before = after.copy()
     before[ended_rows], before[new_rows] = True, False
@@ -259,14 +262,17 @@ def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """The matches, with the `better` ones in place of others of the same questions; both rise."""
+    """The matches, with the `better` ones instead of others of the same questions; both are
+    ordered."""
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
-    """Let `best` be the matches of these questions at the head; a question without one has none.
-    Matches that are already in force stay."""
+    """Make `best` the matches of these questions at the head; other questions among them get none.
+
+    Matches that are already in force stay.
+    """
     match_row = index.outgoing.match_row
     rows = match_row[best.source_question]
     is_same = rows >= 0
@@ -281,8 +287,10 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
 
 
 def has_matches_without_keyword(index: LiveIndex) -> bool:
-    """Whether the head has matches of questions that share no keyword, as older databases
-    have them. It looks at a few matches only, because about half of them are such there."""
+    """Whether the head has matches of questions that share no keyword, as in older databases.
+
+    It checks only a few matches, because in such databases about half of them are of this kind.
+    """
     matches = index.matches
     rows = np.flatnonzero(matches.died == DEAD)[:_FEW_MATCHES]
     found = MatchColumns.of_rows(matches, rows)
@@ -291,7 +299,7 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
-    """All changes to the matches since the last version: the next version commits them."""
+    """All changes of matches since the last version; the next version commits them."""
     begun, ended = index.pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
     return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))
@@ -347,9 +355,9 @@ def find_head_threshold(
 def find_edge_threshold(
     question_ids: Integers, similarity: Floats, budget: int
 ) -> EdgeThreshold | None:
-    """The last match that the budget admits, by falling similarity and rising question id.
+    """The last match that the budget admits, by descending similarity and ascending question id.
 
-    None when it admits all. A budget of 0 admits none: the threshold is above every match then.
+    None if it admits all. With a budget of 0, the threshold is above every match.
 
     >>> find_edge_threshold(np.array([7, 3]), np.array([0.5, 0.5]), 1)
     EdgeThreshold(similarity=0.5, question=3)

@@ -1,4 +1,4 @@
-"""Puts the content of passages into the tables of the live index."""
+"""Adds the content of passages to the tables of the live index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,8 +149,11 @@ def _add_passage_rows(
     ends: Integers,
     before: tuple[int, ...],
 ) -> None:
-    """`ends` (m, 5): where the incoming and outgoing questions, mentions, sentence mentions and
-    headings of each of the m passages end. The first passage starts at `before`."""
+    """Add the rows of passages.
+
+    `ends` (m, 5): where the incoming and outgoing questions, mentions, sentence mentions and
+    headings of each of the m passages end. The first passage starts at `before`.
+    """
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
     numbers = index.passage_numbers.add(int64([each.questions.passage for each in new]))
@@ -181,7 +184,7 @@ def _add_passage_rows(
 
 
 def _find_by(postings: Postings, keys: Integers, first_row: int) -> None:
-    """Let the rows from `first_row` on be found by these keys."""
+    """Index the rows from `first_row` on by these keys."""
     postings.add(keys, np.arange(first_row, first_row + len(keys), dtype=np.int32))
 
 
@@ -214,7 +217,8 @@ def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
 
 
 def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[QuestionTable, Integers]:
-    """The new rows of questions, whose keywords are added; and the name of each keyword."""
+    """Add the keywords of questions; returns the new rows of questions and the name of each
+    keyword."""
     names = index.number_names(columns.keywords)
     counts = np.array(columns.keyword_counts, dtype=np.int64)
     starts = len(index.question_keywords) + np.cumsum(counts) - counts

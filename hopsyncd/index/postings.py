@@ -1,4 +1,4 @@
-"""Postings: for each key the rows that have it, as search engines keep them."""
+"""Postings: for each key, the rows that have it, as in search engines."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,8 +15,10 @@ _ALL_ROWS = 1 << 40  # more than any key has
 
 
 class Segment(NamedTuple):
-    """Rows sorted by key. offsets: where the rows of keys -1, 0, 1 ... start, up to one more than
-    the largest key. None if the keys are too sparse for a table.
+    """Rows sorted by key.
+
+    offsets: where the rows of keys -1, 0, 1 ... start, up to one more than the largest key. None if
+    the keys are too sparse for a table.
     """
 
     keys: Integers
@@ -32,7 +34,7 @@ class Segment(NamedTuple):
         return cls(keys, rows, np.cumsum(counts, dtype=np.int32))
 
     def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
-        """Where the rows of each key start and end."""
+        """The start and end of the rows of each key."""
         if self.offsets is None:
             return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
         positions = keys.clip(-1, len(self.offsets) - 3) + 1
@@ -40,8 +42,11 @@ class Segment(NamedTuple):
 
 
 class RankedRows(NamedTuple):
-    """Rows of several keys, in no order. ranks: their keys of `rank_keys`. positions: the position
-    of their key. is_cut: of each key, whether it has more rows."""
+    """Rows of several keys, in no order.
+
+    ranks: their keys from `rank_keys`. positions: the position of their key. is_cut: for each key,
+    whether it has more rows.
+    """
 
     rows: Integers
     ranks: Integers
@@ -53,10 +58,11 @@ _EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 class Postings:
-    """For each key the rows that have it, in segments sorted by key.
+    """For each key, the rows that have it, in segments sorted by key.
 
-    New rows join one small segment. When that is full it becomes one of the large ones, which are
-    merged so that each is at least twice the next: a row is moved O(log n) times.
+    New rows join one small segment. When that is full, it becomes a large segment. Large segments
+    are merged so that each is at least twice the size of the next, so a row is moved O(log n)
+    times.
 
     >>> postings = Postings()
     >>> postings.add(np.array([5, 3, 5]), np.array([0, 1, 2]))
@@ -72,7 +78,7 @@ class Postings:
         self._frozen = 0  # the first segments, which are not merged with others
 
     def add(self, keys: AnyIntegers, rows: AnyIntegers) -> None:
-        """Add rows, which rise for each key."""
+        """Add rows, which must be ascending for each key."""
         if not len(keys):
             return
         *large, small = self._segments
@@ -101,10 +107,10 @@ class Postings:
         ]
 
     def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
-        """The rows of all keys, and for each row the position of its key among them, rising.
+        """The rows of all keys, and for each row the position of its key, ascending.
 
-        Each segment gives at most `limit` rows for a key. So a key that has at least `limit` rows
-        gives at least `limit`.
+        Each segment gives at most `limit` rows for a key. So a key with at least `limit` rows gives
+        at least `limit`.
         """
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []
@@ -126,8 +132,11 @@ class Postings:
         return rows[order].astype(np.int64), key_positions[order]
 
     def find_lowest(self, keys: Integers, about: int = _ALL_ROWS) -> "RankedRows":
-        """The rows of each key, where the keys are of `rank_keys`. A key with many more rows than
-        `about` gives only about that number, the lowest. By default, it gives all."""
+        """The rows of each key, for keys from `rank_keys`.
+
+        A key with many more rows than `about` gives only about that number, the lowest ones. By
+        default, it gives all.
+        """
         segments = self._segments  # taken once, as a writer may replace them
         lows = keys << RANK_BITS
         highs = lows + (1 << RANK_BITS)
@@ -150,25 +159,28 @@ class Postings:
         return RankedRows(joined, np.concatenate(ranks), np.concatenate(positions), is_cut)
 
     def freeze(self) -> tuple[Segment, ...]:
-        """The present segments, which stay apart from new rows until they are replaced."""
+        """Freeze the present segments: new rows are not merged into them until they are
+        replaced."""
         self._segments = (*self._segments, _EMPTY)
         self._frozen = len(self._segments) - 1
         return self._segments[:-1]
 
     def replace_frozen(self, segment: Segment | None) -> None:
-        """Have this segment in place of those that were frozen; None lets these be merged again."""
+        """Replace the frozen segments by this one; None allows them to be merged again."""
         first = self._segments[: self._frozen] if segment is None else (segment,)
         self._segments = (*first, *self._segments[self._frozen :])
         self._frozen = 0
 
     def replace(self, segment: Segment) -> None:
-        """Have the rows of this segment only."""
+        """Replace all rows by the rows of this segment."""
         self._segments, self._frozen = (segment, _EMPTY), 0
 
 
 def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
-    """Keys below 2 ** 31 that sort by key and then by id, of which they have the first 32 bits. So
-    the lowest ids of a key are found without looking at the others."""
+    """Keys below 2 ** 31 that sort by key and then by id, using the first 32 bits of the id.
+
+    So the rows of a key with the lowest ids are found without reading the others.
+    """
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + (1 << RANK_BITS - 1)
 
 

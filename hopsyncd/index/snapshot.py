@@ -1,13 +1,13 @@
 """A snapshot: the live index at one version, as a query reads it, possibly without some sources.
 
-In an ACL view, sources are hidden. A hidden passage is no vertex, no end of an edge and in no
-count. Questions that were matched with it have another match among the visible passages, and links
-are resolved among the visible documents. So the graph is the one that an index without these
-sources has, and an answer can say nothing about what is hidden.
+In an ACL view, sources are hidden. A hidden passage is not a vertex, not an end of an edge, and not
+counted. Questions that were matched with it have another match among the visible passages, and
+links are resolved among the visible documents. So the graph is the same as if these sources did not
+exist, and an answer reveals nothing about hidden content.
 
-Filtered-out passages are excluded from results, edges and counts too. But a filter hides nothing:
-edges and links stay as in the whole graph, so a filtered search takes as long as any other. Only
-matches between two remaining passages stay (`Snapshot.filter_documents`).
+Filtered-out passages are excluded from results, edges and counts too. But a filter is no access
+rule: edges and links stay as in the whole graph, so a filtered search takes as long as any other.
+Only matches between two remaining passages stay (`Snapshot.filter_documents`).
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,8 @@ _FEW_LINKS = 16  # links per passage asked for, up to which scanning all links i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """m mentions of names. name_position: which of the names that were asked for it mentions.
+    """The m mentions of names; name_position is the position of each one's name among those asked
+    for.
 
     A passage as a whole mentions the names of its document. These mentions have its first vector
     and the weight NAME_WEIGHT; a mention by a sentence has weight 1.
@@ -60,10 +61,10 @@ class Mentions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Edges in the direction in which they are walked: from passage row `start` to `end`.
+    """Edges in the direction of the walk: from passage row `start` to `end`.
 
     source_question, target_question: the outgoing and the incoming question of the edge.
-    similarity: Eq. 1. is_backward: whether it is walked from its target to its source.
+    similarity: Eq. 1. is_backward: whether the walk follows it from its target to its source.
     """
 
     start: Integers
@@ -76,7 +77,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkEdges:
-    """Links between passage rows, in the direction in which they are walked."""
+    """Links between passage rows, in the direction of the walk."""
 
     start: Integers
     end: Integers
@@ -86,7 +87,7 @@ class LinkEdges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsByEnd:
-    """Rows with two ends each, found by either."""
+    """Rows with two ends each, indexed by both ends."""
 
     start: Integers
     end: Integers
@@ -95,7 +96,7 @@ class RowsByEnd:
 
     @classmethod
     def build(cls, start: AnyIntegers, end: AnyIntegers) -> Self:
-        """Arrange the rows by their ends."""
+        """Index the rows by their ends."""
         ends = cls(start.astype(np.int64), end.astype(np.int64), Postings(), Postings())
         rows = np.arange(len(start))
         ends.by_start.add(start, rows)
@@ -128,9 +129,10 @@ class AclOverlay:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
-    """`version` as it is without the hidden sources: its counts and edge threshold are of the rest.
+    """The live index at `version` without hidden sources. Counts and edge threshold exclude hidden
+    content.
 
-    filtered: the documents that a filter leaves, or None. The statistics are of these alone;
+    filtered: the documents that a filter leaves, or None. The statistics count only these;
     `unfiltered` is the same snapshot without the filter.
     """
 
@@ -143,7 +145,7 @@ class Snapshot:
     unfiltered: "Snapshot | None" = None
 
     def filter_documents(self, filtered: Flags) -> "Snapshot":
-        """This snapshot with only these documents."""
+        """This snapshot, limited to these documents."""
         counts = Statistics.count(self.index, self.version.id, self.hidden, filtered=filtered)
         return replace(self, statistics=counts, filtered=filtered, unfiltered=self)
 
@@ -179,7 +181,7 @@ class Snapshot:
     # Names
 
     def find_name(self, name: str) -> int:
-        """The number of a name that a visible passage mentions; -1 for others."""
+        """The number of a name that a visible passage mentions; -1 for other names."""
         number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
         counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
@@ -192,7 +194,7 @@ class Snapshot:
         return {names[at] for at in np.flatnonzero(mentioned).tolist()}
 
     def find_by_topic(self, name: int) -> Integers:
-        """The passage rows whose topic a name is, or the name of their document; rising."""
+        """The passage rows whose topic, or whose document's name, is the given name; ascending."""
         rows = self.index.postings.mentions_by_name.find(name)
         mentions = self.index.mentions
         passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
@@ -226,15 +228,16 @@ class Snapshot:
         )
 
     def find_sentence_mentions(self, vector_rows: Integers) -> tuple[Integers, Integers]:
-        """The rows of `sentence_mentions` of these vectors, visible or not; the name of each."""
+        """The rows of `sentence_mentions` of these vectors, visible or not, and the name of
+        each."""
         ends = self.index.vector_mentions.sentence_mention_end
         starts = np.where(vector_rows, ends[vector_rows - 1], 0)
         rows, _ = expand_ranges(starts, ends[vector_rows])
         return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
     def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
-        """The passage rows that mention one of the names only because their document has it; and
-        the position of that name."""
+        """The passage rows that mention one of the names only through their document, and that
+        name's position."""
         index, visible = self.index, self.statistics.visible
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
@@ -266,7 +269,7 @@ class Snapshot:
         return positions, names
 
     def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
-        """Whether each passage row mentions the name of its document that stands beside it."""
+        """Whether each passage row mentions the name beside it as a name of its document."""
         counts = self.statistics
         is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
         mentions: Flags = is_specific & (counts.in_questions[names] > 0)
@@ -275,7 +278,8 @@ class Snapshot:
     # Edges
 
     def find_edges(self, passage_rows: AnyIntegers) -> Edges:
-        """All edges that leave the passages, forwards, then all that lead to them, backwards."""
+        """All edges of the passages: first those that start at them, then those that end at them,
+        backwards."""
         postings = self.index.postings
         leaving, _ = postings.matches_by_source.find_all(passage_rows)
         arriving, _ = postings.matches_by_target.find_all(passage_rows)
@@ -305,7 +309,7 @@ class Snapshot:
         )
 
     def _select_in_force(self, rows: Integers | None) -> tuple[MatchColumns, Integers]:
-        """The matches in force among these rows, or among all, and their positions."""
+        """The matches in force among these rows (or all rows), and their positions."""
         table, version = self.index.matches, self.version.id
         born, died = table.born, table.died
         if rows is not None:
@@ -327,7 +331,7 @@ class Snapshot:
         return take_flags(shown, sources) & take_flags(shown, targets)
 
     def _is_edge(self, matches: MatchColumns) -> Flags:
-        """Which matches are edges: those that the budget admits."""
+        """Whether each match is an edge, which means that the budget admits it."""
         threshold = self.version.edge_threshold
         if threshold is None:
             return np.ones(len(matches), dtype=np.bool_)
@@ -345,8 +349,10 @@ class Snapshot:
         return matches.take(self._has_visible_ends(matches))
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches with two visible ends of these outgoing questions. Some may have none. The
-        questions and the matches rise by question."""
+        """The matches of these outgoing questions with two visible ends; some may have none.
+
+        Questions and matches are ordered by question.
+        """
         passage_rows = sort_distinct(self.index.outgoing.passage_row[questions].astype(np.int64))
         rows, _ = self.index.postings.matches_by_source.find_all(passage_rows)
         matches, _ = self._select_in_force(rows)
@@ -379,7 +385,8 @@ class Snapshot:
         return len(self.index.links) > 0
 
     def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """All links that leave the passages, forwards, then all that lead to them, backwards."""
+        """All links of the passages: first those that start at them, then those that end at them,
+        backwards."""
         leaving, arriving = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
         return LinkEdges(
             np.concatenate([leaving.start, arriving.start]),
@@ -393,7 +400,7 @@ class Snapshot:
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """The links that lead to these passages, backwards."""
+        """The links that lead to these passages, in backward direction."""
         return self._find_links(passage_rows, is_backward=True)
 
     def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:
@@ -442,8 +449,8 @@ class Snapshot:
         return np.flatnonzero(visible.passages & is_of_document)
 
     def list_document_passages(self, document_numbers: Integers) -> tuple[Integers, Integers]:
-        """The passage rows that belong to documents, which are given by their numbers in
-        `Visible.document_numbers`; and the position of the document of each."""
+        """The passage rows of documents (by their `Visible.document_numbers`), and the position of
+        each one's document."""
         visible = self.statistics.visible
         starts = visible.document_starts
         positions, documents = expand_ranges(starts[document_numbers], starts[document_numbers + 1])

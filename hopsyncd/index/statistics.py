@@ -1,6 +1,6 @@
-"""The visible rows of one version, and counts over them: exact, and never stored.
+"""The visible rows of one version, and exact counts over them. They are never stored.
 
-How rare a name is and whether it joins documents depend on the whole collection, so these counts
+How rare a name is and whether it connects documents depend on the whole collection, so these counts
 change with every added, removed or hidden document. They are derived from the counts of another
 version, and recomputed only for names that a passage or document gained or lost between the two.
 """
@@ -68,9 +68,10 @@ class Visible:
         hidden: Mask,
         filtered: Flags | None = None,
     ) -> Self:
-        """Compute it from the tables. `filtered` are the documents that a filter leaves.
+        """Compute the visible rows from the tables. `filtered` are the documents that a filter
+        leaves.
 
-        A writer may append meanwhile, so tables that refer to others are read before these.
+        A writer may append meanwhile, so a table is read before the tables that it refers to.
         """
         intervals = index.passage_intervals
         in_force = (intervals.born <= version) & (version < intervals.died)
@@ -225,7 +226,7 @@ def _resize(column: Column, length: int) -> Column:
 
 
 def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | int) -> Int32s:
-    """A copy of the counts, in which the counts of the names are changed by the steps."""
+    """A copy of the counts, with the counts of the names changed by the steps."""
     sums: Int32s = _resize(counts, length)
     np.add.at(sums, names, np.int32(steps) if isinstance(steps, int) else steps)
     return sums
@@ -234,10 +235,10 @@ def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | 
 def _count_document_names(
     index: LiveIndex, base: Statistics, visible: Visible, numbers: Integers, name_count: int
 ) -> tuple[Int32s, Int32s, list[Integers]]:
-    """`as_document_name`, `only_as_document_name` and the names that passages gained or lost.
+    """`as_document_name`, `only_as_document_name`, and the names that passages gained or lost.
 
-    It looks only at passages that differ from `base`, and at passages of documents that became
-    visible or hidden.
+    Only passages that differ from `base`, and passages of documents that became visible or hidden,
+    are read.
     """
     before = base.visible
     documents = np.flatnonzero(find_differences(visible.documents, before.documents, False))
@@ -261,7 +262,8 @@ def _count_document_names(
 def find_differences(
     now: NDArray[np.generic], before: NDArray[np.generic], absent: object
 ) -> Flags:
-    """Which values differ. A value that `before` does not have yet counts as `absent` there."""
+    """Whether each value differs. A value that `before` does not have yet counts as `absent`
+    there."""
     if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
@@ -279,9 +281,9 @@ def _find_joining_names(
 ) -> Flags:
     """Which of the names are mentioned by passages of at least two documents.
 
-    `is_document_name` says for each name of the index whether the passages that have it from their
-    document mention it. `visible_rows` are all visible rows if these are few beside the mentions of
-    the names. For a common name a sample of the mentions nearly always decides.
+    `is_document_name`: for each name of the index, whether passages that have it only from their
+    document mention it. `visible_rows`: all visible rows, if these are few compared with the
+    mentions of the names. For a common name, a sample of the mentions nearly always decides.
     """
     lowest = np.full(len(names), _NO_DOCUMENT)
     highest = np.full(len(names), -1, dtype=np.int64)
@@ -322,10 +324,10 @@ def _find_joining_names(
 def find_named_passages(
     index: LiveIndex, visible: Visible, rows: Integers, names: AnyIntegers
 ) -> tuple[Integers, Integers]:
-    """The visible passages that have names from their documents: passage number and name, each pair
-    once, by rising name.
+    """The visible passages that have names from their documents.
 
-    `rows` of `document_names` are looked at; `names` has a number for the name of each.
+    Returns passage numbers and names, each pair once, by ascending name. Only `rows` of
+    `document_names` are read; `names` has a number for the name of each.
     """
     document_names = index.document_names
     shown = take_flags(visible.documents, document_names.document_row[rows])

@@ -1,10 +1,11 @@
-"""The tables of the live index: one frozen dataclass of equally long arrays for each.
+"""The tables of the live index: for each, one frozen dataclass of arrays of equal length.
 
 A row is a position in every array of a table. The annotation of a column is its type, on disk too.
 Tables only grow, and a row keeps its number, so a number in a column named `..._row` is a row of
 the table of that name. `..._start` and `..._end` are ranges of rows, the end excluded.
 
-A passage, name or document is also known by a 63-bit content id or key, which the store has too.
+A passage, name or document is also identified by a 63-bit content id or key, which the database has
+too.
 """
 
 from collections.abc import Mapping
@@ -63,16 +64,19 @@ class Table:
         return cls(**columns, buffers=buffers)
 
     def columns(self) -> dict[str, Column]:
-        """All columns, by name."""
+        """All columns by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
 
     def select_from(self, start: int) -> Self:
-        """The rows from this one on."""
+        """The rows from `start` on."""
         return self._make({name: column[start:] for name, column in self.columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
-        """This table with the rows of `new` behind its own. Extend only the newest table, because
-        it shares its arrays with the tables that it was made from."""
+        """This table, followed by the rows of `new`.
+
+        Extend only the newest table, because it shares its arrays with the tables that it was made
+        from.
+        """
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
         columns: dict[str, Column] = {}
@@ -131,7 +135,7 @@ class PassageIntervalTable(IntervalTable):
 class QuestionTable(Table):
     """Questions of one direction: `incoming` are answered by their passage, `outgoing` are not.
 
-    The names of a question's keywords lie together in `question_keywords`.
+    The names of a question's keywords are consecutive rows of `question_keywords`.
     """
 
     id: Integers
@@ -178,8 +182,8 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """Row n says where the sentence mentions of vector row n end. They start where the sentence
-    mentions of the row before it end."""
+    """For each row of a vector, where its sentence mentions end. They start where the row before
+    ends."""
 
     sentence_mention_end: Int32s
 
@@ -240,7 +244,7 @@ class OccurrenceTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentNameTable(Table):
-    """A document's own names, each with each of its first passages."""
+    """The own names of documents, each with each of the document's first passages."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -249,7 +253,8 @@ class DocumentNameTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkTable(Table):
-    """Links as they are written: number `position` of passage number `ordinal` of the document."""
+    """Links as they are written: the link at `position` of the passage at `ordinal` of the
+    document."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -290,9 +295,9 @@ class MatchTable(IntervalTable):
 class IndexPostings:
     """Finds the rows of a table by a key: `mentions_by_name` has rows of `mentions` by name.
 
-    matches_by_source, matches_by_target: by the passage rows of the two questions. Only these
-    differ: documents_by_key and documents_by_property have rows of `documents`. The keys of
-    incoming_by_keyword are of `rank_keys`, from names and ids of questions.
+    matches_by_source, matches_by_target: by the passage rows of the two questions. These are named
+    differently: documents_by_key and documents_by_property have rows of `documents`.
+    incoming_by_keyword has keys from `rank_keys`, made of names and ids of questions.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)
@@ -334,7 +339,7 @@ class _KeyTable(Table):
 
 
 class KeyNumbers:
-    """Numbers 0, 1, 2 ... for 63-bit keys, in the order in which they came.
+    """Numbers 0, 1, 2 ... for 63-bit keys, in the order in which they were added.
 
     >>> numbers = KeyNumbers()
     >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
@@ -372,7 +377,7 @@ class KeyNumbers:
         return numbers
 
     def move(self, buffer: Integers, length: int) -> None:
-        """Keep the first `length` keys, which this array has too, in it."""
+        """Move the first `length` keys to this array, which contains them already."""
         new = self._table.key[length:]
         self._table = _KeyTable.from_buffers({"key": buffer}, length).extend(_KeyTable(key=new))
 

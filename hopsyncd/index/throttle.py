@@ -24,7 +24,8 @@ _Result = TypeVar("_Result")
 
 
 def shorten_switch_interval() -> None:
-    """Let no thread hold the interpreter's lock for long: Python's own 5 ms are half a query."""
+    """Make threads release the interpreter's lock sooner: Python's default of 5 ms is half a
+    query."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
@@ -32,7 +33,7 @@ def shorten_switch_interval() -> None:
 class _Pause:
     """The pauses of threads that share bulk work: `factor` seconds for each second of work.
 
-    until_s: when the present pause ends. owed_s: the total length of the pauses that are still due.
+    until_s: when the current pause ends. owed_s: the total length of the pauses that are still due.
     """
 
     factor: float
@@ -41,7 +42,7 @@ class _Pause:
 
 
 class ProcessEnds(Exception):
-    """Raised inside bulk work when the process ends and the result is of no use any more."""
+    """Raised inside bulk work when the process ends and nobody needs the result."""
 
 
 def is_ending() -> bool:
@@ -70,7 +71,7 @@ class _Queries:
                 self._changed.notify_all()
 
     def pause(self, pause: _Pause, worked_s: float) -> None:
-        """Pause in proportion to `worked_s`, until no query runs or a query waits for the work."""
+        """Pause in proportion to `worked_s`, until no query runs or a query waits for this work."""
         with self._changed:
             pause.owed_s += pause.factor * worked_s
             now_s, max_s = time.monotonic(), pause.factor * _MAX_BURST_S
@@ -124,8 +125,8 @@ def yielding_to_queries(factor: float) -> Iterator[None]:
 def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
     """Add pauses between the parts of the work, if this thread is yielding to queries.
 
-    Any thread may call what is returned. Threads that share it pause for one another's parts too,
-    so that many take no more than one.
+    Any thread may call the returned function. Threads that share it pause for one another's parts
+    too, so together they use no more time than one.
     """
     pause: _Pause | None = getattr(_thread, "pause", None)
     if pause is None:

@@ -1,4 +1,5 @@
-"""The vectors of the live index: each exactly, on the grid, and as a code of 8 bits a component.
+"""The vectors of the live index, stored twice: exact on the grid, and as codes of 8 bits a
+component.
 
 Codes are multiplied several times as fast.
 """
@@ -35,7 +36,7 @@ def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[n
 
 
 class VectorTable:
-    """r rows of d components, exact (int16) and as codes (int8), that only grow.
+    """The r rows of d components, exact (int16) and as codes (int8), which only grow.
 
     The first vector of each passage represents the whole passage. Its codes are stored a second
     time side by side, so that comparing with all passages reads a fraction of the rows.
@@ -55,7 +56,7 @@ class VectorTable:
 
     @property
     def unit(self) -> np.float32:
-        """The factor from a code product to an approximate vector product."""
+        """The factor that converts a product of codes to an approximate product of vectors."""
         return np.float32(self.step**2)
 
     @property
@@ -77,7 +78,7 @@ class VectorTable:
         return self._passage_codes[:passages]  # type: ignore[return-value]
 
     def append(self, vectors: Vectors, passage_starts: Sequence[int] = ()) -> int:
-        """Add (m, d) vectors; those at `passage_starts` are of whole passages. Returns the first
+        """Append (m, d) vectors; those at `passage_starts` are of whole passages. Returns the first
         new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
@@ -108,10 +109,10 @@ class VectorTable:
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
-        """(w,) about the cosine of each of these rows with a (d,) grid vector, which depends on the
-        two alone.
+        """(w,) the approximate cosine of each of these rows with a (d,) vector on the grid.
 
-        Both are taken as their codes, which changes a cosine by about 0.001.
+        Both are used as codes, which changes a cosine by about 0.001. The result depends only on
+        the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
         codes = np.asarray(self.codes)
@@ -138,7 +139,7 @@ class VectorTable:
     def _cosine_filler(
         self, vector: Vectors, cosines: NDArray[np.float32]
     ) -> Callable[[Codes, slice], None]:
-        """A function that puts the cosines of some codes into a part of `cosines`."""
+        """A function that writes the cosines of some codes into a part of `cosines`."""
         code, unit = self._encode(vector[None]), np.float32((self.step / GRID) ** 2)
 
         def fill(codes: Codes, part: slice) -> None:
@@ -182,8 +183,10 @@ def split_slices(count: int, size: int) -> Iterator[slice]:
 
 
 def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Begin to fill that many rows part by part: many of them in another thread, which has memory's
-    other half. Call what is returned to fill the rest."""
+    """Begin to fill `rows` rows in parts; if there are many, another thread fills half of them.
+
+    Call the returned function to fill the rest and wait.
+    """
     parts = iter([*split_slices(rows, _ROWS_PER_PART)])  # of a list: two threads may take from it
 
     def fill_parts() -> None:

@@ -1,1 +1,1 @@
-"""The read path: seeds, the walk, strategies, and how each passage was reached."""
+"""The read path: finds seeds, walks the graph, runs the strategies, and explains each result."""

@@ -1,6 +1,6 @@
 """Finds the passages around a passage, and the paths between two passages.
 
-Passages are joined by edges, by links, and by names that both mention. Edges and links can be
+Passages are connected by edges, by links, and by names that both mention. Edges and links can be
 followed in both directions. Edges are preferred, the most similar first. Links come second. Names
 come last, the rarest first.
 """
@@ -21,7 +21,7 @@ _MAX_TURNS = 500  # passages that a search for paths visits; this bounds its wor
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """An edge, a link or a shared name that joins two passage rows.
+    """An edge, a link or a shared name that connects two passage rows.
 
     asked_by: for an edge, the end that asks its `question`. For a link, its direction: "link"
     forwards, "backlink" backwards. For a name that both passages mention: "both". name: the shared
@@ -45,10 +45,10 @@ class Around:
 
 
 def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
-    """The passage at `start` and at most `limit` others, at most `hops` away.
+    """Find the passage at `start` and up to `limit` others, up to `hops` away.
 
-    The joints are all edges and links among these passages. If no edge or link joins a passage to
-    one nearer to the start, a shared name does.
+    The joints are all edges and links among these passages. If no edge or link connects a passage
+    to one nearer to the start, a shared name does.
     """
     distance = {start: 0}
     nearest = [start]
@@ -100,9 +100,9 @@ def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
 def _join_by_name(
     snapshot: Snapshot, inside: Integers, distance: dict[int, int], joints: list[Joint]
 ) -> list[Joint]:
-    """Join each remaining passage to a nearer one by the rarest name that both mention.
+    """Connect each remaining passage to a nearer one by the rarest name that both mention.
 
-    A passage remains if none of the `joints` joins it to a passage nearer to the start.
+    A passage remains if none of the `joints` connects it to a passage nearer to the start.
     """
     joined = {
         far
@@ -133,15 +133,14 @@ def _join_by_name(
 
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
-    """Pairs of a position in `entries` and a name that it mentions, for names that join
-    documents."""
+    """Pairs (position in `entries`, name that it mentions), for names that connect documents."""
     of, name = snapshot.list_names(entries)
     kept = snapshot.statistics.joins_documents[name]
     return of[kept], name[kept]
 
 
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
-    """At most `limit` paths from start to end, the shortest first. No path visits a passage twice.
+    """Up to `limit` paths from start to end, the shortest first. No path visits a passage twice.
 
     The work is bounded. If there are very many paths, longer ones may be missing.
     """
@@ -196,7 +195,7 @@ class _PathSearch:
 
 
 def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
-    """The best joint between two passages that are joined."""
+    """The best joint between two connected passages."""
     edges = snapshot.find_edges(np.array([start]))
     ids = snapshot.index.outgoing.id[edges.source_question]
     ways = np.flatnonzero(edges.end == end)

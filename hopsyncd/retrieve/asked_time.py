@@ -1,7 +1,7 @@
-"""The time that a question speaks of, as a filter that is offered and never applied.
+"""Finds the time that a question mentions, as a filter to offer to the user.
 
-A document's date may be unknown or another one than the question means, so a filter that nobody
-chose could hide the answer.
+It is never applied by itself: a document's date may be unknown or another one than the question
+means, so the filter could hide the answer.
 """
 
 import re

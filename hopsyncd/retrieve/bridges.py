@@ -1,4 +1,4 @@
-"""Finds bridges: a passage that mentions a name, and another about that name with a third name.
+"""Finds bridges: two documents that a name connects.
 
 "Ada Lovelace → Lord Byron → Missolonghi" is a bridge: a document about Ada mentions Lord Byron, and
 a document about him mentions Missolonghi. A question about both ends needs both documents.
@@ -26,7 +26,7 @@ _LEAST_CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Two names and the name that joins them, as the passages write them.
+    """Two names and the name that connects them, as the passages write them.
 
     `passages` are the passage that mentions the first two names, and the one with the last two.
     """
@@ -38,7 +38,7 @@ class Bridge:
 
 
 def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list[Bridge]:
-    """At most `limit` bridges, each with another name in the middle and other ends."""
+    """Up to `limit` bridges. Their middle names and their ends all differ."""
     statistics = snapshot.statistics
     counts = statistics.mention_counts
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents
@@ -81,7 +81,7 @@ def _find_bridges_over(connection: Connection, snapshot: Snapshot, name: int) ->
 
 
 def _find_end_names(snapshot: Snapshot, middles: Integers, name: int) -> Mapping[int, list[int]]:
-    """The rare names that each passage mentions; those that other documents have come first."""
+    """The rare names that each passage mentions, beginning with those that other documents have."""
     statistics = snapshot.statistics
     positions, names = snapshot.list_names(middles)
     counts = statistics.mention_counts[names]
@@ -104,7 +104,7 @@ def _name_bridges(
     passages: Mapping[PassageId, Passage],
     ends: list[int],
 ) -> Iterator[Bridge]:
-    """The bridges over two passages, with the names as they are written there."""
+    """Yield bridges over two passages, with the names as they are written there."""
     start, middle = passages[ids[0]], passages[ids[1]]
     first = start.heading[0] if start.heading else ""
     joint = _find_written(start.text, snapshot.index.name_texts[name])

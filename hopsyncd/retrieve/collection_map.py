@@ -1,6 +1,6 @@
-"""The map of a version: its documents in groups of similar ones, and how they are joined.
+"""Computes the map of a version: its documents in groups of similar ones, and their connections.
 
-Only what the snapshot shows goes into it: hidden and filtered-out documents leave no trace.
+Only documents that the snapshot shows are used; hidden and filtered-out documents leave no trace.
 """
 
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ _LEAST_CHARACTERS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectionMap:
-    """n documents, by rising path key, and the joints between them.
+    """The n documents, by ascending path key, and the m connections between them.
 
-    documents: (n,) document rows. first_passages: (n,) the passage row that begins each.
-    starts, ends: (m,) positions of documents. is_link: whether a document links to the other;
-    otherwise their passages answer each other's questions. names: of each group.
+    documents: (n,) document rows. first_passages: (n,) the passage row that begins each. starts,
+    ends: (m,) positions of documents. is_link: whether a document links to the other; otherwise
+    their passages answer each other's questions. names: of each group.
     """
 
     documents: Integers
@@ -54,7 +54,7 @@ class CollectionMap:
 
 
 def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None:
-    """The map of what the snapshot shows; None if there is nothing."""
+    """Compute the map of the snapshot's visible documents; None if there are none."""
     index, visible = snapshot.index, snapshot.statistics.visible
     documents = np.flatnonzero(visible.documents)
     documents = documents[np.argsort(index.documents.path_key[documents])]
@@ -84,7 +84,8 @@ def make_map(connection: Connection, snapshot: Snapshot) -> CollectionMap | None
 
 
 def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers]:
-    """The first passages of each document in order: passage rows, and positions of documents."""
+    """The first passages of each document in order: passage rows, and positions of their
+    documents."""
     index, visible = snapshot.index, snapshot.statistics.visible
     rows, positions = index.postings.occurrences_by_document.find_all(documents)
     occurrences = index.occurrences
@@ -97,9 +98,9 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
 
 
 def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
-    """(n, d) the mean vector of each document, less the mean of all; every document has passages.
+    """(n, d) the mean vector of each document, minus the mean of all; every document has passages.
 
-    The sums are of whole numbers, so no order of the passages changes them.
+    The sums are of whole numbers, so the order of the passages does not change them.
     """
     codes = snapshot.index.vectors.passage_codes
     count = int(positions[-1]) + 1
@@ -115,7 +116,7 @@ def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integer
 
 
 def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Integers, Flags]:
-    """Which documents are joined, each pair once: first by links, then by similar questions."""
+    """The connected documents, each pair once: first by links, then by similar questions."""
     edges = snapshot.list_edges()
     index = snapshot.index
     related = _count_pairs(
@@ -140,7 +141,7 @@ def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Int
 def _count_pairs(
     snapshot: Snapshot, documents: Integers, start_rows: AnyIntegers, end_rows: AnyIntegers
 ) -> tuple[Integers, Integers, Integers]:
-    """Pairs of different documents that pairs of passages join: lower, higher, and how often."""
+    """The pairs of different documents whose passages are paired: lower, higher, and how often."""
     keys = snapshot.index.documents.path_key[documents]
     starts, has_start = find_sorted(keys, snapshot.document_keys(start_rows))
     ends, has_end = find_sorted(keys, snapshot.document_keys(end_rows))
@@ -194,7 +195,7 @@ def _name_groups(
 
 
 def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
-    """A number for the text of each name, which does not depend on when the name was first met."""
+    """A number for the text of each name that does not depend on the order of indexing."""
     keys: Integers = snapshot.index.name_numbers.keys[names]
     return keys
 
@@ -202,7 +203,7 @@ def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
 def _spell(
     connection: Connection, snapshot: Snapshot, names: Integers, in_group: Flags
 ) -> list[str]:
-    """The best names as passages of the group write them; none that repeats another."""
+    """The best names as passages of the group write them, without similar ones."""
     texts = [snapshot.index.name_texts[name] for name in names.tolist()]
     kept = [at for at, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
     mentions = snapshot.find_mentions(names[kept])

@@ -1,8 +1,8 @@
-"""Finds the passages of a day, in whatever spelling the day is written.
+"""Finds the passages that mention a day, in whatever spelling the day is written.
 
-An unclear numeric date such as 07.05.2025 counts if its document tells the order: by other dates in
-it, or else by its language. All visible passages of the document decide, so the result depends only
-on what the asker may see.
+An unclear numeric date such as 07.05.2025 counts if its document shows the order: by other dates in
+it, or else by its language. Only visible passages of the document are used, so the result does not
+depend on hidden ones.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from hopsyncd.text.dates import DAY_FIRST_LANGUAGE, DAY_IN_NAME, ORDERS, day_ter
 
 
 def find_dated_rows(snapshot: Snapshot, day: str) -> Integers:
-    """The visible passage rows that have the day or whose file name has it, rising."""
+    """The visible passage rows that mention the day or whose file name contains it, ascending."""
     terms = [day_term(day), *(day_term(day, order) for order in ORDERS)]
     certain, *unclear = (_rows_of(snapshot, term) for term in terms)
     parts = [certain, _find_rows_by_name(snapshot, day)]
@@ -34,7 +34,7 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
     document_of, count = visible.document_numbers, visible.document_count
 
     def count_passages(term: str) -> Integers:
-        """How many passages of each document have a term."""
+        """The number of passages of each document that have a term."""
         found = document_of[_rows_of(snapshot, term)]
         return np.bincount(found[found >= 0], minlength=count)
 
@@ -52,7 +52,7 @@ def _has_order(snapshot: Snapshot, rows: Integers, *, is_day_first: bool) -> Fla
 
 
 def _find_rows_by_name(snapshot: Snapshot, day: str) -> Integers:
-    """The visible passage rows of the documents that have the day in their file names."""
+    """The visible passage rows of documents whose file names contain the day."""
     index, visible = snapshot.index, snapshot.statistics.visible
     number = index.find_property((DAY_IN_NAME, day))
     if number is None:

@@ -1,7 +1,7 @@
 """Collects the dependencies of an answer, and decides whether a newer version touches them.
 
 In a large collection, nearly all score of a walk passes through few passages, and a follow-up of
-the second ask brings score to few passages. If a version changes none of them, and adds no passage
+the second ask adds score to few passages. If a version changes none of them, and adds no passage
 that the question or a follow-up would find, the answer stays the same. Two small effects remain.
 The statistics of the whole collection shift a little with each passage added or removed. And a
 sentence that was dropped from the question, because no passage was like it, may now match one.
@@ -9,8 +9,8 @@ sentence that was dropped from the question, because no passage was like it, may
 A question is therefore asked again in two cases. Either a version touches its dependencies, or
 enough passages were added or removed since it was last asked that the closest two results may swap
 places. The latter happens at the latest at 1 % of all passages; in a small collection, it happens
-with every change. Two results that may swap places without another outcome do not count, because
-users get the same notification in either order.
+with every change. A swap of two results that does not change the outcome is ignored, because users
+get the same notification in either order.
 """
 
 import math
@@ -49,9 +49,9 @@ _A_LITTLE_MORE = 1.05
 
 
 class Tie(NamedTuple):
-    """A passage row that leads over the next by a small share of its worth.
+    """A result whose score is only slightly larger than the next one's.
 
-    alone: the rows that would be found if it fell behind the next. together: the rows that would be
+    alone: the rows that would be found if the two swapped places. together: the rows that would be
     found if all rows with a smaller lead fell behind too.
     """
 
@@ -78,11 +78,11 @@ class Query:
 class Dependencies:
     """The passage rows and names that the search for a question used at a version, ascending.
 
-    question: with corrected spelling. asked: the same without the sentences that were dropped.
-    forms: other forms of its words. heavy_rows: the rows that send enough score for a single edge
-    to matter. parts: see `list_parts`, for the rows `givers`. queries: the question and its
-    follow-ups. ties: the smallest leads of a result over the next. lead: the smallest lead that may
-    change the outcome. All fields belong to one index and are invalid after it.
+    question: with corrected spelling. asked: without the sentences that were dropped. forms: other
+    forms of its words. heavy_rows: the rows that send enough score for a single edge to matter.
+    parts: see `list_parts`, for the rows `givers`. queries: the question and its follow-ups. ties:
+    the smallest leads of a result over the next. lead: the smallest lead that may change the
+    outcome. All fields belong to one index and are invalid after it.
     """
 
     question: str
@@ -165,8 +165,8 @@ def _describe_question(context: QueryContext, vector: Vectors) -> Query:
 
 
 def _add_forms(context: QueryContext) -> dict[str, float]:
-    """The weights of the question's terms. The terms of another form share the weight of the words
-    that it stands for."""
+    """The weights of the question's terms. Terms of other forms share the weight of the words they
+    stand for."""
     weights = dict(context.terms)
     for form in context.forms.forms:
         share = sum(context.terms.get(term, 0.0) for term in form.typed_stems) / len(form.stems)
@@ -176,7 +176,7 @@ def _add_forms(context: QueryContext) -> dict[str, float]:
 
 
 def _describe_follow_up(follow_up: FollowUp) -> Query:
-    """The follow-up as a query.
+    """Describe a follow-up as a query.
 
     A new passage matters if it would get a share of the follow-up's score. The topic of the passage
     is not checked: every passage that mentions one of the names matters.
@@ -218,7 +218,7 @@ def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
 
 
 class _Order:
-    """The last ranking. It can be repeated with other worths."""
+    """The last ranking, which can be repeated with other scores."""
 
     def __init__(self, context: QueryContext, search: HopSearch) -> None:
         self.snapshot = context.snapshot
@@ -329,7 +329,7 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
 
 
 def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
-    """Whether the query is like enough to one of these new passage rows."""
+    """Whether the query is similar enough to one of these new passage rows."""
     words, shares = _score_words(query, before, index, came)
     likeness = OF_LIKENESS * _compare(query.vector, index, came) + OF_WORDS * words
     is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
@@ -351,8 +351,8 @@ def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> Floats:
 def _score_words(
     query: Query, before: Snapshot, index: LiveIndex, rows: Integers
 ) -> tuple[Floats, Floats]:
-    """(m,) the BM25 score of each passage as a share of the highest possible, and (m,) the weight
-    of the terms that it has.
+    """Two (m,) arrays: the BM25 score of each passage as a share of the maximum, and the weight of
+    its terms.
 
     The scores are raised a little, because the statistics may have changed a little since.
     """

@@ -57,7 +57,7 @@ class _Kept:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
-        """The snapshot with this key and index. It is made if it is not cached."""
+        """The cached snapshot for this key and index; calls `make` if there is none."""
         if known := self._find(key, index):  # does not wait while another is being made
             return known
         with self._lock:
@@ -85,8 +85,8 @@ class _Kept:
 class Engine:
     """The thread-safe read path over one database.
 
-    Only searches that name the `llm` or the `reranker` use them. While `is_syncing`, an ACL view of
-    the head is computed when a caller needs it, and not in advance.
+    Only searches that request the `llm` or the `reranker` use them. While `is_syncing`, an ACL view
+    of the head is computed when a caller needs it, and not in advance.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Engine:
 
     @property
     def being_read(self) -> frozenset[int]:
-        """The versions whose answers wait for an LLM: no transaction holds them in the store."""
+        """The versions whose answers wait for an LLM. No database transaction protects them."""
         with self._reading_lock:
             return frozenset(self._being_read)
 
@@ -127,10 +127,10 @@ class Engine:
         return self._head
 
     def vector(self, question: str, instead: Snapshot | None = None) -> Vectors:
-        """(d,) the question's vector on the grid.
+        """Encode the question: (d,) on the grid.
 
-        While the encoder gives none, it comes from the stored vectors of `instead`; without it,
-        EncoderUnavailable is raised.
+        If the encoder is unavailable, the vector is computed from the stored vectors of `instead`;
+        without `instead`, EncoderUnavailable is raised.
         """
         try:
             return self._searcher.vector(question)
@@ -149,9 +149,9 @@ class Engine:
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
-        """The question without sentences that are unlike everything in the version.
+        """Drop sentences of the question that are unlike everything in the version.
 
-        While the encoder gives no vectors, it is the whole question.
+        While the encoder is unavailable, the question stays whole.
         """
         try:
             return self._searcher.drop_unrelated_sentences(served, question)
@@ -159,7 +159,8 @@ class Engine:
             return question
 
     def publish(self, head: Snapshot) -> None:
-        """Serve this version from now on. Running requests keep theirs."""
+        """Serve this version from now on. Running requests continue with the version they began
+        with."""
         self._restricted.follow(head)
         before, self._head = self._head, head
         if before is not None and before.index is not head.index:
@@ -170,7 +171,8 @@ class Engine:
         self._restricted.expect(masks)
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
-        """Whether a query need not wait. False only for the head while its view is computed."""
+        """Whether a query can start at once. False only while the view of the head is being
+        computed."""
         with snapshot(connection := self._connection(str(version))):
             mask = _mask(connection, hidden)
         return not mask or self._restricted.ready(version, mask)
@@ -181,7 +183,7 @@ class Engine:
         return self._searcher.settings
 
     def walk_by(self, settings: WalkSettings) -> None:
-        """Use other walk settings from the next query on."""
+        """Use other settings of the walk from the next query on."""
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
@@ -195,13 +197,13 @@ class Engine:
     def reading(
         self, at: str = "head", hidden: Mask | Acl = EVERYTHING, wanted: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
-        """A connection with an open transaction, and the version that `at` names.
+        """Open a transaction, and the version that `at` names.
 
-        The version has only the passages that match the filter and that are not only in `hidden`
+        The snapshot has only the passages that match the filter and that are not only in `hidden`
         sources. `hidden` names the hidden sources, or is an ACL. An ACL hides all other sources
         that the database has when the version is read.
 
-        The version is None if there is no version yet. Raises NoSuchVersion.
+        The snapshot is None if there is no version yet. Raises NoSuchVersion.
         """
         with running_query():
             while True:
@@ -282,7 +284,7 @@ class Engine:
     def _find(
         self, connection: Connection, served: Snapshot, question: str, k: int, search: Search
     ) -> Answer:
-        """The answer of a search without an LLM; by stored vectors while the encoder gives none."""
+        """Search without an LLM; with stored vectors while the encoder is unavailable."""
         try:
             found = self._searcher.find(connection, served, question, k, search)
             return _answer(self._searcher, connection, served, question, search, found)
@@ -297,8 +299,11 @@ class Engine:
         return Searcher(StoredVectors(served), settings, self._llm, self._reranker)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
-        """The answer of a `hop` search of the head, and its dependencies. None if there is no
-        version yet. Raises EncoderUnavailable: other vectors would give another answer."""
+        """Search the head with `hop`; returns the answer and its dependencies. None without a
+        version.
+
+        Raises EncoderUnavailable, because stored vectors would give another answer.
+        """
         with self.reading() as (connection, served):
             if served is None:
                 return None
@@ -312,8 +317,8 @@ class Engine:
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Whether the question may have another outcome at the head.
 
-        That is so if its typos are corrected differently, if documents define other forms of its
-        words, or if the head touches its dependencies.
+        True if its typos are corrected differently, if documents define other forms of its words,
+        or if the head touches its dependencies.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
@@ -327,7 +332,7 @@ class Engine:
             return may_differ_by_words(words, dependencies.snapshot, served)
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
-        """The answer with these passage rows of its version as the results."""
+        """A copy of the answer with these passage rows of its version as the results."""
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
@@ -361,8 +366,8 @@ class Engine:
         return True
 
     def _connection(self, at: str) -> Connection:
-        """The connection that reads this version. It reads the local copy while the database server
-        is unreachable."""
+        """The connection to read this version with: the local copy while the database server is
+        unreachable."""
         if self._copy is None:
             return self._open_connection()
         served = self._head.version.id if self._head else None
@@ -422,7 +427,7 @@ class Engine:
             raise NoSuchVersion(
                 f"Cannot search version {version.id}",
                 f"it was embedded with {encoder}, but the daemon uses {self._encoder.name}",
-                "Search a newer version, or set models.encoder to what it was and restart",
+                "Search a newer version, or set models.encoder to the former model and restart",
             )
         head = self._head
         if head is None:
@@ -448,22 +453,22 @@ def _answer(
     search: Search,
     found: Found,
 ) -> Answer:
-    """The answer, with the strength of each passage and the words that no passage has."""
+    """Make the answer, with the strength of each passage and the words that no passage has."""
     absent, strengths = searcher.rate(connection, served, question, found)
     answer = answer_of(connection, served, question, search, found)
     return replace(answer, absent=absent, strengths=strengths)
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
-    """The names of the hidden sources. An ACL hides sources that this snapshot of the database
-    has."""
+    """The sources and folders to hide. For an ACL, all sources of this database state that it does
+    not allow."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())
     return hidden
 
 
 def _correct(connection: Connection, served: Snapshot, question: str) -> Spelling:
-    """Correct the question by the words of all documents, including documents that the filter
-    excludes."""
+    """Correct the question's spelling with the words of all documents, including filtered-out
+    ones."""
     read = partial(known_passages, connection)
     return find_corrections(served.unfiltered or served, question, read)

@@ -1,18 +1,18 @@
-"""Chooses what an LLM is shown of the passages found, within a budget of tokens.
+"""Chooses the excerpts of passages to show an LLM, within a budget of tokens.
 
-Twenty short excerpts hold the needed sentences of more questions than eight whole passages of the
-same size. Each passage that takes part begins with the sentence that fits the question best. The
-rest of the budget goes to further sentences of the same passages, one by one, by this score:
+Twenty short excerpts contain the needed sentences of more questions than eight whole passages of
+the same size. Each chosen passage begins with the sentence that fits the question best. The rest of
+the budget goes to further sentences of the same passages, one by one, by this score:
 
-    (COSINE * cos(question, sentence) + TERMS * terms) * (1 + NEAR * near) / (1 + rank / HALF)
+(COSINE * cos(question, sentence) + TERMS * terms) * (1 + NEAR * near) / (1 + rank / HALF)
 
 `terms` is the idf-weighted share of the question's words in the sentence, its headings and its
-path. `near` is 1 beside a sentence that is already chosen: the neighbour is often the one needed.
+path. `near` is 1 beside a sentence that is already chosen, because the neighbour is often needed.
 
 The weights hardly matter near these values.
 
-Passages that are near-empty, or fit far worse than the others, are left out, and the next ones take
-their places. Sections of one document stand together, in the document's order.
+Passages that are nearly empty, or fit far worse than the others, are left out, and the next ones
+take their places. Sections of one document are shown together, in the document's order.
 """
 
 import heapq
@@ -41,8 +41,8 @@ _WORD = re.compile(r"\w+")
 class Excerpt:
     """The chosen sentences of one passage.
 
-    text: with `GAP` where sentences are left out. sentences: in order. is_whole: whether no
-    sentence is left out.
+    text: the sentences, with `GAP` between two that are not neighbours. sentences: in order.
+    is_whole: whether no sentence is left out.
     """
 
     passage: PassageId
@@ -53,7 +53,7 @@ class Excerpt:
 
 @dataclass(slots=True)
 class _Part:
-    """A passage that takes part: its sentences with their scores and tokens, and those chosen."""
+    """A passage to show: its sentences with their scores and tokens, and the chosen ones."""
 
     rank: int
     passage: PassageId
@@ -72,10 +72,10 @@ def choose_excerpts(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> list[Excerpt]:
-    """The excerpts, by document and place, of at most `budget_tokens` with their frames.
+    """Choose excerpts of at most `budget_tokens`, including their frames, by document and place.
 
     frame_tokens: the tokens of a passage's number and headings, and of its document if that is new.
-    kept: passages that are not left out, however they fit the question.
+    kept: passages that are never left out, however badly they fit the question.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
@@ -102,7 +102,7 @@ def choose_excerpts(
 
 
 def document_of(found: FoundTexts, passage: PassageId) -> tuple[str, str]:
-    """Source and path of a passage's first place; empty without a place."""
+    """The source and path of a passage's first place; empty strings without a place."""
     places = found.places.get(passage, ())
     return (places[0].source, places[0].document) if places else ("", "")
 
@@ -114,7 +114,7 @@ def _parts(
     count_tokens: Callable[[str], int],
     kept: Collection[PassageId],
 ) -> list[_Part]:
-    """The passages worth sending, best first."""
+    """The passages that are worth showing, best first."""
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
     for one in sentences:
         by_passage[one.passage].append(one)
@@ -140,7 +140,7 @@ def _parts(
 
 
 def _fill(parts: Sequence[_Part], left: int) -> None:
-    """Choose further sentences while there is room, best first."""
+    """Choose further sentences while the budget allows, best first."""
 
     def priority(part: _Part, at: int) -> float:
         near = at - 1 in part.chosen or at + 1 in part.chosen
@@ -165,7 +165,7 @@ def _fill(parts: Sequence[_Part], left: int) -> None:
 
 
 def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tuple[int, int, int]]:
-    """A key: the documents by their best passage, and the passages of each in order."""
+    """A sort key: documents by their best passage, and the passages of each in document order."""
     first: dict[object, int] = {}
     for part in parts:
         first.setdefault(document_of(found, part.passage), part.rank)
@@ -181,7 +181,7 @@ def _by_place(found: FoundTexts, parts: Sequence[_Part]) -> Callable[[_Part], tu
 def _cut(
     found: FoundTexts, passage: PassageId, room: int, count_tokens: Callable[[str], int]
 ) -> Excerpt:
-    """The beginning of a passage whose best sentence does not fit into the budget."""
+    """The beginning of a passage whose best sentence is longer than the budget."""
     text = found.passages[passage].text
     while text and (tokens := count_tokens(text)) > room:
         text = text[: len(text) * max(room, 0) // tokens]

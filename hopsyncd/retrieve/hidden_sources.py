@@ -1,11 +1,13 @@
-"""Views of versions without the sources that a caller may not see.
+"""Computes views of versions without the sources that a caller may not see.
 
 A view is the graph without the hidden sources. Views of a new head are computed in advance, for the
-sets of hidden sources that queries used lately or that the configuration names. A view of an older
-version makes this cheap, so the views follow an import. Without one, the version must have been the
-head for a while: during an import the next version comes too soon. If only an edit
-separates two heads, the view that was used last is computed before the new head is served. A query
-whose view is not ready computes it, or waits for the thread that does; nothing is computed twice.
+sets of hidden sources that queries used lately or that the configuration names.
+
+If there is a view of an older version, the new view is cheap to compute, so it is computed for each
+new head. Otherwise it is computed only for a head that has stayed for a while, because during an
+import the next version would replace it too soon. After a small edit, the view that was used last
+is computed before the new head is served. If a query needs a view that is not ready, it computes
+the view, or waits for the thread that does; no view is computed twice.
 """
 
 import threading
@@ -39,7 +41,7 @@ _EDITED = 64  # A head with more changed passages is served before its view is c
 
 
 class RestrictedViews:
-    """The views of one engine; for any thread."""
+    """The cached views of one engine. Any thread may use them."""
 
     def __init__(
         self, budget_factor: float, is_syncing: Callable[[], bool] = lambda: False
@@ -70,7 +72,8 @@ class RestrictedViews:
         return self._compute(head, version, hidden)
 
     def ready(self, version: int, hidden: Mask) -> bool:
-        """Whether the view is ready. False only for the head, whose view is then computed."""
+        """Whether the view is ready. If it is a view of the head and not ready, its computation is
+        started."""
         with self._changed:
             self._want(hidden)
             head = self._head
@@ -126,7 +129,10 @@ class RestrictedViews:
         return max(older, key=lambda one: one.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """The mask used last, if its view is cheap: after a small edit, and after a rest."""
+        """The set of hidden sources used last, if its view of the head is cheap and due now.
+
+        It is cheap after a small edit, and due after a pause.
+        """
         mask = next(reversed(self._kept), None)
         before = mask and self._before(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._rests():
@@ -162,7 +168,7 @@ class RestrictedViews:
             views.remove(next(one for one in views if one is not newest))
 
     def _go_on(self) -> None:
-        """Start a thread if a view is due. Call it with the lock."""
+        """Start a thread if a view is due. The caller has the lock."""
         if not self._is_ahead and self._due():
             self._is_ahead = True
             threading.Thread(target=self._make_ahead, name="views").start()
@@ -214,7 +220,7 @@ class RestrictedViews:
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self, head: Snapshot, mask: Mask) -> float:
-        """The delay before a view of the head is computed in advance."""
+        """The delay in seconds before a view of the head is computed in advance."""
         now_s = time.monotonic()
         is_quick = head.version.passages < _QUICK_PASSAGES
         if is_quick or self._before(head, head.version.id, mask):

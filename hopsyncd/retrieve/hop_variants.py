@@ -1,10 +1,13 @@
-"""Variants of the strategy `hop` that follow single edges, as a reasoner chooses them: Algorithm 1
-of HopRAG. The profile `paper` and the reasoners `similarity` and `llm` use them. The default is in
+"""Variants of the strategy `hop` that follow single edges chosen by a reasoner: Algorithm 1 of
+HopRAG.
+
+The profile `paper` and the reasoners `similarity` and `llm` use them. The default is in
 `strategies/hop.py`.
 
-A queue of passages; in each round every passage in it has one of its ways chosen, or none. The far
-end is visited, and queued for the next round if that was its first visit. All choices of a round
-are asked for together, so that a slow reasoner can make them at the same time.
+The algorithm keeps a queue of passages. In each round, the reasoner chooses one way, or none, for
+every passage in the queue. The passage at the far end is visited, and queued for the next round if
+this was its first visit. All choices of a round are requested together, so that a slow reasoner can
+make them in parallel.
 
 Worked example. Edges: A to B, B to C, B to A, C to B. Two seeds lead to A, and the reasoner takes
 the first way. Round 1: A sends to B. Round 2: B, new in round 1, sends to C. Round 3: C sends to B,
@@ -44,8 +47,10 @@ Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Traversed:
-    """visits: by passage, in the order of their first visit. arrivals: the ways that led to each
-    passage that was not only a seed, with the visits that came by each.
+    """The result of a traversal.
+
+    visits: by passage, in the order of their first visit. arrivals: the ways that led to each
+    passage other than seeds, with the number of visits along each.
     """
 
     visits: Mapping[int, float]
@@ -53,12 +58,12 @@ class Traversed:
 
 
 def choose_first(forks: Sequence[Fork]) -> list[int | None]:
-    """The reasoner that needs no thought: the best way offered."""
+    """Choose the first way, which is the best, at every fork."""
     return [0 for _ in forks]
 
 
 def one_visit(visits: float) -> float:
-    """Every arrival counts the same, however often its passage was visited: as in the paper."""
+    """Count every arrival as one visit, as in the paper, however often its passage was visited."""
     return 1.0
 
 
@@ -70,10 +75,10 @@ def traverse(
     n_hop: int,
     passed_on: Callable[[float], float] = one_visit,
 ) -> Traversed:
-    """Follow one way from each passage, for at most `n_hop` rounds.
+    """Follow one way from each passage, for up to `n_hop` rounds.
 
-    `seeds` are the visits to begin with; `passed_on` is what an arrival counts for, given the
-    visits of the passage that it comes from.
+    `seeds` are the first visits. `passed_on` converts the visits of a passage into the visits that
+    it passes on.
     """
     visits = dict(seeds)
     arrivals: dict[int, dict[int, float]] = {}
@@ -105,7 +110,7 @@ Worth = Callable[[Integers, Integers, Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class EdgeStep:
-    """An edge as it is walked, between entries; `back` is whether against its direction."""
+    """An edge between passage rows; `back` means that it is followed against its direction."""
 
     start: int
     end: int
@@ -115,7 +120,8 @@ class EdgeStep:
 
 
 class Offers:
-    """The ways out of passages, best first, ties by question id; by number, once offered."""
+    """The ways out of passages, best first, ties by question id. Each way gets a number when it is
+    offered."""
 
     def __init__(self, snapshot: Snapshot, worth: Worth, both_ways: bool) -> None:
         self._snapshot = snapshot
@@ -143,22 +149,22 @@ class Offers:
         return tuple(offered)
 
     def step(self, way: int) -> EdgeStep:
-        """The step of an offered transition."""
+        """The step of an offered way."""
         return self._steps[way]
 
     def end(self, way: int) -> int:
-        """The passage that it leads to."""
+        """The passage row at the end of a way."""
         return self._steps[way].end
 
 
 def follow_paper(
     context: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int, offers: Offers
 ) -> list[Ranked]:
-    """HopRAG to the letter: at most top_k passages, by helpfulness under Eq. 1 to 3.
+    """Search as in the HopRAG paper: up to top_k passages, ranked by helpfulness under Eq. 1 to 3.
 
     The top_k edges most similar to the query give the first queue: the passages that they lead to,
-    for the edge carries the question that its target answers. Each edge is one visit. Only edges
-    in their own direction are followed, the best under Eq. 1 offered first.
+    because an edge has the question that its target answers. Each edge is one visit. Edges are only
+    followed in their own direction; the best under Eq. 1 is offered first.
     """
     snapshot = context.snapshot
     edges = snapshot.list_edges()
@@ -189,12 +195,12 @@ def follow(
     settings: WalkSettings,
     offers: Offers,
 ) -> list[Ranked]:
-    """Our seeds, edges and ranking, with single edges in place of the walk's flow.
+    """Search with our seeds, edges and ranking, but along single edges instead of the walk's flow.
 
-    The top_k seeds keep their mass; all of a passage's mass goes along the way chosen, damped as in
-    the walk, and what arrived in all is a passage's importance. Edges lead both ways, and those
-    with the strongest pull of the walk are offered first: Eq. 1 alone prefers edges that repeat the
-    query. Names are no ways here, for there is no question to judge.
+    The top_k seeds keep their score. The whole score of a passage goes along the chosen way, damped
+    as in the walk, and the total that arrives is a passage's importance. Edges lead both ways, and
+    the edges with the strongest pull are offered first: Eq. 1 alone prefers edges that repeat the
+    query. Names are not followed, because they have no question to judge.
     """
     snapshot = context.snapshot
     if not snapshot.statistics.passages:
@@ -214,7 +220,7 @@ def follow(
 
 
 def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
-    """The ways that a search for the query offers: by the walk's `settings`, or as the paper."""
+    """The ways offered to a search: by the `settings` of the walk, or as in the paper."""
     if settings is None:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
     return Offers(
@@ -233,7 +239,8 @@ def _explain_rank(
     score: float,
     limit: int,
 ) -> Ranked:
-    """Rank a passage, explained by the hops that brought most of its score, back to a seed."""
+    """Make the result for a passage; its hops are those that brought most of its score, back to a
+    seed."""
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = entry, {entry}

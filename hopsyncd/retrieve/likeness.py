@@ -1,9 +1,9 @@
-"""Measures how like a question the passages are, by the cosines of vectors and by words.
+"""Measures the likeness of passages to a question, from the cosines of vectors and from words.
 
 Each passage is compared as a whole. Its sentences are compared only if the passage is among the
-most similar to the question, or if an edge, a link or a name leads to them. This keeps the cost of
-a question proportional to the passages that it reaches. If there are few vectors, comparing all at
-once is faster.
+most similar to the question, or if an edge, a link or a name leads to it. So the cost of a question
+is proportional to the passages that it reaches. If there are few vectors, comparing all at once is
+faster.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Likeness:
     """
 
     def __init__(self, snapshot: Snapshot, vector: Vectors, few: int = _FEW) -> None:
-        """If there are at most `few` vectors, all are compared at once."""
+        """Start the comparison. If there are at most `few` vectors, all are compared at once."""
         index = snapshot.index
         self._vectors, self._vector = index.vectors, vector
         self._first = index.passages.vector_start[: len(snapshot.statistics.visible.passages)]

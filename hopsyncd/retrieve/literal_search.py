@@ -1,14 +1,14 @@
-"""Finds the passages that have the words of a query as typed, and ranks them.
+"""Finds and ranks the passages that contain the words of a query as typed.
 
-The text index finds the passages that have all terms of a phrase, code or word. Whether they stand
-there as typed is then read in the passages themselves. So the index stores nothing for it, and a
-past version, a filter or an ACL view gives what is visible there.
+The text index finds the passages that have all terms of a phrase, code or word. Then the passages
+are read to see whether they contain it as typed. So the index needs no extra data for this, and a
+past version, a filter or an ACL view uses only visible passages.
 
 - A keyword query is ranked by its words. Passages with the whole query as one phrase come first,
-  then those that have every part of it as typed, then those with most of its weight by idf. Within
-  these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
+then passages with every part of it as typed, then passages with most of its weight by idf.
+Within these tiers the ranks of BM25 and of the strategy are fused, and BM25 counts twice.
 - For a question, the best passage that has its phrases and codes comes first. The other passages
-  stay where the strategy ranked them.
+stay where the strategy ranked them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,12 +58,12 @@ _WHOLE_TIER, _COMPLETE_TIER, _MOST_TIER, _HALF_TIER = 4, 3, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class _FoundPart:
-    """A part of a query in one version.
+    """A part of a query and the passages with it, in one version.
 
-    rows: the passage rows that have all its terms, rising. names: words of the documents that may
-    have it as a part of a camelCase name. dated: for a date, the rows that have or belong to that
-    day, in any spelling. other_forms: the rows with another form, such as the words that it is
-    short for.
+    rows: the passage rows that have all its terms, ascending. names: words of the documents that
+    may contain it as a part of a camelCase name. dated: for a date, the rows that mention that day
+    in any spelling, or whose document is of that day. other_forms: the rows with another form, such
+    as the words that it is short for.
     """
 
     part: QueryPart
@@ -75,7 +75,8 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """1 if the passage contains the part as typed; less for other forms or its words."""
+        """1 if the passage contains the part as typed; less for another form, or for its words
+        only."""
         if contains_literal(text, self.part.text):
             return 1.0
         if row in self.dated or row in self.other_forms:
@@ -90,12 +91,12 @@ class _FoundPart:
 
 @dataclass(frozen=True, slots=True)
 class LiteralMatches:
-    """The passages of one version that have parts of a query.
+    """The passages of one version that contain parts of a query.
 
-    scores: (n,) BM25 by passage row; empty where no passage has a part. worth: the share of the
-    query's weight that each row read has; literal: the same of its parts as typed. complete: the
-    rows that have every part as typed. whole: the rows that have the query as one phrase. absent:
-    the parts that no visible passage has, as typed. forms: the other forms of its words.
+    scores: (n,) BM25 by passage row; empty if no passage has a part. worth: the share of the
+    query's weight in each row that was read. literal: the same, for parts as typed only. complete:
+    the rows that have every part as typed. whole: the rows that have the query as one phrase.
+    absent: the parts that no visible passage has as typed. forms: the other forms of its words.
     """
 
     query: QueryWords
@@ -111,8 +112,11 @@ class LiteralMatches:
 def find_literals(
     snapshot: Snapshot, query: QueryWords, read: Read, *, is_exact: bool = False
 ) -> LiteralMatches:
-    """Look the parts of a query up in the visible passages: all of them for a keyword query or if
-    it `is_exact`, otherwise its phrases and codes. More than 32 parts are not looked for."""
+    """Look up the parts of a query in the visible passages.
+
+    Takes all parts of a keyword query, or if the search `is_exact`; otherwise its phrases and
+    codes. Only the first 32 parts are used.
+    """
     wanted = query.parts if query.is_keywords or is_exact else query.literals
     forms = NO_FORMS if is_exact else match_other_forms(snapshot, query.text, read)
     parts = [
@@ -133,7 +137,7 @@ def find_literals(
 def _weigh_rows(
     snapshot: Snapshot, parts: Sequence[_FoundPart], scores: Floats, texts: "_Texts"
 ) -> tuple[dict[int, float], dict[int, float], frozenset[int]]:
-    """Read the passages with the most weight: `worth`, `literal` and `complete`."""
+    """Read the passages with the most weight; returns `worth`, `literal` and `complete`."""
     total = sum(part.weight for part in parts) or 1.0
     weights = [part.weight / total for part in parts]
     stems = np.zeros(len(scores))
@@ -165,7 +169,8 @@ def _weigh_rows(
 def rank_literals(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """The k best passages: those with the query's words as typed before what a strategy ranked."""
+    """The k best passages. Passages with the query's words as typed come before the strategy's
+    others."""
     if matches.query.is_keywords:
         return _rank_keywords(snapshot, matches, ranked, k)
     best = max(matches.literal.values(), default=0.0)
@@ -190,7 +195,7 @@ def rank_literals(
 def _rank_keywords(
     snapshot: Snapshot, matches: LiteralMatches, ranked: Sequence[Ranked], k: int
 ) -> list[Ranked]:
-    """By tier, and within a tier by BM25 and the strategy's order, fused."""
+    """Rank by tier, and within a tier by the fused ranks of BM25 and the strategy."""
     if not len(matches.scores):
         return list(ranked)
     ids, scores = snapshot.passage_ids, matches.scores
@@ -234,10 +239,10 @@ def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Rank
 
 
 def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> bool:
-    """Whether the words of a query may rank or be missing otherwise at a later version.
+    """Whether the words of a query may be ranked or missing differently at a later version.
 
-    Any passage that came or went may change the order of a keyword query, or the only passage with
-    a literal. For other questions only the words that no passage had, or has, matter.
+    Any passage that was added or removed may change the order of a keyword query, or be the only
+    passage with a literal. For other questions, only words that no passage had, or has, matter.
     """
     if not (query.is_keywords or query.literals or query.whole):
         return _find_unknown(before, query) != _find_unknown(now, query)
@@ -255,7 +260,7 @@ def _differ(before: Flags, now: Flags) -> bool:
 
 
 class _Texts:
-    """Reads the texts of passages, each once."""
+    """Reads the texts of passages, each at most once."""
 
     def __init__(self, snapshot: Snapshot, read: Read) -> None:
         self._ids = snapshot.passage_ids
@@ -279,14 +284,14 @@ class _Texts:
 
 
 def _order(snapshot: Snapshot, stems: Floats, scores: Floats) -> Integers:
-    """The rows that have terms of the query, those with the most weight and BM25 first."""
+    """The rows that have terms of the query, ordered by weight and BM25."""
     rows = np.flatnonzero(stems > 0)
     ids = snapshot.passage_ids[rows]
     return rows[np.lexsort((ids, -scores[rows], -np.round(stems[rows], 9)))]
 
 
 def _find_rows(snapshot: Snapshot, terms: Sequence[str]) -> Integers:
-    """The visible passage rows that have all the terms, rising."""
+    """The visible passage rows that have all the terms, ascending."""
     if not terms:
         return _NO_ROWS
     found = sorted(having(snapshot, terms), key=lambda one: one.df)
@@ -326,7 +331,7 @@ def _find_part(snapshot: Snapshot, part: QueryPart, query: QueryWords) -> _Found
 
 
 def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
-    """The part with the rows that have another form of it. A phrase is meant as typed."""
+    """Add the rows that have another form of a part. Phrases have no other forms."""
     rows = [others[term] for term in index_terms(found.part.text) if term in others]
     if not rows or found.part.kind == "phrase":
         return found
@@ -336,7 +341,7 @@ def _add_forms(found: _FoundPart, others: Mapping[str, Integers]) -> _FoundPart:
 
 
 def _joined_with(word: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The runs of two or three words of the query that may be one name, with the word in them."""
+    """The runs of two or three words of the query, including `word`, that may be one name."""
     runs = [
         tuple(words[start : start + length])
         for length in (2, 3)
@@ -351,8 +356,10 @@ def _idf(snapshot: Snapshot, term: str) -> float:
 
 
 def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
-    """The longer words of the documents that have the word inside. Whether it is a part of a name
-    there is read in the passages."""
+    """The longer words of the documents that contain the word.
+
+    The passages show whether the word is a part of a name there.
+    """
     wanted = word.lower()
     return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
 
@@ -378,7 +385,8 @@ def _find_absent(
 ) -> tuple[str, ...]:
     """The parts that no visible passage has.
 
-    For a question, only phrases, codes and unusual words: usual words may be meant otherwise.
+    For a question, only phrases, codes and unusual words count: usual words may have another
+    meaning.
     """
     absent = []
     for found in parts:

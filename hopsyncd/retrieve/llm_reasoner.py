@@ -2,8 +2,8 @@
 
 There is one call for each passage, as in HopRAG's Algorithm 1. The calls of a round are sent
 together, and a query asks for the same judgement only once. The LLM gets its input as JSON data.
-Its reply can only pick one of the edges that it was offered. If the reply is unusable, similarity
-chooses instead, and the answer says so.
+Its reply can only choose one of the offered edges. If the reply is unusable, similarity chooses
+instead, and the answer says so.
 """
 
 import json

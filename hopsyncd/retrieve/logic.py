@@ -1,19 +1,20 @@
-"""LogicRAG (Chen et al. 2025): an LLM draws the graph of a question, which is resolved by ranks.
+"""LogicRAG (Chen et al. 2025): an LLM splits a question into a graph of subproblems, solved by
+rank.
 
-The LLM splits the question into subproblems. A subproblem may need the answers of others. All
-subproblems that need no open answer form a rank. Each rank takes three steps:
+A subproblem may need the answers of others. All subproblems that need no open answer form a rank.
+Each rank takes three steps:
 
 1. The LLM writes one query for all its subproblems, with the answers found so far.
 2. One retrieval finds passages for the query.
 3. One reply of the LLM answers the subproblems. It also sums up the passages read so far, so that
-   the context does not grow, and it may name missing subproblems.
+the context does not grow, and it may name missing subproblems.
 
 The search only goes forward: no rank is asked twice, and no subproblem is added twice.
 
 The LLM gets its input as JSON, and its replies are checked. A subproblem may only wait for existing
 subproblems, and not in a circle. Only passages that were shown can be cited. Unusable parts of a
 reply are left out, and the answer says so. If the question cannot be split, or the LLM fails for
-good, the question is searched for as a whole.
+good, the search uses the whole question.
 
 Worked example: "Which river flows through the birthplace of Nero's teacher?" is 1. who taught Nero;
 2. where 1 was born; 3. which river flows through 2. Rank 1 finds Seneca, so rank 2 asks where
@@ -178,7 +179,7 @@ class LogicSearch:
     _degraded: list[str] = field(default_factory=list)
 
     def resolve(self) -> Resolution:
-        """Ask until no subproblem is open. If the LLM fails, `degraded` has the reason."""
+        """Solve subproblems until none is open. If the LLM fails, `degraded` has the reason."""
         self.use.tell("split", [self.question])
         try:
             self._split()
@@ -224,7 +225,7 @@ class LogicSearch:
         return any(not self._graph[id_].rank for id_ in one.after)
 
     def _query(self, ready: Sequence[Subproblem]) -> str:
-        """One query for all these subproblems, with the answers that they need."""
+        """Write one query for all these subproblems, with the answers that they need."""
         known = [self._graph[id_] for one in ready for id_ in one.after if self._graph[id_].answer]
         if len(ready) == 1 and not known:
             return ready[0].question
@@ -278,7 +279,7 @@ class LogicSearch:
         self._add(reply.more)
 
     def _add(self, more: Sequence[MorePart]) -> None:
-        """Add new subproblems to the graph, unless one would make it unresolvable."""
+        """Add new subproblems to the graph, except those that would make it unresolvable."""
         for part in more:
             known = {one.question.casefold() for one in self._graph.values()}
             if part.question.strip().casefold() in known:
@@ -324,7 +325,7 @@ def graph_of(split: Split) -> dict[int, Subproblem]:
 
 
 def check(graph: Mapping[int, Subproblem]) -> None:
-    """Raises LlmNonsense if a subproblem waits for a missing one or, in a circle, for itself."""
+    """Raise LlmNonsense if a subproblem waits for a missing one or, in a circle, for itself."""
     if unknown := {id_ for one in graph.values() for id_ in one.after} - graph.keys():
         raise _nonsense(f"a subproblem waits for {min(unknown)}, which is none")
     try:

@@ -1,6 +1,6 @@
-"""Arranges documents on a plane: groups of similar documents as discs that do not overlap.
+"""Arranges documents on a plane: groups of similar documents become discs that do not overlap.
 
-Everything depends on the vectors and their order alone, so the same documents give the same map.
+The map depends only on the vectors and their order, so the same documents give the same map.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _SHARPNESS = 8.0  # how much more a document leans to the group that it is most 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The place of each of n documents and g groups.
+    """The places of n documents and g groups.
 
     groups: (n,) the number of the group; group 0 is the largest. places: (n, 2). centrality: (n,)
     the similarity of each document to the rest of its group. centres: (g, 2). radii: (g,).
@@ -100,13 +100,13 @@ def _means(vectors: Matrix, groups: Integers, count: int) -> Matrix:
 
 
 def normalize(vectors: Matrix) -> Matrix:
-    """The vectors with the length 1; a zero vector stays zero."""
+    """Scale the vectors to length 1; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
-    """The groups on the plane that shows most of their differences; (g, 2)."""
+    """(g, 2) the groups projected on the plane that shows most of their differences."""
     weights = np.sqrt(sizes)[:, None]
     centred = (means - np.average(means, axis=0, weights=sizes)) * weights
     _, _, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
@@ -121,7 +121,7 @@ def _project(means: Matrix, sizes: Integers) -> NDArray[np.float64]:
 
 
 def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places near the wanted ones, up to a scale, for discs that do not overlap."""
+    """Move discs until none overlap, staying near the wanted places, up to a scale."""
     room = np.sqrt(np.sum(np.square(radii + _GAP)))
     spread = np.sqrt(np.mean(np.square(wanted))) or 1.0
     places: NDArray[np.float64] = wanted * (0.5 * room / spread)
@@ -144,7 +144,8 @@ def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np
 def _find_directions(
     similarities: Matrix, groups: Integers, centres: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(n,) the angle at which each document leans out of its group, to the groups like it."""
+    """(n,) the angle from the centre of its group towards the other groups that a document is
+    like."""
     others = similarities.astype(np.float64)
     others[np.arange(len(groups)), groups] = -np.inf
     if others.shape[1] == 1:
@@ -157,10 +158,10 @@ def _find_directions(
 
 
 def _fill_disc(centrality: Matrix, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places around (0, 0): central documents in the middle, the others where they lean to.
+    """Places around (0, 0): central documents in the middle, the others in their directions.
 
-    The places lie like seeds in a sunflower. They are taken ring by ring from the middle, and
-    the documents of a ring in the order of their directions.
+    The places are arranged like seeds in a sunflower. They are filled ring by ring from the middle,
+    and the documents of a ring in the order of their directions.
     """
     count = len(centrality)
     numbers = np.arange(count)

@@ -1,7 +1,7 @@
-"""Passages as an LLM is shown them: data in JSON, by document, with numbers to cite.
+"""Formats passages for an LLM: data in JSON, by document, with numbers to cite.
 
 Each document has its title, path and date, and each passage its number and headings. JSON escapes
-all texts, so that none can end its field, add a passage or speak as somebody else.
+all texts, so a text can neither end its field nor imitate another passage or speaker.
 """
 
 import json
@@ -62,13 +62,13 @@ class Material:
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:
-        """Say that an LLM cited these numbers, which no passage has."""
+        """A note that an LLM cited these numbers, which no passage has."""
         cited = ", ".join(map(str, numbers))
         count = len(self.excerpts)
         return f"the LLM cited passages {cited} of {count}, which it was not sent: removed"
 
     def sentence(self, number: int, quote: str) -> str | None:
-        """The sentence of a passage that a quote is from. None if no sentence is like it."""
+        """The sentence of a passage that a quote is from; None if no sentence is similar."""
         wanted = {*_words(quote)}
         shown = self.excerpts[number - 1].sentences
         shares = [len(wanted.intersection(_words(one))) / max(len(wanted), 1) for one in shown]
@@ -85,7 +85,8 @@ def make_material(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> Material:
-    """The best excerpts whose JSON has at most `budget_tokens`, among them the `kept` passages."""
+    """The best excerpts whose JSON has at most `budget_tokens`; always includes the `kept`
+    passages."""
     dates = document_dates(snapshot, found)
 
     def frame_tokens(passage: PassageId, is_new_document: bool) -> int:
@@ -105,7 +106,8 @@ def make_material(
 
 
 def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
-    """The day on which each document was created, or else changed, by its row in the store."""
+    """The day on which each document was created, or else last changed, by its row in the
+    database."""
     table = snapshot.index.documents
     wanted = [place.row for places in found.places.values() for place in places[:1]]
     dates: dict[int, str] = {}
@@ -118,7 +120,7 @@ def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
 
 
 def title_of(passage: Passage, places: Sequence[Place]) -> str:
-    """A mail's subject and sender, the first heading, or the path."""
+    """A title: a mail's subject and sender, or the first heading, or the path."""
     heading = list(passage.heading)
     if places and (name := mail_name(places[0].origin, heading)):
         return name

@@ -1,12 +1,12 @@
-"""Other forms of what a question names: "Enterprise Support Team" for "EST", and the reverse.
+"""Finds other forms of a question's words: "Enterprise Support Team" for "EST", and the reverse.
 
 A pair counts if a visible passage defines it. A note that lists aliases and has no heading defines
-them for the name of its file. The text index finds the passages that define a form
-of the question, and the pairs are read in these passages. So the index stores no dictionary, and a
-past version, a filter or an ACL view gives what is defined there.
+them for the name of its file. The text index finds the passages that define a form in the question,
+and the pairs are read from these passages. So the index needs no dictionary, and a past version, a
+filter or an ACL view uses only visible definitions.
 
-A short form with several meanings gets the three that most passages define. A passage with another
-form counts as if it had the words of the question, but a little less.
+If a short form has several meanings, the three that most passages define are used. A passage with
+another form counts as if it had the words of the question, but a little less.
 """
 
 import re
@@ -93,7 +93,7 @@ def find_other_forms(snapshot: Snapshot, question: str, read: Read) -> tuple[Oth
 def _find_defining(
     snapshot: Snapshot, typed: Mapping[tuple[str, ...], str]
 ) -> dict[tuple[str, ...], Integers]:
-    """The passage rows that may define each form, for the runs of terms that are one."""
+    """The passage rows that may define each form, for the runs of terms that may be a form."""
     runs = [*typed]
     keys = np.array([name_key(form_term(run)) for run in runs], dtype=np.int64)
     _, positions = snapshot.index.postings.terms_by_key.find_all(keys)
@@ -125,7 +125,7 @@ def _may_be_form(word: str) -> bool:
 def _read_forms(
     snapshot: Snapshot, run: tuple[str, ...], rows: Integers, read: Read
 ) -> dict[tuple[str, ...], str]:
-    """The other forms of one form, by their terms: those that most of the passages define."""
+    """The other forms of one form, by their terms: the forms that most of the passages define."""
     row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
     texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for id_, passage in read(sorted(row_of)[:_MOST_DEFINING]).items():
@@ -149,10 +149,10 @@ def _find_title(snapshot: Snapshot, row: int) -> str:
 
 
 class FormMatches:
-    """Which visible passages have the other forms of a question's words."""
+    """The visible passages that have other forms of a question's words."""
 
     def __init__(self, forms: Sequence[OtherForm] = (), rows: Sequence[Integers] = ()) -> None:
-        """`rows`: the visible passage rows that have each form, rising."""
+        """`rows`: the visible passage rows that have each form, ascending."""
         self.forms = tuple(forms)
         self._rows = rows
 
@@ -193,7 +193,7 @@ def match_other_forms(snapshot: Snapshot, question: str, read: Read) -> FormMatc
 
 
 def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
-    """The visible passage rows that have a form, rising. The 256 best by BM25 are looked at."""
+    """The visible passage rows that have a form, ascending. Only the 256 best by BM25 are read."""
     every = having(snapshot, sorted({*form.stems}))
     rows = reduce(np.intersect1d, (one.passage_rows for one in every)).astype(np.int64)
     if len(rows) > _MOST_ROWS:
@@ -213,7 +213,8 @@ def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:
 
 @lru_cache(_KEPT_PATTERNS)
 def _pattern_of(form: OtherForm) -> re.Pattern[str]:
-    """Matches a short form as it is written, and the words of a long form with any endings."""
+    """A pattern that matches a short form as written, and the words of a long form with any
+    endings."""
     if re.fullmatch(r"[^\s-]+", form.text):
         is_in_capitals = sum(letter.isupper() for letter in form.text) >= 2
         pattern = rf"(?<!\w){re.escape(form.text)}s?(?!\w)"

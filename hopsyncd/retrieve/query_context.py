@@ -43,7 +43,7 @@ _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 
 
 def names_in(query: str, mentioned: Mentioned) -> list[str]:
-    """The names that the query uses and the graph knows. If names overlap, the longest counts.
+    """The names in the query that the graph has. If names overlap, the longest counts.
 
     A single word counts only if the query capitalises it or it has a digit.
 
@@ -69,7 +69,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
 
 
 def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
-    """The share of each name in the query's idf. `weights` has the idf of each term.
+    """Each name's share of the query's idf. `weights` has the idf of each term.
 
     >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
     {'due south': 0.75}
@@ -107,7 +107,7 @@ class Coverage:
 
 
 def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
-    """(w,) the sum of the (t, w) lines, each times its share.
+    """(w,) the sum of the (t, w) lines, each multiplied by its share.
 
     It adds line by line, because a matrix product may add in another order on another machine.
     """
@@ -198,9 +198,9 @@ _NO_SENTENCES = SentenceFits((), (), ())
 class QueryContext:
     """A question compared with the passage rows of one version.
 
-    names: the names in the question that the graph knows, each with its share of the question's
-    idf; they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible
-    score. coverage: which passages have its words. terms: its index terms, each with its share of
+    names: the names in the question that the graph has, each with its share of the question's idf;
+    they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible score.
+    coverage: which passages have its words. terms: its index terms, each with its share of
     `total_idf`, the sum of their idf. read: returns passages of the version. encode: returns the
     vectors of follow-ups; None if no follow-up is to be asked. forms: which passages have other
     forms of its words.
@@ -321,8 +321,8 @@ class QueryContext:
         return self.likeness.whole[entries].astype(np.float64)
 
     def of_edges(self, out: Integers, into: Integers) -> Floats:
-        """(e,) Eq. 1 for each edge, with the vector of its incoming question and all its
-        keywords."""
+        """(e,) Eq. 1 for each edge, with the vector of its incoming question and the keywords of
+        both."""
         index = self.snapshot.index
         cosines = self.likeness.of_rows(index.incoming.vector_row[into]).astype(np.float64)
         similarity: Floats = (self._jaccards(out, into) + cosines) / 2

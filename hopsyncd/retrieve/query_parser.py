@@ -1,11 +1,11 @@
-"""Parses a question as people type it, into its words and the filters among them.
+"""Splits a question as people type it into its words and its filters.
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, in the
 documents that match three filters. A word that only looks like a filter stays text: `std::vector`,
 `note: call Ann`, `before:lunch`.
 
-A long question may have sentences that only lead up to it. Such a sentence is dropped if no
-document has anything like it.
+A long question may have introductory sentences. Such a sentence is dropped if no document has
+anything similar.
 """
 
 import re
@@ -64,8 +64,8 @@ class Understood:
 def parse_question(question: str, given: Iterable[str], now: datetime) -> Understood:
     """Parse a question, and the filters that the request has as `key:value`.
 
-    If a question has only filters, their values become the words to look for.
-    Raises BadRequest if a text in `given` is not a filter.
+    If a question has only filters, their values become the words to search for. Raises BadRequest
+    if a text in `given` is not a filter.
 
     >>> noon = datetime(2026, 3, 14, 12)
     >>> found = parse_question("hotkeys source:vault in std::vector before:lunch", (), noon)
@@ -91,7 +91,7 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
 
 
 def split_mixed_question(question: str) -> list[str]:
-    """The sentences of a question, if some of them ask and others do not. Otherwise empty."""
+    """The sentences of a question, if some of them ask and others do not; otherwise empty."""
     parts = [one.strip() for one in sentences(question)]
     asking = sum(one.endswith(_ASKS) for one in parts)
     return parts if 0 < asking < len(parts) else []
@@ -102,7 +102,7 @@ def drop_unrelated_sentences(
 ) -> str:
     """Drop the sentences that ask nothing and fit the documents badly.
 
-    `fit` says how well a sentence fits the documents. A sentence that asks nothing is dropped if
+    `fit` returns how well a sentence fits the documents. A sentence that asks nothing is dropped if
     its fit is below `share` times the best fit of a sentence that asks.
 
     >>> fits = {"I am new here.": 0.2, "My index broke.": 0.7, "What now?": 0.5}
@@ -150,7 +150,8 @@ def _parse_filter(text: str, now: datetime) -> Condition:
 
 
 def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
-    """A condition. Dates are in the time zone of `now`. Raises ValueError if a date is invalid."""
+    """Make a condition. Dates are in the time zone of `now`. Raises ValueError if a date is
+    invalid."""
     at_ms = date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026-03-14, 2026-03, 30d or yesterday")
@@ -161,10 +162,8 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
 
 
 def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
-    """Suggest the nearest filter that matches a document.
-
-    The filter `wanted` matches none of the documents in `there`.
-    """
+    """The nearest filter that matches a document, if `wanted` matches none of the documents
+    `there`."""
 
     def left_by(some: Filter) -> int:
         flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))

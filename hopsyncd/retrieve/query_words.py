@@ -1,7 +1,7 @@
-"""The parts of a query that are searched for as typed: quoted phrases, codes and words.
+"""Finds the parts of a query that are searched for as typed: quoted phrases, codes and words.
 
-A keyword query (at most six words, no question word and no auxiliary verb) leans on its words; a
-question leans on its meaning, and only its phrases and codes count as literals.
+A keyword query (at most six words, no question word and no auxiliary verb) is searched mainly by
+its words; a question mainly by its meaning, and only its phrases and codes count as literals.
 """
 
 import re
@@ -90,9 +90,9 @@ class QueryPart:
 
 @dataclass(frozen=True)
 class QueryWords:
-    """The words of a query that are searched for as typed.
+    """The parts of a query that are searched for as typed.
 
-    parts: its phrases, codes and content words. is_keywords: whether it leans on its words.
+    parts: its phrases, codes and content words. is_keywords: whether it is a keyword query.
     """
 
     text: str
@@ -171,7 +171,8 @@ def _is_code(token: str) -> bool:
 
 
 def _is_abbreviation(word: str, words: Sequence[str]) -> bool:
-    """Whether a word of a query is in capitals as WHO and IT are, and not all of the query is."""
+    """Whether a word is an abbreviation like WHO or IT: in capitals, in a query that is not all
+    capitals."""
     is_in_capitals = len(word) > 1 and word.isupper()
     return is_in_capitals and (len(words) < _LEAST_SHOUTED or not "".join(words).isupper())
 
@@ -186,7 +187,7 @@ def split_humps(name: str) -> list[str]:
 
 
 def contains_literal(text: str, literal: str) -> bool:
-    """Whether a text has the literal as typed, but for case and white space.
+    """Whether a text has the literal as typed, except for case and white space.
 
     >>> contains_literal("Use --no-cache  here", "--no-cache here")
     True
@@ -222,7 +223,7 @@ def _pattern_of(literal: str) -> re.Pattern[str]:
 
 
 def contains_as_part(text: str, word: str) -> bool:
-    """Whether a word stands in a text as a part of a camelCase or snake_case name.
+    """Whether a word is a part of a camelCase or snake_case name in a text.
 
     >>> contains_as_part("use libFuzzer", "fuzzer"), contains_as_part("concatenate", "cat")
     (True, False)
@@ -243,7 +244,7 @@ def contains_as_part(text: str, word: str) -> bool:
 
 
 def contains_joined(text: str, words: tuple[str, ...]) -> bool:
-    """Whether words stand in a text as one name: `no cache` as noCache, no-cache or no_cache.
+    """Whether a text has the words as one name: `no cache` as noCache, no-cache or no_cache.
 
     >>> contains_joined("set noCache", ("no", "cache"))
     True

@@ -30,11 +30,11 @@ from store.records import PassageId, QuestionId
 class Hop:
     """One step of the walk, from `source` to `target`.
 
-    Along an edge, `question` is the outgoing question that makes it, asked by the passage that
-    `asked_by` names. By a name that each mentions or has from its document, `name` is that name.
-    Along a link of a document, or back along one, it is what the link shows. A follow-up was asked
-    after `source` had been read, about `topics`. `section` joins two parts of a long section.
-    `share` is the part of the score of `target` that came this way, between 0 and 1.
+    For an edge, `question` is the outgoing question that makes it, and `asked_by` names the passage
+    that asks it. For a name that both passages mention or have from their document, `name` is that
+    name; for a link, in either direction, `name` is its text. A follow-up was asked after `source`
+    had been read, about `topics`. `section` connects two parts of a long section. `share` is the
+    part of the target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
@@ -48,7 +48,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class PathStatement:
-    """A statement of a path, by its question; `name` is what joins it to the one before."""
+    """A statement of a path, by its question; `name` connects it to the statement before."""
 
     passage: PassageId
     question: QuestionId
@@ -59,9 +59,9 @@ class PathStatement:
 class Ranked:
     """A passage and its score; scores of different strategies cannot be compared.
 
-    statements: the path of statements that led to one of the passage, which is the last. similar:
-    near-duplicates that are shown below it. find_hops: finds the hops. That takes time, so it is
-    called only for passages that are shown.
+    statements: the path of statements to the passage, whose last statement is in the passage.
+    similar: near-duplicates that are shown below it. find_hops: finds the hops. That takes time, so
+    it is called only for passages that are shown.
     """
 
     passage: PassageId
@@ -72,7 +72,7 @@ class Ranked:
     find_hops: Callable[[], tuple[Hop, ...]] | None = field(default=None, compare=False, repr=False)
 
     def with_hops(self) -> Self:
-        """The same with its hops."""
+        """A copy with its hops."""
         return replace(self, hops=self.find_hops(), find_hops=None) if self.find_hops else self
 
 
@@ -94,7 +94,7 @@ def paper_helpfulness(
     return helpfulness
 
 
-_SPARSE = 16  # one value in so many is enough to leave out most of the others
+_SPARSE = 16  # a sample of one value in 16 excludes most of the others
 
 
 def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -103,14 +103,14 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
     [2, 1]
     """
-    # The k-th largest value of some is at most that of all, so what is below it is not wanted.
+    # The k-th largest value of a sample is at most the k-th largest of all, so lower ones are out.
     among = np.flatnonzero(values >= _find_kth_largest(values[::_SPARSE], k))
     among = among[values[among] >= _find_kth_largest(values[among], k)]
     return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
 def _find_kth_largest(values: NDArray[np.float64], k: int) -> float:
-    """The k-th largest value, or minus infinity if there are not more than k."""
+    """The k-th largest value; minus infinity if there are at most k values."""
     if k >= len(values):
         return -math.inf
     return float(np.partition(values, len(values) - k)[len(values) - k])
@@ -124,7 +124,7 @@ FUSION_DEPTH = 100
 
 
 def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
-    """Of each that is ranked the sum over the rankings of 1 / (60 + rank), ranks from 1."""
+    """For each ranked item, the sum over the rankings of 1 / (60 + rank); ranks count from 1."""
     scores: dict[One, float] = {}
     for ranking in rankings:
         for rank, one in enumerate(ranking, 1):
@@ -133,7 +133,7 @@ def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
 
 
 class Helpful(NamedTuple):
-    """A position that was ranked, its H, and by what share of that it led over the next one."""
+    """A ranked position, its H, and its lead over the next position as a share of H."""
 
     position: int
     value: float
@@ -141,7 +141,8 @@ class Helpful(NamedTuple):
 
 
 def mark_reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n,) the score of each passage row; -1 if the walk did not reach it and it is not near."""
+    """(n,) the score of each passage row; -1 for rows that the walk did not reach and that are not
+    near."""
     found = np.where(arrived > 0, arrived, -1.0)
     near = context.near.entries
     found[near] = arrived[near]
@@ -154,9 +155,9 @@ def helpful(
     k: int,
     fits: Mapping[int, float] = _NO_FITS,
 ) -> list[Helpful]:
-    """The k most helpful entries by what arrived at each, and by its best sentence.
+    """The k most helpful passage rows by the score that arrived and by their best sentence.
 
-    Where nothing can have arrived, it is below 0. `fits`: see `importance_of`.
+    Rows that the walk cannot reach have a score below 0. `fits`: see `importance_of`.
     """
     snapshot = context.snapshot
     importance = importance_of(context, arrived, fits)
@@ -167,7 +168,8 @@ def helpful(
 def importance_of(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
-    """The score of each passage row; for the best rows, times the fit of their best sentence.
+    """The score of each passage row; for the best rows, multiplied by the fit of their best
+    sentence.
 
     fits: how well the best sentence of a row answers a follow-up; the better fit counts.
     """

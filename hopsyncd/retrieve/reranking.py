@@ -18,9 +18,10 @@ def is_reranked(request: SearchRequest) -> bool:
 
 
 def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
-    """The first hits in a new order, then the others; unchanged if the reranker fails.
+    """Rerank the first hits and keep the others; returns the ranking unchanged if the reranker
+    fails.
 
-    Raises BadRequest if the question asks for a reranker and none is configured.
+    Raises BadRequest if the search requests a reranker and none is configured.
     """
     if not is_reranked(request):
         return ranked

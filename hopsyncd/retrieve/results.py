@@ -55,7 +55,7 @@ class LlmCost:
 class Answer:
     """Ranked passages of one version, with all data needed to display them.
 
-    question: with corrected spelling; `typed` is without, and `spelling` has the corrections.
+    question: with corrected spelling; `typed` is the original, and `spelling` has the corrections.
     absent: words and phrases that no visible passage has. strengths: the strength of each passage
     found. snapshot: the version that was searched. degraded: the tasks that the LLM did not do as
     requested. llm: the LLM usage; None if the search does not use an LLM. resolution: how a search
@@ -113,7 +113,8 @@ def answer_of(
 
 
 def _shown_with(ranked: Ranked) -> set[PassageId]:
-    """A passage found, the passages on the path to it, and its similar passages."""
+    """The passages shown with a result: itself, the passages on its path, and its
+    near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
 
@@ -161,7 +162,7 @@ def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
 def answer_json(
     answer: Answer | None, search: Search, meant: Understood | None = None
 ) -> QueryAnswer:
-    """The version, the kind of search, what went wrong, and the passages, best first.
+    """The version, the kind of search, problems, and the passages, best first.
 
     Version 0 is the empty graph before anything was indexed.
     """
@@ -181,7 +182,7 @@ def answer_json(
 
 
 def logic_json(answer: Answer | None) -> LogicGraph | None:
-    """The question's graph; None unless it was searched for by logic."""
+    """The question's graph; None unless the search was by logic."""
     if answer is None or answer.resolution is None:
         return None
     return {
@@ -338,7 +339,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, at: int) -> bool:
-    """Like \\b: whether exactly one of the characters on both sides belongs to a word."""
+    """Whether exactly one of the characters around `at` is part of a word."""
     before, after = text[at - 1 : at], text[at : at + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

@@ -58,9 +58,9 @@ EncodedTexts = Mapping[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search, and why it did not search as requested.
+    """The result of a search, and the reasons why it differs from the request.
 
-    matches: the words of the question as typed, in the version searched.
+    matches: the words of the question as typed, in the searched version.
     """
 
     ranked: Sequence[Ranked]
@@ -74,7 +74,7 @@ _PLAIN = Search()
 
 
 def _refuse_unheeded(search: Search) -> None:
-    """Raise BadRequest for options of `statement` and `topic` with another strategy."""
+    """Raise BadRequest if options of `statement` and `topic` are used with another strategy."""
     if find_strategy(search.strategy).has_statement_options:
         return
     for name in _OF_STATEMENTS:
@@ -90,7 +90,7 @@ def _refuse_unheeded(search: Search) -> None:
 
 
 class Searcher(SearchTools):
-    """Searches. The LLM and the reranker are used only by searches that need them."""
+    """Runs searches. Only searches that need the LLM or the reranker use them."""
 
     def __init__(
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
@@ -100,8 +100,7 @@ class Searcher(SearchTools):
         self._llm = llm
 
     def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
-        """The texts that such a search has encoded, unless it leaves out parts of the question or
-        takes its words for others."""
+        """The texts that such a search encodes, if it uses the question unchanged."""
         texts = find_strategy(search.strategy).list_texts(head, question)
         return dict(zip(texts, self.encoded.encode(texts), strict=True)) if texts else {}
 
@@ -156,7 +155,8 @@ class Searcher(SearchTools):
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Dependencies | None]:
-        """What `hop` finds, and what that rests on; None where there is nothing to walk."""
+        """Search with `hop`; returns the results and their dependencies, None without visible
+        passages."""
         asked = self.drop_unrelated_sentences(head, question)
         context = self.context(connection, head, asked)
         search = run_hop_search(context, self.settings)
@@ -184,7 +184,7 @@ class Searcher(SearchTools):
     ) -> Found:
         """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest.
 
-        `tell` hears how far a search by logic is.
+        `tell` receives the progress of a search by logic.
         """
         _refuse_unheeded(search)
         llm = self._required_llm()
@@ -239,7 +239,7 @@ class Searcher(SearchTools):
     def _material(
         self, connection: Connection, head: Snapshot, query: str, ids: Sequence[PassageId]
     ) -> Material:
-        """Excerpts of these passages for an LLM that is asked the query."""
+        """Excerpts of these passages, for an LLM that answers the query."""
         passages = known_passages(connection, ids)
         places = visible_places(connection, head, passages)
         texts = FoundTexts(tuple(one for one in ids if one in passages), passages, places)

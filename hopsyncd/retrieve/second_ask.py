@@ -1,16 +1,17 @@
-"""The second ask: what is left of a question once a first passage has been read.
+"""The second ask: searches again for the rest of a question after reading one of the first
+passages.
 
 "Where was the director of Bronze Door born?" finds the passage about the film, which names
-Kaltenbrunn. What is left to ask is "Where was born? Kaltenbrunn". The walk follows names and edges
-without reading; here each of the first passages is read, and the question is asked again:
+Kaltenbrunn. The rest of the question is "Where was born? Kaltenbrunn". The walk follows names and
+edges without reading; here each of the first passages is read, and the question is asked again:
 
-- The terms that the best sentence of the passage or its headings cover leave the question.
-- The names of its two best sentences join it, if they lead to other documents and the question did
-  not have them already.
-- The new text is encoded and compared with all passages, as the question was: by words and whole
-  vectors, then by the sentences of the best 300. A passage that is about one of the names gains.
-- The best passages of other documents share a part of the walk's score, by a softmax in which "no
-  answer" has a place too: a follow-up that nothing answers well moves little.
+- The terms in the best sentence of the passage or in its headings are removed from the question.
+- The names of its two best sentences are added, if they lead to other documents and the question
+does not have them already.
+- The new text is encoded and compared with all passages, like the question: by words and whole
+vectors, then by the sentences of the best 300. A passage about one of the names gains.
+- The best passages of other documents share a part of the walk's score, by a softmax that also has
+a place for "no answer": a follow-up without a good answer moves little score.
 
 docs/benchmarks.md measures each part.
 """
@@ -49,7 +50,7 @@ class Plan:
     """A follow-up before it is asked.
 
     terms: the uncovered terms of the question with their shares of its idf. seen_names: the numbers
-    of all names in the sentences read; `names` are those asked about.
+    of all names in the sentences read. names: the names to ask about.
     """
 
     start: int
@@ -66,11 +67,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowUp:
-    """One question that was asked after a passage had been read.
+    """A question that was asked after a passage had been read.
 
     vector: of its text. weights: of its terms. rows: the passages that answer it best, best first;
-    `scores` is what each gets and `fits` how well its best sentence answers. total: the log of the
-    sum of the softmax.
+    `scores` are the scores that they get, and `fits` how well their best sentences answer. total:
+    the log of the sum of the softmax.
     """
 
     plan: Plan
@@ -95,7 +96,7 @@ class SecondAsk:
     lead: float = 1.0
 
     def add_scores(self, scores: Floats) -> Floats:
-        """(n,) the scores, and what the follow-ups bring."""
+        """(n,) the scores plus the scores from the follow-ups."""
         total = scores.copy()
         for follow_up in self.follow_ups:
             total[follow_up.rows] += follow_up.scores
@@ -103,7 +104,7 @@ class SecondAsk:
 
     @property
     def fits(self) -> dict[int, float]:
-        """How well each passage row answers the follow-up that it answers best."""
+        """For each passage row, how well it answers the follow-up that it answers best."""
         best: dict[int, float] = {}
         for follow_up in self.follow_ups:
             for row, fit in zip(follow_up.rows.tolist(), follow_up.fits.tolist(), strict=True):
@@ -112,7 +113,7 @@ class SecondAsk:
 
 
 def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
-    """Ask the rest of the question after each of the best passages, by (n,) walk scores."""
+    """Ask the rest of the question after each of the best passages, chosen by (n,) walk scores."""
     if context.encode is None:
         return SecondAsk()
     starts, shares, lead = _choose_starts(context, scores)
@@ -170,7 +171,7 @@ def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -
 
 
 def _select_names(context: QueryContext, numbers: Sequence[int]) -> list[str]:
-    """Names that lead to other documents and do not stand in the question."""
+    """The names that lead to other documents and are not in the question."""
     snapshot = context.snapshot
     joins, texts = snapshot.statistics.joins_documents, snapshot.index.name_texts
     asked = f" {' '.join(WORD.findall(context.question.lower()))} "
@@ -180,7 +181,7 @@ def _select_names(context: QueryContext, numbers: Sequence[int]) -> list[str]:
 
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
-    """The question without the words whose terms are all covered; words without terms stay."""
+    """The question without words whose terms are all covered. Words without terms stay."""
     kept = []
     for word in question.split():
         terms = index_terms(word)
@@ -196,7 +197,7 @@ def _list_terms(plan: Plan) -> set[str]:
 def _weigh_terms(
     context: QueryContext, plan: Plan, matches: Mapping[str, Having]
 ) -> dict[str, float]:
-    """The share of each term in the idf of the question, in which terms of names count too."""
+    """Each term's share of the question's idf, where terms of names count too."""
     weights = dict(plan.terms)
     for name in plan.names:
         terms = index_terms(name)
@@ -210,7 +211,7 @@ def _weigh_terms(
 def _score_words(
     context: QueryContext, weights: Mapping[str, float], matches: Mapping[str, Having]
 ) -> NDArray[np.float32]:
-    """(n,) BM25 of each passage with these weights, as a share of the most that it could be."""
+    """(n,) the BM25 score of each passage with these weights, as a share of the maximum."""
     count = len(context.by_words)
     scores = np.zeros(count, dtype=np.float32)
     for term, weight in weights.items():

@@ -1,10 +1,10 @@
 """Lets the parts of a long section share their score.
 
 A section that is too long for one passage is split into several. The split is by size, so the
-answer may stand in the part beside the one that fits the question best. Each of the best
-passages gives the parts before and after it a share of its own score, unless they have more.
+answer may be in the part beside the one that fits the question best. Each of the best passages
+gives the parts before and after it a share of its own score, unless they have more.
 
-docs/benchmarks.md measures it.
+docs/benchmarks.md measures the effect.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class SectionShares:
     """The scores that parts of sections gain.
 
     givers: the best passages, whose parts were looked up. rows: (m,) the parts that gained.
-    sources: (m,) the passage that each is beside. gains: (m,) the score that it gained.
+    sources: (m,) the passage beside each of them. gains: (m,) the score that each gained.
     """
 
     givers: Integers
@@ -40,10 +40,10 @@ class SectionShares:
 
 
 def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
-    """The gains of the other parts of the best passages' sections, by (n,) scores.
+    """The gains of the other parts of the best passages' sections, computed from (n,) scores.
 
-    A part beside two of the best passages gains from the one with more score. A part that would
-    gain from a passage beyond the first `DEPTH` would not come among them, so it is not looked up.
+    A part beside two of the best passages gains from the one with the higher score. Only the first
+    `DEPTH` passages share: a part beside a later one would not be ranked among them.
     """
     givers = largest(scores, snapshot.passage_ids[: len(scores)], DEPTH)
     givers = givers[scores[givers] > 0]
@@ -57,6 +57,6 @@ def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
 
 
 def list_parts(snapshot: Snapshot, givers: Integers) -> set[tuple[int, int]]:
-    """The passages whose score depends on these, each with the one that it is beside."""
+    """The passages whose score depends on `givers`, each paired with the giver beside it."""
     parts, positions = snapshot.find_other_parts(givers)
     return set(zip(parts.tolist(), givers[positions].tolist(), strict=True))

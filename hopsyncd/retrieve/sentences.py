@@ -1,4 +1,4 @@
-"""The sentences of passages found, each compared with the question."""
+"""The sentences of the passages found, each compared with the question."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class FoundTexts:
-    """Passages found, best first, with their texts and places."""
+    """The passages found, best first, with their texts and places."""
 
     ranked: tuple[PassageId, ...]
     passages: Mapping[PassageId, Passage]
@@ -102,10 +102,10 @@ def sentences_of(
     terms: Collection[str],
     encoder: Encoder,
 ) -> list[Sentence]:
-    """All sentences, by rank and position.
+    """All sentences of the passages, by rank and position.
 
-    The built-in generator makes a question of each sentence. The vector of such a sentence is taken
-    from the passage's question set. Other sentences are embedded now.
+    The built-in generator makes a question of each sentence, so the vector of such a sentence is in
+    the passage's question set. Other sentences are embedded now.
     """
     sentences: list[Sentence] = []
     for rank, id_ in enumerate(found.ranked):
@@ -144,7 +144,7 @@ def _vectors(
     stored: Mapping[str, tuple[NDArray[np.int16], frozenset[str]]],
     encoder: Encoder,
 ) -> Vectors:
-    """(m, d) the vectors of the m texts, each embedded with its heading, as by the generator."""
+    """(m, d) the vectors of m texts, each embedded with its heading, as the generator does."""
     about = " > ".join(passage.heading)
     missing = [text for text in texts if text not in stored]
     made = to_grid(encoder.encode([f"{about}: {text}" if about else text for text in missing]))

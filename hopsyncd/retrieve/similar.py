@@ -1,12 +1,12 @@
 """Shows near-duplicates, and pages made from one template, as one hit.
 
-Two passages are similar if four of five of their different words are the same: the Jaccard index
-of their words, headings among them, is at least 0.8. A passage is listed below the best hit that it
-is similar to, and its place goes to the next one. It keeps its place if it has a word of the
-question that the hit lacks, since it may then be the one that was asked for.
+Two passages are similar if they share four fifths of their different words, headings included (a
+Jaccard index of at least 0.8). A similar passage is listed below the best hit that it is similar
+to, and the next passage takes its place. It keeps its place if it has a word of the question that
+the hit lacks, since the user may mean this passage.
 
-The ranking is read from the best passage on, until k hits are found. So this depends on the
-passages of the ranking alone: a past version, a filter or an ACL view counts only what is visible.
+The ranking is read from the best passage on, until k hits are found. Only passages of the ranking
+are compared, so a past version, a filter or an ACL view uses only visible passages.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ _KEPT = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """The hits, with their similar passages, and how many of the ranking were looked at."""
+    """The hits with their similar passages, and how many passages of the ranking were read."""
 
     hits: list[Ranked]
     looked_at: int
@@ -67,7 +67,7 @@ def collapse_similar(ranked: Sequence[Ranked], question: str, k: int, read: Read
 
 
 class _AskedWords:
-    """The words of a question that tell passages apart."""
+    """The words of a question, which distinguish similar passages."""
 
     def __init__(self, question: str) -> None:
         usual = STOP_WORDS - _NEGATIONS
@@ -75,14 +75,14 @@ class _AskedWords:
         self._terms = frozenset(index_terms(" ".join(words)))
 
     def are_added(self, new: AbstractSet[str], known: AbstractSet[str]) -> bool:
-        """Whether the new words have one that the known words lack."""
+        """Whether the new words contain a word of the question that the known words lack."""
         found = terms_by_word(self._terms, new)
         added = frozenset[str]().union(*found.values())
         return bool(added and added - frozenset().union(*terms_by_word(added, known).values()))
 
 
 def _are_similar(first: frozenset[str], second: frozenset[str], asked: _AskedWords) -> bool:
-    """Whether the second is similar to the first, and adds no word of the question."""
+    """Whether the second passage is similar to the first, and adds no word of the question."""
     fewer, more = sorted((len(first), len(second)))
     if fewer * _OF < more * _SAME:
         return False

@@ -1,9 +1,9 @@
 """Corrects words of a question that no visible passage has.
 
-A correction is applied only where the word can hardly be meant. Otherwise it is offered, and the
-question stays as typed. That is so for a form of a word that a passage has ("objector" beside
-"objection"), for the beginning of one, and for a name. In questions in other languages than
-English, all corrections are offered.
+A correction is applied only if the typed word is hardly intended. Otherwise it is offered, and the
+question stays as typed. Corrections are only offered for a form of a word that a passage has
+("objector" beside "objection"), for the beginning of such a word, and for a name. In questions in
+other languages than English, all corrections are only offered.
 """
 
 import re
@@ -38,7 +38,7 @@ _ENDING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A question with its corrections: words as typed, with the words meant.
+    """A question with its corrections: typed words and their replacements.
 
     question: with the corrections that are applied. offered: corrections that are not applied.
     """
@@ -52,10 +52,10 @@ NOTHING_CORRECTED = Spelling("")
 
 
 def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
-    """Correct the words that no visible passage has to the nearest ones that a passage has.
+    """Correct words that no visible passage has to the nearest words that a passage has.
 
-    Words in quotes and codes stay as typed, as do usual English words, and words of a question in
-    which many are unknown.
+    Quoted words, codes and usual English words stay as typed. If many words of a question are
+    unknown, all stay.
     """
     foreign = foreign_function_words(question)
     usual = STOP_WORDS | {one for word in foreign for one in spellings(word)}
@@ -83,7 +83,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
 
 
 def _is_name(question: str, word: str) -> bool:
-    """Whether a word is capitalised inside the question, each time it is there."""
+    """Whether a word is capitalised at each of its places inside the question."""
     typed = [
         (found.start(), found[0])
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
@@ -111,14 +111,14 @@ def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
 
 
 def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
-    """How many visible passages have each word, in any of its forms."""
+    """The number of visible passages that have each word, in any of its forms."""
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
     return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
 
 
 def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
-    """The most frequent one of the nearest words.
+    """The most frequent of the nearest words; None if none is near.
 
     People rarely mistype the first letter, so another first letter counts as one more mistake.
     """
@@ -139,7 +139,8 @@ def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
 
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
-    """Whether a visible passage has it in this form: the vocabulary has words of all sources."""
+    """Whether a visible passage has the word in this form. The vocabulary also has words of hidden
+    sources."""
     rows = [one.passage_rows for one in having(snapshot, index_terms(word))]
     passages = np.sort(snapshot.passage_ids[np.concatenate(rows)])[:_READ]
     found = read([PassageId(one) for one in passages.tolist()])

@@ -1,4 +1,5 @@
-"""Searches while the encoder gives no vectors: a question gets a vector from stored ones.
+"""Replaces the encoder while it is unavailable: computes the vector of a question from stored
+vectors.
 
 The vector of a text is the sum of the vectors of the passages that match its words best, weighted
 by BM25. So the graph can still be walked from there.
@@ -20,7 +21,7 @@ _PASSAGES = 8
 
 
 class StoredVectors:
-    """Implements encoder.Encoder by the passages that one version shows."""
+    """Implements encoder.Encoder with the passages that one version shows."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = "stored vectors"

@@ -1,4 +1,4 @@
-"""The registry of search strategies, and the models and caches that they share."""
+"""The registry of search strategies, and the models and caches that strategies share."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,13 +26,13 @@ _KEPT_VECTORS = 512  # More than can run at once, and agents repeat questions.
 
 
 class PassageCache:
-    """Passages that were read lately, to compare questions with; for any thread."""
+    """Passages that were read lately, to compare questions with. Any thread may use it."""
 
     def __init__(self) -> None:
         self._kept: dict[PassageId, Passage] = {}
 
     def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
-        """The passages that the store has, or had when they were cached."""
+        """The passages that the database has, or had when they were cached."""
         kept = self._kept  # `forget` replaces the dictionary
         found = {id_: kept.get(id_) for id_ in ids}
         missing = [id_ for id_, passage in found.items() if passage is None]
@@ -43,13 +43,15 @@ class PassageCache:
         return {id_: passage for id_, passage in found.items() if passage} | new
 
     def forget(self) -> None:
-        """Read all passages again: a purge may have removed some."""
+        """Drop all cached passages, because a purge may have removed some."""
         self._kept = {}
 
 
 class VectorCache:
-    """The vectors of questions: the same question is often asked again, at another version or for
-    its answer. For any thread."""
+    """Caches the vectors of questions. Any thread may use it.
+
+    The same question is often asked again, at another version or for its answer.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -57,7 +59,8 @@ class VectorCache:
         self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """(d,) the vector of each text, as the encoder gives it; all new texts in one call."""
+        """Encode texts: a (d,) vector for each, not on the grid. All new texts are encoded in one
+        call."""
         with self._lock:
             found = {text: self._kept[text] for text in texts if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in found]
@@ -85,26 +88,25 @@ class SearchTools:
         self._reranker = reranker
 
     def vector(self, text: str) -> Vectors:
-        """(d,) on the grid."""
+        """Encode a text: (d,) on the grid."""
         vector: Vectors = self.vectors([text])[0]
         return vector
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """(m, d) of at least one text, on the grid."""
+        """Encode at least one text: (m, d) on the grid."""
         return to_grid(np.stack(self.encoded.encode(texts)))
 
     def drop_unrelated_sentences(self, head: Snapshot, question: str) -> str:
-        """The question without sentences that are unlike everything in the version."""
+        """Drop sentences of the question that are unlike everything in the version."""
         return drop_unrelated_sentences(question, lambda part: fit(head, self.vector(part)))
 
     def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
-        """The question compared with the version."""
+        """Compare the question with the version."""
         read = partial(self.passages.read, connection)
         return QueryContext.of(question, self.vector(question), head, read, self.vectors)
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
-        """The same as `vectors`. Call it with `walk_lock`, which other threads may take
-        meanwhile."""
+        """Encode like `vectors`, while other threads may take `walk_lock`, which the caller has."""
         self.walk_lock.release()
         try:
             return self.vectors(texts)
@@ -112,7 +114,7 @@ class SearchTools:
             self.walk_lock.acquire()
 
     def walk_settings(self, search: Search) -> WalkSettings:
-        """The settings of the walk, with the number of hops that the search asks for."""
+        """The settings of the walk, with the number of hops that the search requests."""
         return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
 
     @property
@@ -132,7 +134,8 @@ class SearchTools:
     def rerank_scores(
         self, question: str, texts: Sequence[str], notes: list[str]
     ) -> list[float] | None:
-        """The reranker's score of each text; if it fails, None and a note. Raises BadRequest."""
+        """The reranker's score of each text. If it fails, returns None and adds a note. Raises
+        BadRequest."""
         self.require_reranker()
         assert self._reranker is not None
         try:
@@ -146,7 +149,7 @@ class SearchTools:
 class SearchRequest:
     """One search without an LLM: the k best passages for a question at a version.
 
-    notes: the strategy adds why it did less than requested.
+    notes: strategies add why they did less than requested.
     """
 
     tools: SearchTools
@@ -164,7 +167,7 @@ def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StrategyDefinition:
-    """A way to search.
+    """A search strategy.
 
     list_texts: the texts whose vectors it needs. has_statement_options: whether it uses the options
     `unit`, `beam` and `rerank`.
@@ -179,7 +182,8 @@ _definitions: dict[str, StrategyDefinition] = {}
 
 
 def register_strategy(name: Strategy, definition: StrategyDefinition) -> None:
-    """Let searches use a strategy. Each module of `hopsyncd.retrieve.strategies` calls it."""
+    """Register a strategy. Each module of `hopsyncd.retrieve.strategies` calls it when it is
+    imported."""
     _definitions[name] = definition
 
 

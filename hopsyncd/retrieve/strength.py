@@ -1,11 +1,11 @@
-"""How likely each passage found bears on the question: strong, fair or weak.
+"""Estimates how relevant each passage found is to the question: strong, fair or weak.
 
 A logistic model estimates the probability from the passage's best cosine with the question, the
 share of the question's words that it has (by idf, without function words), and its rank.
 benchmarks/fit_strength.py fits the weights on development sets and prints the reliability.
 
-Where no passage has a word or phrase of the question as typed, no passage is above weak. Otherwise
-a passage that has all words of a keyword query as typed is strong.
+If no passage has a word or phrase of the question as typed, no passage is above weak. Otherwise a
+passage that has all words of a keyword query as typed is strong.
 """
 
 import math
@@ -125,7 +125,7 @@ def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> 
 
 
 def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """The logarithm of its odds."""
+    """The logarithm of the odds of a logistic model."""
     return weights["bias"] + sum(
         weight * features[name] for name, weight in weights.items() if name != "bias"
     )

@@ -1,4 +1,4 @@
-"""The visible passages that have a term, and their BM25 scores.
+"""Finds the visible passages that have a term, with their BM25 scores.
 
 BM25 uses the statistics of the visible passages only. A past version therefore ranks as it did when
 it was the head.
@@ -61,7 +61,7 @@ class Having:
 
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
-        """(n,) the same for every passage row, cached for the next question."""
+        """(n,) the BM25 score without idf for every passage row, cached for the next question."""
         kept = self._snapshot.statistics.common_term_scores
         found = kept.get(self._key)
         if found is None:
@@ -74,7 +74,7 @@ class Having:
 
 
 class HavingForms(Having):
-    """The same with the passages that have another form of the term, which count less."""
+    """The visible passages that have a term, or another form of it. Other forms count less."""
 
     def __init__(self, having: Having, others: Integers) -> None:
         super().__init__(having._snapshot, having._key, having._rows)
@@ -101,7 +101,8 @@ class HavingForms(Having):
 def _saturate(
     snapshot: Snapshot, times: NDArray[np.float32], entries: Int32s
 ) -> NDArray[np.float32]:
-    """The BM25 score of a term without the factor idf. `times`: its count in each passage."""
+    """The BM25 score of a term without the factor idf. `times`: the count of the term in each
+    passage."""
     index, statistics = snapshot.index, snapshot.statistics
     mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     saturation = index.passages.word_count.take(entries).astype(np.float32)
@@ -114,8 +115,10 @@ def _saturate(
 def having(
     snapshot: Snapshot, terms: Sequence[str], others: Mapping[str, Integers] = NO_OTHERS
 ) -> list[Having]:
-    """The visible passages that have each term, or another form of it: `others` has the rows of
-    these by term."""
+    """The visible passages that have each term, or another form of it.
+
+    `others` has the passage rows with other forms, by term.
+    """
     keys = [name_key(term) for term in terms]
     every = snapshot.index.postings.terms_by_key.find_each(np.array(keys, dtype=np.int64))
     found = [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]

@@ -1,7 +1,7 @@
 """The transitions of the walk: where the score of a passage goes, and which share of it.
 
-There are three kinds: along edges, through names and along links. `hopsyncd.retrieve.walk` says
-what each is worth.
+There are three kinds: along edges, through names and along links. `hopsyncd.retrieve.walk` defines
+their weights.
 """
 
 from dataclasses import dataclass, fields
@@ -36,10 +36,10 @@ _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only men
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transitions:
-    """w transitions between passages, each with its share of the score that leaves its start.
+    """The w transitions between passages, each with its share of the score that leaves its start.
 
     number: the outgoing question of an edge, or the row of a link. is_backward: whether it is
-    walked against its direction.
+    followed against its direction.
     """
 
     start: Integers
@@ -53,8 +53,8 @@ class Transitions:
 class NameTransitions:
     """Steps from passages to names, or from names to passages, as columns of equal length.
 
-    share: the part of the start's score that takes the step.
-    document_key: the document of each passage.
+    share: the part of the start's score that takes the step. document_key: the document of each
+    passage.
     """
 
     passage_row: Integers
@@ -71,7 +71,7 @@ Shared = TypeVar("Shared", Transitions, NameTransitions)
 
 
 def concatenate_transitions(first: Shared, second: Shared, part: Floats | float) -> Shared:
-    """All of the first, then all of the second with shares of that part."""
+    """Concatenate transitions: `first`, then `second` with its shares multiplied by `part`."""
     both = [
         np.concatenate([getattr(one, field.name) for one in (first, second)])
         for field in fields(first)
@@ -84,9 +84,9 @@ def concatenate_transitions(first: Shared, second: Shared, part: Floats | float)
 def compute_pull(
     context: QueryContext, out: Integers, similarity: Floats, sharpness: float
 ) -> Floats:
-    """(e,) how strongly each edge draws, whichever way it is walked, before what is new.
+    """(e,) the weight of each edge in either direction, before the factor for new words.
 
-    Never negative: where the budget admits every match, some have a similarity below 0.
+    Never negative: if the budget admits every match, some have a similarity below 0.
     """
     row = context.snapshot.index.outgoing.vector_row[out]
     cosines = context.likeness.of_rows(row).astype(np.float64)
@@ -115,9 +115,10 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 def find_edge_transitions(
     context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
-    """All edges out of the entries, both ways, to other documents; shares sum to 1 by start.
+    """All edges out of the entries to other documents, in both directions; shares sum to 1 by
+    start.
 
-    `place` says where each entry stands among them.
+    `place` gives the position of each entry among `entries`.
     """
     snapshot = context.snapshot
     edges = snapshot.find_edges(entries)
@@ -135,8 +136,8 @@ def find_link_transitions(
 ) -> Transitions:
     """All links out of the entries, in the form of `find_edge_transitions`.
 
-    From each entry to the best passages of every document that it links to; and from each that is
-    one of the best of its own document to all that link to that.
+    A link leads from an entry to the best passages of the linked document. Backwards, it leads from
+    the best passages of a document to the passages that link to it.
     """
     snapshot = context.snapshot
     if not snapshot.has_links:
@@ -175,8 +176,10 @@ def find_link_transitions(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Linked:
-    """Entries that link to a document of another home than their own, with one link to each; `home`
-    is its place among all."""
+    """Entries that link to other documents, with one link for each document.
+
+    `home` is the position of the document among all.
+    """
 
     entry: Integers
     home: Integers
@@ -184,7 +187,8 @@ class _Linked:
 
 
 def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
-    """Once for each entry and document, however many of its passages the entry links to."""
+    """One row for each pair of entry and document, even if the entry links to several of its
+    passages."""
     visible = snapshot.statistics.visible
     home = visible.document_numbers[target]
     apart = np.flatnonzero(visible.document_numbers[entry] != home)
@@ -196,7 +200,8 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 
 
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
-    """The passages of each document most like the query, and which of the documents, rising."""
+    """The passages of each document most like the query, and the position of their document,
+    ascending."""
     entries, of = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
     best = select_largest_of_groups(
@@ -208,8 +213,9 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
 
 
 def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
-    """The names by which the entries are left, those that join documents, by their rarity; a name
-    that is some passage's topic counts double. Shares sum to 1.
+    """The steps from entries to names that connect documents, weighted by the names' rarity.
+
+    The topic of a passage counts double. Shares sum to 1 by entry.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
     of, name = snapshot.list_names(entries)
@@ -222,7 +228,7 @@ def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransit
 
 
 def find_mentions(context: QueryContext, name: int) -> Mentions:
-    """The mentions of a name; of one that most passages may have, those nearest to the question."""
+    """The mentions of a name; of a very common name, only those nearest to the question."""
     snapshot = context.snapshot
     if snapshot.statistics.mention_counts[name] <= NEAR:
         return snapshot.find_mentions(np.array([name]))
@@ -243,11 +249,12 @@ def find_incoming_mentions(
     brought: NameTransitions,
     by: WalkSettings,
 ) -> tuple[NameTransitions, Integers]:
-    """The mentions of each name that are most like the query, what part each gets, and the number
-    of its name; both the names and the numbers rise.
+    """The mentions of each name that are most like the query, with their shares, and the number of
+    their names.
 
-    `brought` is what the seeds bring to names: what is new is measured against that, once for the
-    whole walk. Of common names only the mentions nearest to the query count.
+    Names and numbers are ascending. `brought` is the score that the seeds bring to names. New words
+    are measured against it, once for the whole walk. Of common names, only the mentions nearest to
+    the query count.
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
@@ -262,7 +269,7 @@ def find_incoming_mentions(
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
-    """The top `count` mentions of each name, by rising name; sorted only to break ties.
+    """The top `count` mentions of each name, by ascending name; sorted only to break ties.
 
     Invisible mentions are dropped last, when few mentions are left.
     """
@@ -300,7 +307,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
-    """(w,) rises with how like the question a row is; LEAST where it is not visible."""
+    """(w,) numbers in the order of the rows' likeness to the question; LEAST for invisible rows."""
     shown = take_flags(context.snapshot.statistics.visible.vectors, rows)
     if shown.all():
         return to_sortable(context.likeness.of_rows(rows))
@@ -326,7 +333,7 @@ def _share_known_words(context: QueryContext, names: Integers, brought: NameTran
 
 
 def _shares(weight: Floats, group: Integers) -> Floats:
-    """Normalize the weights, so that each group sums to 1."""
+    """Scale the weights so that each group sums to 1."""
     most = np.zeros(int(group.max(initial=-1)) + 1)
     np.maximum.at(most, group, weight)
     relative = weight / np.maximum(most[group], np.finfo(np.float64).tiny)

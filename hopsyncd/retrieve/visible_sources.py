@@ -1,6 +1,6 @@
-"""The sources and folders that a caller may see, as `api/access.py` decides.
+"""The sources and folders that a caller may see; `api/access.py` decides which.
 
-This module is apart from `hidden_sources.py`, because the MCP server must not load NumPy.
+This is separate from `hidden_sources.py`, because the MCP server must not load NumPy.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from store.visibility import HiddenFolders, Mask
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The sources that a caller may see, as a whole or in part. None: all sources.
+    """The sources that a caller may see, as a whole or in part. None means all sources.
 
-    It lists what is visible, not what is hidden, so that a source which appears later is hidden.
-    `folders` are hidden in visible sources.
+    It lists visible sources instead of hidden ones, so that a source which is added later is
+    hidden. `folders` are hidden in visible sources.
     """
 
     visible: frozenset[str] | None = None
@@ -34,7 +34,7 @@ class Acl:
         return self.shows(source) and not any(folders.hides(path) for folders in own)
 
     def hidden_among(self, sources: Iterable[str]) -> Mask:
-        """The sources among the given ones, and folders of them, that the caller may not see."""
+        """The given sources, and their folders, that the caller may not see."""
         if self.visible is None:
             return frozenset()
         known = frozenset(sources)
@@ -42,7 +42,7 @@ class Acl:
         return frozenset([*(known - self.visible), *folders])
 
     def limit_to(self, sources: Iterable[str]) -> "Acl":
-        """The same rights for these sources alone."""
+        """The same rights, limited to these sources."""
         return Acl(frozenset(name for name in sources if self.shows(name)), self.folders)
 
 

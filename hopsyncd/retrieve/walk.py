@@ -77,10 +77,10 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 class Walked:
     """The result of the walk. scores: (n,) by passage row, seeds included.
 
-    edges, links: the transitions out of the passages that sent score on; `edge_flow` and
-    `link_flow` are what went along each. outgoing_names: the names of these passages;
-    `outgoing_flow` is what each passage sent to each of its names. incoming_mentions: the mentions
-    to which the names lead; `incoming_flow` is what each mention got.
+    edges, links: the transitions out of the passages that sent score; `edge_flow` and `link_flow`
+    are the scores that each has carried. outgoing_names: the names of these passages;
+    `outgoing_flow` is the score that each passage sent to each of its names. incoming_mentions: the
+    mentions to which the names lead; `incoming_flow` is the score that each mention got.
     """
 
     scores: Floats
@@ -95,13 +95,13 @@ class Walked:
 
 
 def seeds(context: QueryContext) -> Floats:
-    """(n,) the score with which the walk starts, by passage row; it sums to 1.
+    """(n,) the scores with which the walk starts, by passage row; they sum to 1.
 
-    A softmax over the near passages, by the best cosine of the vectors of each and by its words,
-    both from 0 to 1. In addition each name of the query brings, by the square of its weight, score
-    to the passages that it is the topic of, and half as much to those that mention it, in the
-    sentences most like the query. A name that is most of the query is what the query is about; a
-    name that is a small part of it may be only a word.
+    They are a softmax over the near passages, by the best cosine of each passage's vectors and by
+    its words, both from 0 to 1. In addition, each name of the query brings score to the passages
+    that it is the topic of, by the square of its weight, and half as much to the sentences most
+    like the query that mention it. So a name that makes up most of the query counts much, and a
+    name that is a small part of it, perhaps only a word, counts little.
     """
     snapshot, near = context.snapshot, context.near
     scores = np.zeros(len(context.by_words))
@@ -114,20 +114,20 @@ def seeds(context: QueryContext) -> Floats:
 
 
 def _normalise(scores: Floats) -> Floats:
-    """Each score as a part of the whole, which no order of the scores can change."""
+    """Each score as a share of the sum. The order of the scores does not change the result."""
     rounded = np.rint(scores / _SEEDS)
     shares: Floats = rounded / max(rounded.sum(), 1.0)
     return shares
 
 
 def _seed_topics(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
-    """The passages whose topic a name is, and the score that it brings to each."""
+    """The passages whose topic is the name, and the score that it brings to each."""
     passage_rows = snapshot.find_by_topic(name)
     return passage_rows, np.full(len(passage_rows), _OF_TOPIC / max(len(passage_rows), 1))
 
 
 def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
-    """The passages that mention a name, and the score that it brings to each."""
+    """The passages that mention the name, and the score that it brings to each."""
     mentions = find_mentions(context, name)
     cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
     weights = mentions.weight * np.exp(_MENTION_SHARPNESS * cosines)
@@ -137,7 +137,7 @@ def _seed_mentions(context: QueryContext, name: int) -> tuple[Integers, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Title:
-    """A title in the question: words[start:end], of a passage with this likeness."""
+    """A title in the question: words[start:end], and its passage with its likeness."""
 
     start: int
     end: int
@@ -146,9 +146,10 @@ class _Title:
 
 
 def find_subjects(context: QueryContext) -> list[int]:
-    """The passage rows whose titles stand in the question, word by word and not in lower case.
+    """The passage rows whose titles occur in the question, word by word and not in lower case.
 
-    Titles do not overlap: the longest counts, and of one title the passage most like the question.
+    Titles do not overlap: the longest counts, and for each title the passage most like the
+    question.
     """
     near, ids = context.near, context.snapshot.passage_ids
     order = largest(near.like, ids[near.entries], CANDIDATES)
@@ -172,7 +173,7 @@ def find_subjects(context: QueryContext) -> list[int]:
 
 
 def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:
-    """The first place of the title's words, as (start, end); (0, 0) if there is none."""
+    """The first position of the title's words, as (start, end); (0, 0) if there is none."""
     length = len(title)
     for start in range(len(words) - length + 1 if length else 0):
         if words[start] == title[0] and words[start : start + length] == title:
@@ -202,7 +203,7 @@ def share_among_subjects(seeds: Floats, subjects: Sequence[int]) -> Floats:
 
 
 def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked:
-    """Let the (n,) seed scores flow."""
+    """Let the (n,) seed scores flow through the graph."""
     walk = _Walk(context, seeds, settings)
     ids = context.snapshot.passage_ids[: len(seeds)]
     totals, scores, least = seeds.copy(), seeds, None
@@ -223,8 +224,8 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
 class _Walk:
     """The transitions out of all passages that have sent score so far, and the score they carried.
 
-    `_sent` (n,) is what each passage has sent in all. Each name through which score has passed has
-    a number, by the order in which the names were reached; `_starts` and `_ends` are the rows of
+    `_sent` (n,) is what each passage has sent in all. Each name that score has passed through has a
+    number, by the order in which the names were reached; `_starts` and `_ends` are the rows of
     `_mentions` to which each leads. A passage sends nothing to its own document through a name:
     `_own_names` and `_own_mentions` pair the rows of `_names` with the mentions of the name in the
     same document. `_unpaired` rows of `_names` wait until their name is reached.
@@ -248,7 +249,8 @@ class _Walk:
         self._unpaired = self._own_names = self._own_mentions = no_rows
 
     def send(self, active: Integers, sent: Floats, least: float) -> Floats:
-        """(n,) what arrives at each passage of the scores that the active passages send."""
+        """Send score from the active passages; returns (n,) the score that arrives at each
+        passage."""
         self._open(active)
         sending = np.zeros(len(self._sent))
         sending[active] = sent
@@ -305,7 +307,8 @@ class _Walk:
                 self._seed_names = concatenate_transitions(NO_NAMES, names, from_seeds)
 
     def _send_through_names(self, sending: Floats, least: float) -> Floats:
-        """The score that each mention gets through its name from other documents."""
+        """Send score through names; returns the score that each mention gets from other
+        documents."""
         sent = sending[self._names.passage_row] * self._names.share
         by_name = sum_exactly(sent, self._names.name, len(self._numbers), SCORE_UNIT)
         new = np.flatnonzero((by_name > least) & (self._numbers < 0))
@@ -320,7 +323,7 @@ class _Walk:
         return incoming
 
     def _reach(self, names: Integers) -> None:
-        """Find the mentions of names through which no score has passed before."""
+        """Find the mentions of names that no score has passed through before."""
         known, before = len(self._starts), len(self._mentions.name)
         self._numbers[names] = known + np.arange(len(names))
         mentions, positions = find_incoming_mentions(

@@ -1,4 +1,4 @@
-"""The settings of the walk: `hopsyncd.retrieve.walk` says what each is for."""
+"""The settings of the walk; `hopsyncd.retrieve.walk` explains them."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,9 +11,9 @@ class WalkSettings:
     """How the score flows; `hops` is the number of rounds.
 
     by_links: the part of a passage's score that goes along its links, if it has any. by_names: the
-    part of the rest that goes to its names. backwards: the weight of edges that are walked against
-    their direction; 0 makes them directed. `heaviest`, `mentions`, `linked` and `least_share` bound
-    the work of each round. rerank: whether the reranker has a part in the final order.
+    part of the rest that goes to its names. backwards: the weight of edges that are followed
+    against their direction; 0 makes them directed. `heaviest`, `mentions`, `linked` and
+    `least_share` bound the work of each round. rerank: whether a reranker affects the final order.
     """
 
     hops: int = 4
@@ -33,7 +33,7 @@ class WalkSettings:
 
     @classmethod
     def of(cls, config: QueryConfig) -> Self:
-        """With the configured limits."""
+        """The settings with the limits of the configuration."""
         return cls(
             hops=config.hops,
             rerank=config.rerank,

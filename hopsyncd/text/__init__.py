@@ -1,1 +1,1 @@
-"""Text analysis that several rooms need."""
+"""Text analysis that several packages use."""

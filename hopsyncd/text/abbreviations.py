@@ -1,10 +1,10 @@
-"""Abbreviations and other names that a text defines: "Enterprise Support Team (EST)".
+"""Finds abbreviations and other names that a text defines: "Enterprise Support Team (EST)".
 
-Found are "long form (SF)" and "SF (long form)" by the algorithm of Schwartz & Hearst (2003), "NPM,
-the Node package manager", "EST: Enterprise Support Team" at the start of a line, "EST stands for
-...", and the aliases of a note.
+These patterns are recognized: "long form (SF)" and "SF (long form)" by the algorithm of Schwartz &
+Hearst (2003), "NPM, the Node package manager", "EST: Enterprise Support Team" at the start of a
+line, "EST stands for ...", and the aliases of a note.
 
-No index term here can be a word, since each has a space.
+The index terms made here all contain a space, so they never equal a word.
 """
 
 import re
@@ -56,7 +56,8 @@ class Pair(NamedTuple):
 
 
 def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair]:
-    """The pairs that a passage defines, each once. `title`: of its file, if it has no heading.
+    """The distinct pairs that a passage defines. `title`: the file's title, if the passage has no
+    heading.
 
     >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
     [Pair(short='EST', long='Enterprise Support Team')]
@@ -142,10 +143,10 @@ def _is_numeronym(short: str, long: str) -> bool:
 
 
 def _find_long_form(short: str, before: str) -> str:
-    """The end of `before` that has the letters of the short form, by Schwartz & Hearst.
+    """The end of `before` that contains the letters of the short form, by Schwartz & Hearst.
 
-    The first letter begins a word, but none that only links. Most other letters begin a word too.
-    All do if the short form is in lower case.
+    The first letter must begin a word other than a linking word such as "of". Most other letters
+    must begin a word too, and all of them if the short form is in lower case.
     """
     letters = [one for one in _singular(short).lower() if one.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
@@ -179,7 +180,7 @@ def _find_long_form(short: str, before: str) -> str:
 def _match_initials(short: str, after: str) -> str:
     """The first words of `after` whose initials are the letters of the short form.
 
-    Words that only link, such as "of", may be left out.
+    Linking words such as "of" may be skipped.
     """
     letters = [one for one in _singular(short).lower() if one.isalnum()]
     words = [*_WORD.finditer(after)][: MOST_WORDS + 2]

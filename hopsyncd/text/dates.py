@@ -1,10 +1,10 @@
-"""Dates in text, whatever their spelling: one index term for 7 May 2025, 2025-05-07 and 07.05.2025.
+"""Finds dates in text, in any spelling: 7 May 2025, 2025-05-07 and 07.05.2025 give one index term.
 
 The order of a numeric date may be unclear: 07.05.2025 can be in May or in July. Such a date gets
-one term for each order. A date with a day above 12 tells the order and gets a term that says so.
-The reader of the terms decides by all passages of a document.
+one term for each order. A date with a day above 12 shows the order and gets a term for it. The
+order of the other dates is decided at query time, from all passages of the document.
 
-No term here can be a word, since each has a space.
+The terms all contain a space, so they never equal a word.
 """
 
 import re
@@ -72,7 +72,7 @@ _ENGLISH_WORDS = frozenset(
 class FoundDate:
     """A date in a text.
 
-    day: in ISO format. order: the order of its numbers for which it is this day, if the order is
+    day: in ISO format. order: the order of its numbers that gives this day, if the order is
     unclear. tells: the order of numbers that the date proves.
     """
 
@@ -127,7 +127,8 @@ def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
 
 
 def is_day_first_language(text: str) -> bool:
-    """Whether a text is in a language that writes the day first. English writes both orders.
+    """Whether a text is in a language that writes the day first. False for English, which writes
+    both orders.
 
     >>> is_day_first_language("Das Treffen ist am 07.05.2025"), is_day_first_language("We met")
     (True, False)
@@ -164,7 +165,7 @@ def date_terms(text: str) -> Counter[str]:
 
 
 def find_asked_day(text: str, question: str) -> str | None:
-    """The day that a part of a question names; None if it is no date or its order is unclear.
+    """The day that a part of a question names; None if it is not a date or its order is unclear.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'

@@ -1,7 +1,7 @@
-"""Recognises the language of a short text by its script and its function words.
+"""Recognises the language of a short text from its script and its function words.
 
-Questions are too short for statistics of letters, but nearly all of them have a function word that
-only one language has, such as the German "wann" or the Spanish "dónde".
+Questions are too short for letter statistics, but nearly all of them have a function word that only
+one language has, such as the German "wann" or the Spanish "dónde".
 """
 
 import re
@@ -145,7 +145,7 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
 
 
 def foreign_function_words(text: str) -> frozenset[str]:
-    """The function words of the text's language; none if that is English or not known."""
+    """The function words of the text's language; empty if it is English or unknown."""
     language = recognise_language(text)
     if language is None or language == "en":
         return frozenset()
@@ -153,7 +153,8 @@ def foreign_function_words(text: str) -> frozenset[str]:
 
 
 def drop_foreign_function_words(text: str) -> str:
-    """The text without the function words of its language, unless it is English or has no others.
+    """Remove the function words of the text's language, unless it is English or nothing would be
+    left.
 
     >>> drop_foreign_function_words("Wann wurde die Brücke eröffnet?").split()
     ['Brücke', 'eröffnet?']

@@ -1,4 +1,4 @@
-"""Words as full-text search sees them, in every script."""
+"""Splits text of every script into words, in the same way as full-text search."""
 
 import re
 import threading
@@ -20,7 +20,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
 def spellings(text: str) -> list[str]:
-    """The distinct words that may be mistyped: of letters alone, of four or more, in lower case.
+    """The distinct words that may be mistyped: only letters, four or more, in lower case.
 
     >>> spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
@@ -29,7 +29,7 @@ def spellings(text: str) -> list[str]:
 
 
 def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
-    """The text with words replaced, as `spellings` names them, each in the case that it has.
+    """Replace words, given as in `spellings`, each in the case that it has in the text.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
@@ -56,12 +56,14 @@ def _lower(word: str) -> str:
 
 
 def _compose_accents(text: str) -> str:
-    """Join letters with their accents: a separate accent is no letter, and would end a word."""
+    """Join letters with their accents, because a separate accent is not a letter and would end a
+    word."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 class _Plain(dict[int, str]):
-    """What full-text search makes of a character inside a word; one that ends words stays."""
+    """A table of the characters that full-text search makes of others; characters that end words
+    stay."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -74,7 +76,8 @@ _PLAIN = _Plain()
 
 
 def plain(text: str) -> str:
-    """The text in lower case with words as full-text search compares them, but for their endings.
+    """The text in lower case, with words as full-text search compares them, except for their
+    endings.
 
     >>> plain("Éclairs in Łódź")
     'eclairs in łodz'
@@ -96,7 +99,7 @@ def index_terms(text: str) -> tuple[str, ...]:
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """`index_terms` of several texts, which are looked up together."""
+    """The `index_terms` of several texts, computed together."""
     found = {text: _KNOWN.get(text) for text in texts}
     known = {text: terms for text, terms in found.items() if terms is not None}
     if len(known) < len(found):

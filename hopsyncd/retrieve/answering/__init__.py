@@ -1,1 +1,2 @@
-"""From ranked passages to an answer with citations, by an LLM or by the sentences themselves."""
+"""Turns ranked passages into an answer with citations, by an LLM or from the passages' own
+sentences."""

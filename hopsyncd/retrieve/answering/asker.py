@@ -1,4 +1,4 @@
-"""Answer a question: search, then answer from the passages found, all at one version."""
+"""Answers a question: searches, then answers from the passages found, all at one version."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,8 +58,8 @@ def chain(
 ) -> tuple[Hop, ...]:
     """The hops that led to the cited passages.
 
-    If no hop joins a cited passage to an earlier one, a name that both mention joins them; such a
-    hop has share 0. `names` are the names that each passage mentions.
+    If no hop connects a cited passage to an earlier one, a name that both mention does; such a hop
+    has share 0. `names` are the names that each passage mentions.
     """
     led = {one.passage: one.hops for one in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
@@ -83,7 +83,7 @@ _LLM_DEPTH = 30  # passages found, from which excerpts of up to 20 are chosen
 
 
 def _no_llm_note(error: LlmError) -> str:
-    """One line that says why an LLM did not write the answer."""
+    """A line that says why an LLM did not write the answer."""
     return f"{error.what} ({error.why}), so this answer was made without it"
 
 
@@ -123,14 +123,14 @@ class Asker:
         tell: Tell = untold,
         thread: Sequence[Turn] = (),
     ) -> tuple[Answer | None, AskReply]:
-        """The first k passages found, and the answer from them. By default, k is 8.
+        """Search, and answer from the first k passages (by default 8).
 
         An LLM is shown excerpts of up to 20 passages, or k, within its budget of tokens. The
         passages that its answer cites are added to the first k. Both ignore passages that only
         `hidden` sources contain or that the filter excludes. While there is no version, the
         passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
-        object that contains the answer. The search for a question that refers to the `thread` adds
-        the subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is wanted
+        object that contains the answer. If the question refers to the `thread`, the search adds the
+        subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested
         and none is configured.
         """
         if by_llm and self._llm is None:
@@ -218,7 +218,7 @@ class Asker:
         weights: Mapping[str, float],
         talk: Conversation | None = None,
     ) -> tuple[AskedQuestion, Material]:
-        """The question and the excerpts that an LLM is shown."""
+        """The question and the excerpts to show an LLM."""
         resolution = found.resolution
         if resolution and not resolution.has_answer:
             resolution = None
@@ -260,10 +260,10 @@ class Asker:
     def trace(
         self, question: str, k: int, first: int
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
-        """The passages that `hop` finds at the head, the answer, and the dependencies of both.
+        """Search with `hop` at the head, answer, and collect what both depend on.
 
-        The outcome that depends on them is the set of the `first` passages and the answer's text.
-        None while there is no version.
+        The outcome that the dependencies cover is the set of the `first` passages and the answer's
+        text. None while there is no version.
         """
         traced = self._engine.trace(question, k)
         if traced is None:
@@ -284,7 +284,12 @@ class Asker:
     def held_against(
         self, found: Answer, *, needs_encoder: bool = False
     ) -> tuple[list[Sentence], Mapping[str, float]]:
-        """The sentences of the passages, and the idf of the question's terms at their version."""
+        """The sentences of the passages found, and the idf of the question's terms at their
+        version.
+
+        While the encoder is unavailable, stored vectors are used, or EncoderUnavailable is raised
+        if `needs_encoder`.
+        """
         vector = self._engine.vector(found.question, None if needs_encoder else found.snapshot)
         texts = texts_of(found)
         with self._engine.reading() as (connection, _):

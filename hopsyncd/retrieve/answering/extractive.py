@@ -70,10 +70,10 @@ def carrying(
     first: Sequence[Sentence] = (),
     telling: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
-    """Up to three sentences that contain the answer together, the most helpful first.
+    """Choose up to three sentences that answer the question together, the most helpful first.
 
-    The result begins with the sentences `first`, which contain the short answer. The `telling`
-    sentences have a value of the kind asked for.
+    The sentences `first`, which contain the short answer, come first. The `telling` sentences have
+    a value of the kind asked for.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen = [*first]
@@ -111,7 +111,7 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
 
 
 def cited_passages(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
-    """The passages of the sentences, each once."""
+    """The passages of the sentences, without repeats."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
 
 
@@ -180,9 +180,10 @@ _MONEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QuestionNeeds:
-    """The kind of the answer, and the terms of the counted noun: `hours` in `How many hours`.
+    """The kind of answer that a question needs, and the terms of the counted noun: `hours` in `How
+    many hours`.
 
-    `unit`: the number must be an amount of money, or a share.
+    `unit`: the number must be an amount of money, or a percentage.
     """
 
     kind: Kind

@@ -1,8 +1,8 @@
-"""An answer in an LLM's words, only from the passages that the LLM is shown.
+"""Answers in an LLM's words, using only the passages that the LLM is shown.
 
 The LLM sees the documents as data in JSON. Its reply is checked: it must cite at least one passage
-that it was shown. Other citations, and quotes that no passage has, are removed, and the answer says
-so. Marks such as [2] in its text get the numbers of the answer's citations.
+that it was shown. Other citations, and quotes that no passage contains, are removed, and the answer
+says so. Marks such as [2] in its text get the numbers of the answer's citations.
 """
 
 import json
@@ -63,7 +63,7 @@ _THREAD = (
 
 
 class CitedSentence(BaseModel):
-    """A passage by its number, and the first words of a sentence in it."""
+    """A cited passage, by its number, and the first words of a sentence in it."""
 
     passage: int
     quote: str = ""
@@ -92,10 +92,10 @@ class AnswerReply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LlmAnswer:
-    """A checked reply; without citations, it means that the passages hold no answer.
+    """A checked reply. Without citations, it means that the passages do not answer the question.
 
-    evidence: the cited sentences that the passages really have. notes: the parts of the reply that
-    were removed.
+    evidence: the cited sentences that the passages really contain. notes: the parts of the reply
+    that were removed.
     """
 
     text: str
@@ -106,8 +106,11 @@ class LlmAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """The question as it was searched for, as it was typed, and how a search by logic resolved
-    it. thread: the turns before it that the prompt shows."""
+    """The question as it was searched for and as it was typed, and how a search by logic resolved
+    it.
+
+    thread: the earlier turns that the prompt shows.
+    """
 
     question: str
     typed: str = ""
@@ -122,7 +125,7 @@ def answer_by_llm(
     usage: Usage,
     sink: DraftSink | None = None,
 ) -> LlmAnswer:
-    """The answer of an LLM that sees the material.
+    """Ask an LLM that sees the material.
 
     Raises LlmError, also for a reply that cites none of the passages.
     """
@@ -139,7 +142,7 @@ def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
 
 
 def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
-    """The newest turns that fit into their share of a question's budget."""
+    """The newest turns that fit into the share of a question's budget that is reserved for them."""
     return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
 
 
@@ -177,7 +180,7 @@ def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str,
 
 
 def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
-    """The reply, with only those citations that are in the material. Raises LlmNonsense."""
+    """Check a reply, and keep only citations that are in the material. Raises LlmNonsense."""
     if not reply.found:
         return LlmAnswer("")
     marked = number_marks(reply.answer[:MAX_ANSWER], [*material.numbers])
@@ -260,7 +263,8 @@ class AnswerDraft:
         self._restart(why)
 
     def finish(self, reply: AskReply) -> None:
-        """Send the rest of the checked answer; first withdraw a draft that differs from it."""
+        """Send the rest of the checked answer. If the draft differs from it, withdraw the draft
+        first."""
         if reply.by != "llm":
             self.withdraw("; ".join(reply.degraded))
         answer = ""

@@ -1,4 +1,4 @@
-"""The reply to a question, and its JSON object for the socket and `--json`."""
+"""The reply to a question, and its JSON object for the API and `--json`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,13 +30,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AskReply:
-    """An answer. Without passages, it means that the documents hold no answer.
+    """An answer. Without passages, it means that the documents do not contain one.
 
-    text: the LLM's words, or the sentences of `evidence`. evidence: what the LLM's words rest on.
-    short: a few words of the kind asked for, if there are any; a guess unless an LLM wrote them.
-    passages: the cited passages, in the order of their numbers from 1. chain: the hops between the
-    cited passages. degraded: why the answer is not the requested one. spent: the LLM calls and
-    tokens used. subjects: names of earlier questions that the search added.
+    text: the LLM's words, or the sentences of `evidence`. evidence: the sentences that the LLM's
+    answer is based on. short: a few words of the kind asked for, if there are any; a guess unless
+    an LLM wrote them. passages: the cited passages, in the order of their numbers from 1. chain:
+    the hops between the cited passages. degraded: why the answer is not the requested one. spent:
+    the LLM calls and tokens used. subjects: names of earlier questions that the search added.
     """
 
     text: str
@@ -55,12 +55,12 @@ class AskReply:
 
     @property
     def brief(self) -> str:
-        """The text that is compared with an exact answer; empty if nothing was found."""
+        """The text to compare with an exact answer; empty if nothing was found."""
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
 def parts_of(reply: AskReply) -> list[str]:
-    """The text in parts that are sent one by one: one part per sentence."""
+    """Split the text into parts that are sent one by one: one part per sentence."""
     if reply.by == "llm" or not reply.evidence:
         return [reply.text] if reply.text else []
     first, *others = (one.text for one in reply.evidence)
@@ -74,7 +74,7 @@ def reply_json(
     meant: Understood | None = None,
     with_passages: bool = False,
 ) -> AskAnswer:
-    """The answer with its citations, numbered from 1: documented in docs/reference/http-api.md.
+    """The answer with its citations, numbered from 1, as docs/reference/http-api.md documents it.
 
     Version 0 is the empty graph, before anything was indexed.
     """

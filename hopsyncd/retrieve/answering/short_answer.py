@@ -1,4 +1,4 @@
-"""A short answer: a value of the kind asked for, taken from a cited sentence, or none.
+"""Finds a short answer: a value of the kind asked for in a cited sentence, if one is likely right.
 
 First, every value of that kind in the sentences most like the question is scored by its context.
 Then the best value is scored by its lead over the others and by its sentence. It is shown only if
@@ -119,7 +119,8 @@ _AFTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value at text[start:end]. `after`: up to three words behind it, which may be its unit."""
+    """The value at text[start:end]. `after` are up to three words after it, which may be its
+    unit."""
 
     start: int
     end: int
@@ -128,7 +129,7 @@ class Value:
 
     @property
     def counts_time(self) -> bool:
-        """Whether a number counts seconds, days, years: then it is a duration."""
+        """Whether a number counts seconds, days or years, which makes it a duration."""
         return bool(_TIME_AFTER.match(self.after))
 
 
@@ -168,7 +169,7 @@ _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value of a kind in a sentence, with the features that it is scored by."""
+    """A value of a kind in a sentence, with the features that score it."""
 
     text: str
     kind: Kind
@@ -178,9 +179,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The likeliest short answer, its sentence, and the features that it is scored by.
+    """The most likely short answer, its sentence, and the features that score it.
 
-    is_counted: False if it is a number, and not of the things that the question counts.
+    is_counted: False if it is a number, but not of the things that the question counts.
     """
 
     text: str
@@ -196,7 +197,7 @@ def candidates(
     weights: Mapping[str, float],
     language: EntityFinder,
 ) -> list[Candidate]:
-    """The values of the kind asked for, without the values that the question names itself."""
+    """The values of the kind asked for, without values that the question itself contains."""
     if not sentences:
         return []
     named, words = f" {normalise(question)} ", set(index_terms(question))
@@ -236,7 +237,8 @@ def candidates(
 
 
 def _up_to(counted: Set[str], after: str) -> str:
-    """The words after a number, up to the noun that the question counts; "" if it is not there.
+    """The words after a number, up to the noun that the question counts; "" if the noun is
+    missing.
 
     >>> _up_to({"dai"}, " working days in all")
     ' working days'
@@ -253,7 +255,7 @@ def likeliest(
     """The best candidate; None if there are none.
 
     Its features include its lead over candidates with another value, and whether its value occurs
-    again. `held`: the log odds that the documents hold an answer at all.
+    again. `held`: the log odds that the documents contain an answer at all.
     """
     if not found:
         return None
@@ -302,7 +304,7 @@ def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
 
 
 def _around(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
-    """The better cosine of the sentences before and after each, in its passage."""
+    """For each sentence, the larger cosine of the sentences before and after it in its passage."""
     around = dict.fromkeys(sentences, 0.0)
     for before, after in pairwise(sentences):
         if before.rank == after.rank:

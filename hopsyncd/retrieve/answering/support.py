@@ -1,11 +1,11 @@
-"""Support: the probability that the passages found hold an answer.
+"""Estimates the probability that the passages found contain an answer.
 
 The weights were fitted on known answers. The features are these:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
-  passages found. At least one of the question's rare names must occur in their passages.
-- Relation: if the question asks for a number of things, a share or an amount of money, a number of
-  that kind must be there.
+passages found. At least one of the question's rare names must occur in their passages.
+- Relation: if the question asks for a number of things, a percentage or an amount of money, a
+number of that kind must be there.
 
 An answer may need two passages, so a long question may be less similar to each of its sentences.
 The question's words are not counted: they are missing as often in answerable questions with other
@@ -70,7 +70,7 @@ def needs(
     weights: Mapping[str, float],
     passages: int,
 ) -> dict[str, float]:
-    """The features for whether the documents hold an answer.
+    """The features from which to estimate whether the documents contain an answer.
 
     `values`: the values of the kind asked for. `weights`: the idf of the question's terms, also of
     terms that no passage has. `passages`: the size of the collection.
@@ -96,7 +96,7 @@ def needs(
 
 
 def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
-    """Whether the question asks for a count, a share or money, and no number found is one."""
+    """Whether the question asks for a count, a percentage or money, and no number found fits."""
     if asked.counted:
         return all(one.features["uncounted"] for one in values)
     return asked.unit is not None and not values
@@ -139,7 +139,7 @@ _SPAN = re.compile(
 def is_of_related(question: str) -> bool:
     """Whether a question asks for a date of something that is only related to the subject it names.
 
-    The search then rather finds the date of the named subject.
+    The search would more likely find the date of the named subject.
 
     >>> is_of_related("When was the director of Uncle Silas born?")
     True
@@ -156,8 +156,8 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
     """Whether a likely value may be shown for this question.
 
     No value is shown for a described subject. A number must count the thing that the question
-    counts, and have a unit if the question asks for a size. A date must be complete, and of the
-    subject that the question names.
+    counts, and have a unit if the question asks for a size. A date must be complete, and belong to
+    the subject that the question names.
     """
     if is_described(question) or counts_other_things(question, short.text):
         return False
@@ -173,7 +173,7 @@ def is_shown(question: str, asked: QuestionNeeds, short: Short) -> bool:
 
 
 def counts_other_things(question: str, text: str) -> bool:
-    """Whether a question asks for a number of things, and the text has the number of other things.
+    """Whether a question asks for a number of things, and the text counts other things.
 
     >>> counts_other_things("How many bytes long is the header?", "1000 pages long")
     True
@@ -188,7 +188,7 @@ def counts_other_things(question: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether the documents hold an answer, and the short answer.
+    """Whether the documents contain an answer, and the short answer.
 
     short: None if no value is likely enough. sentences: the sentences of the short answer. telling:
     all sentences with a value of the kind asked for.
@@ -207,7 +207,7 @@ def judge(
     passages: int,
     language: EntityFinder,
 ) -> Judgement:
-    """Decide whether the sentences found hold an answer, and choose the short answer.
+    """Decide whether the sentences found contain an answer, and choose the short answer.
 
     `weights`: the idf of the question's terms. `passages`: the size of the collection.
     """

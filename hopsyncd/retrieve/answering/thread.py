@@ -1,6 +1,6 @@
-"""A conversation: what its earlier questions add to the search and to the prompt of the next one.
+"""Uses earlier questions of a conversation for the search and the prompt of the next question.
 
-The daemon keeps no conversation. Each request brings the earlier questions with their answers.
+The daemon stores no conversation. Each request contains the earlier questions with their answers.
 """
 
 import re
@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A question as it was asked, the turns before it, and the subjects that its search added."""
+    """A question as asked, the turns before it, and the subjects that were added to its search."""
 
     question: str
     thread: Sequence[Turn]
@@ -62,7 +62,7 @@ class TurnData(TypedDict):
 
 
 def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
-    """The names that earlier turns are about, if the question needs them to be understood.
+    """The names in earlier turns that the question refers to; empty if it needs none.
 
     >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
     >>> find_subjects("Where was she born?", turns)
@@ -82,7 +82,7 @@ def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
 
 
 def add_subjects(question: str, subjects: Iterable[str]) -> str:
-    """The question as it is searched for.
+    """Add the subjects to the question, for the search.
 
     >>> add_subjects("Where was she born?", ["Bronze Door", "Mira Kaltenbrunn"])
     'Where was she born (Bronze Door, Mira Kaltenbrunn)?'
@@ -117,7 +117,7 @@ def _needs_subjects(question: str) -> bool:
 
 
 def _refers(question: str) -> bool:
-    """Whether a question has a word that refers back, or goes on with an earlier question."""
+    """Whether a question has a word that refers back, or continues an earlier question."""
     words = [word.casefold() for word in _WORD.findall(question)]
     if not words:
         return False

@@ -1,7 +1,7 @@
-"""The strategy `hop`, the default. By default it walks the graph from the passages most like the
-question, asks what is left of the question again, and can explain how it reached each passage.
+"""The strategy `hop`, the default: walks the graph, and can explain how it reached each passage.
 
-The profile `paper` and the other reasoners follow single edges instead: see `hop_variants`.
+It starts from the passages most like the question, and asks the rest of the question again. The
+profile `paper` and the other reasoners follow single edges instead: see `hop_variants`.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +51,8 @@ class PathExplainer:
         self._keys = snapshot.index.name_numbers.keys
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
-        """At most `limit` hops, first to last. None if most of the passage's score was a seed's."""
+        """The hops to a passage, at most `limit`, from first to last. Empty if it was mostly a
+        seed."""
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
@@ -144,7 +145,7 @@ class PathExplainer:
 
 
 def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
-    """The row with the largest flow, ties going to the lowest id. None if nothing flowed."""
+    """The row with the largest flow, ties going to the lowest id; None if there is no flow."""
     (rows,) = among.nonzero()
     if not len(rows):
         return None
@@ -159,9 +160,9 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopSearch:
-    """One search by the walk and the second ask, with what parts of sections share.
+    """One search by the walk and the second ask, with the scores shared in sections.
 
-    start: (n,) the score that the walk began with. scores: (n,) all that came to each passage.
+    start: (n,) the scores at the start of the walk. scores: (n,) the total score of each passage.
     """
 
     start: Floats
@@ -190,7 +191,7 @@ def run_hop_search(context: QueryContext, settings: WalkSettings) -> HopSearch |
 
 
 def find_start(context: QueryContext) -> Floats:
-    """(n,) the scores that the walk begins with."""
+    """(n,) the scores at the start of the walk."""
     return share_among_subjects(seeds(context), find_subjects(context))
 
 

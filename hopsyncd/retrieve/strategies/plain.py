@@ -1,4 +1,4 @@
-"""Searches that do not walk: by words, by vectors, by both, by sub-questions, or reranked."""
+"""Searches without the walk: by words, by vectors, by both, by sub-questions, or reranked."""
 
 import json
 import re
@@ -57,9 +57,9 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
 
 
 def split(question: str, mentioned: Mentioned) -> list[str]:
-    """Split without an LLM: the question, and its clauses that have a name of the graph.
+    """Split a question without an LLM: itself, and its clauses that have a name of the graph.
 
-    A clause without a name has lost what its pronouns stand for.
+    A clause without a name would be searched for without the thing that its pronouns mean.
 
     >>> split("Who directed the film that Mira Kent starred in?", {"mira kent"}.intersection)[1:]
     ['Mira Kent starred in']
@@ -83,8 +83,11 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest passages. The store finds them, or the live index if the store has no vector
-    search, a filter applies or folders are hidden."""
+    """The k nearest passages.
+
+    The database finds them; the live index does if the database has no vector search, a filter
+    applies or folders are hidden.
+    """
     narrowed = head.filtered is not None or bool(hidden_folders(head.hidden))
     if narrowed or not is_searchable(connection, head.version.generation):
         entries = head.passage_rows
@@ -97,12 +100,12 @@ def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -
 
 
 def fusion_depth(k: int) -> int:
-    """How deep the rankings go that are fused into the k best."""
+    """The number of passages in each ranking that are fused into the k best."""
     return max(k, FUSION_DEPTH)
 
 
 def fuse_rankings(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
-    """The k best of the rankings, fused.
+    """Fuse the rankings; returns the k best.
 
     >>> first, second = (Ranked(PassageId(n), 0.0) for n in (1, 2))
     >>> [one.passage for one in fuse_rankings(2, [first, second], [second])]
@@ -141,7 +144,7 @@ def rerank_nearest(
 
 
 def _best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
-    """The k best scored, ties going to the lower id."""
+    """The k passages with the highest scores, ties going to the lower id."""
     ordered = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))
     return [Ranked(passage, score) for passage, score in ordered[:k]]
 

@@ -56,7 +56,8 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class StatementPath:
-    """Statements, as rows of `incoming`, each with the name that led to it; -1 for the first."""
+    """A path of statements (rows of `incoming`), each with the name that led to it; -1 for the
+    first."""
 
     statements: tuple[int, ...]
     names: tuple[int, ...]
@@ -64,7 +65,7 @@ class StatementPath:
 
 
 class StatementGraph:
-    """The visible statements of a version, held against one question with its (d,) vector."""
+    """The visible statements of a version, compared with one (d,) question vector."""
 
     def __init__(self, context: QueryContext, vector: Vectors) -> None:
         self.context = context
@@ -73,7 +74,7 @@ class StatementGraph:
         self._led_to: dict[int, Integers] = {}
 
     def ids(self, statements: Integers) -> Integers:
-        """The question of each, by which ties are broken."""
+        """The question id of each statement, which breaks ties."""
         return self.snapshot.index.incoming.id[statements]
 
     def entries(self, statements: Integers) -> Integers:
@@ -101,18 +102,18 @@ class StatementGraph:
         )
 
     def having(self, name: int) -> Integers:
-        """The statements with a name."""
+        """The statements that have a name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
-        """The statements among these that are most like the question, best first."""
+        """The statements among the given ones that are most like the question, best first."""
         cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
 
     def nearest(self, count: int) -> Integers:
-        """The statements most like the question, of all."""
+        """The statements most like the question, among all."""
         cosines, columns = self.context.likeness.every, self.snapshot.index.passages
         first_rows, wanted = columns.vector_start, count
         while True:
@@ -128,7 +129,8 @@ class StatementGraph:
                 return self.most_like(found, count)
 
     def by_names(self, count: int) -> Integers:
-        """The statements with most of the question's names; of equally many, the most like it."""
+        """The statements with most of the question's names; of equally many, the most similar
+        one."""
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.having(number) for number in numbers]
         if not every:
@@ -139,7 +141,7 @@ class StatementGraph:
         return statements[order[:count]]
 
     def alone(self, statements: Integers) -> list[StatementPath]:
-        """A path of one statement for each."""
+        """A path of one statement for each statement."""
         vectors = self._vectors(statements)
         scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
         return [
@@ -148,7 +150,7 @@ class StatementGraph:
         ]
 
     def together(self, statements: Integers) -> float:
-        """The cosine of the question with the sum of their vectors."""
+        """The cosine of the question with the sum of the statements' vectors."""
         whole = self._vectors(statements).sum(axis=0)
         return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
 
@@ -192,7 +194,8 @@ class StatementGraph:
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
-        """The statements that share a name with the last one, and the rarest name they share."""
+        """The statements that share a name with the last one of a path, and the rarest shared name
+        of each."""
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
@@ -205,12 +208,12 @@ class StatementGraph:
         return statements[new], by[first[new]]
 
     def _vectors(self, statements: Integers) -> Floats:
-        """(m, d) whole numbers, so that their products are exact."""
+        """(m, d) vectors as whole numbers, so that their products are exact."""
         rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.exact[rows].astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
-        """The cosines of sums of vectors with the question; 0 where one has no direction."""
+        """The cosines of sums of vectors with the question; 0 for sums that are zero."""
         lengths = np.sqrt(squares * (self._asked @ self._asked))
         cosines = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
         rounded: Floats = np.rint(cosines / _UNIT) * _UNIT
@@ -218,7 +221,7 @@ class StatementGraph:
 
 
 def statement_starts(graph: StatementGraph, count: int) -> Integers:
-    """The statements most like the question, and as many with most of its names."""
+    """The statements most like the question, and equally many with most of its names."""
     return np.union1d(graph.nearest(count), graph.by_names(count))
 
 
@@ -238,7 +241,7 @@ def search_paths(
 
 
 def led_to(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
-    """Each statement of the paths with the best path that has it, cut after it; best first."""
+    """For each statement of the paths, the best path that has it, ending at it; best first."""
     found: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
         for at, statement in enumerate(path.statements, 1):
@@ -255,7 +258,7 @@ def by_statements(
     search: Search,
     scores: Scores | None,
 ) -> list[Ranked]:
-    """The first k passages or statements; `scores` are a cross-encoder's, of texts."""
+    """The first k passages or statements. `scores` returns a cross-encoder's scores of texts."""
     depth = search.n_hop or DEFAULT_DEPTH
     begun = graph.alone(starts)
     paths = led_to(
@@ -281,8 +284,8 @@ def by_statements(
 def _mean(
     graph: StatementGraph, paths: Mapping[int, float], cosines: Mapping[int, float]
 ) -> dict[int, float]:
-    """Of each statement the mean of its path's score, its cosine, and the cosine and the words of
-    its passage."""
+    """For each statement, the mean of its path's score, its cosine, and its passage's cosine and
+    words."""
     entries = graph.entries(_rows(paths))
     whole = graph.context.first_cosines(entries) + graph.context.by_words[entries]
     return {
@@ -304,7 +307,7 @@ def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list
 
 
 def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
-    """The passage of the last statement, with the path to it."""
+    """The result for the passage of a path's last statement."""
     index, at = graph.snapshot.index, np.array(path.statements)
     passages = [PassageId(one) for one in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
     names = [index.name_texts[name] if name >= 0 else None for name in path.names]
@@ -320,7 +323,7 @@ def _rank_passage(graph: StatementGraph, path: StatementPath, score: float) -> R
 
 
 def distinct(texts: Sequence[str]) -> list[int]:
-    """The positions of the texts that are not like an earlier one.
+    """The positions of the texts that are not similar to an earlier one.
 
     >>> distinct(["Rome is old.", "rome is old", "Rome is new."])
     [0, 2]
@@ -347,7 +350,8 @@ _WHOLE = -1  # in place of a name: the document
 
 
 def topic_starts(graph: StatementGraph, count: int) -> Integers:
-    """The statements of the topics most like the question, and as many by its names."""
+    """The statements of the topics most like the question, and equally many with most of its
+    names."""
     topics: dict[tuple[int, int], float] = {}
     for entry in _passages(graph).tolist():
         home = int(graph.snapshot.document_keys(np.array([entry]))[0])
@@ -365,7 +369,7 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
 
 
 def _passages(graph: StatementGraph) -> Integers:
-    """The passages that are most like the question as a whole, or by a statement."""
+    """The passages that are most like the question, as a whole or by a statement."""
     entries = graph.snapshot.passage_rows
     near = graph.context.first_cosines(entries)
     best = entries[largest(near, graph.snapshot.passage_ids[entries], _PASSAGES)]
@@ -373,7 +377,8 @@ def _passages(graph: StatementGraph) -> Integers:
 
 
 def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integers]]:
-    """The topics of a passage, each with its statements: a statement has the narrowest it names."""
+    """The topics of a passage, each with its statements. A statement belongs to its narrowest
+    topic."""
     index = graph.snapshot.index
     said = slice(int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry]))
     about = set(index.mentions.name[said][index.mentions.is_topic[said]].tolist())
@@ -399,7 +404,7 @@ def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
 def search_statements(
     find_starts: Callable[[StatementGraph, int], Integers], request: SearchRequest
 ) -> list[Ranked]:
-    """Follow paths of statements from those that `find_starts` gives. Raises BadRequest."""
+    """Follow paths of statements from the ones that `find_starts` returns. Raises BadRequest."""
     tools, search = request.tools, request.search
     question = tools.drop_unrelated_sentences(request.snapshot, request.question)
     scores = None
