@@ -90,6 +90,15 @@ def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
     return GenerationConfig(*row)
 
 
+def stored_encoders(connection: Connection) -> list[str]:
+    """The names of the encoders of all versions that can be read."""
+    rows = connection.execute(
+        "SELECT DISTINCT r.encoder FROM version AS v JOIN recipe AS r ON r.id = v.recipe"
+        " WHERE v.collected_ms IS NULL ORDER BY r.encoder"
+    )
+    return [str(row[0]) for row in rows]
+
+
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
     """The stored passages among these ids."""
     rows = connection.execute(

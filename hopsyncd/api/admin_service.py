@@ -61,7 +61,10 @@ from hopsyncd.ingest.upkeep import (
     restore_sources,
     resume_source,
 )
+from hopsyncd.models.embedding.kept_exports import remove_unused_exports
+from hopsyncd.models.loading import CACHE_NAME
 from hopsyncd.retrieve.engine import Engine
+from store.content import stored_encoders
 from store.contract import Connection
 from store.gc import Retention
 from store.history import source_changes
@@ -92,6 +95,8 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
     if done["versions"] and not dry_run and path.writer.index.is_worn:
         reload_index(path, engine)
     if not dry_run:
+        cache = config.daemon.data_dir / CACHE_NAME
+        remove_unused_exports(cache, stored_encoders(path.connection))
         log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
     return done
 

@@ -9,7 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
+from hopsyncd.models.embedding.torch_model import TorchModel
 from hopsyncd.models.minilm_graph import FOLDER, MODEL_FILE, WEIGHTS_SHA256
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Model(Protocol):
         ...
 
 
-Loaded = TypeVar("Loaded", bound=Model)
+Loaded = TypeVar("Loaded")
 
 
 class FairLock:
@@ -122,11 +123,9 @@ class FairLock:
 class SentenceEncoder:
     """A sentence-transformers model on the CPU, by torch. Texts are cut at 256 tokens.
 
-    Texts are encoded one at a time: in a batch, padding changes a vector's last bits, and every
-    text costs as much as the longest.
-
-    The default model is checked at once but loaded only for the first vector, as a starting daemon
-    has other work to do meanwhile.
+    The default model encodes one text at a time; others run in batches. The default model is
+    checked at once but loaded only for the first vector, as a starting daemon has other work to do
+    meanwhile.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
@@ -138,12 +137,14 @@ class SentenceEncoder:
         self._threads = threads
         self._name = f"{self._path.name}@{digest[:16]}"
         self._model: Model | None = None
+        self._batched: TorchModel | None = None
         self._dimensions = DEFAULT_DIMENSIONS
         if model != "default":
-            loaded = _load(_SentenceTransformer, self._path, threads)
-            self._model, self._dimensions = loaded, loaded.dimensions
+            kind = partial(TorchModel, most_tokens=MAX_TOKENS)
+            self._batched = _load(kind, self._path, threads)
+            self._dimensions = self._batched.dimensions
         # The tokenizer keeps state during a call. The lock is fair so that queries wait for one
-        # text only, not for all of a document's.
+        # text or batch only, not for all of a document's.
         self._lock = FairLock()
 
     @property
@@ -156,6 +157,8 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As in the protocol. Raises ModelUnavailable."""
+        if self._batched:
+            return self._batched.vectors([text[:MAX_CHARACTERS] for text in texts], self._lock)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             with self._lock:
@@ -163,29 +166,6 @@ class SentenceEncoder:
                     self._model = _load(_minilm, self._path, self._threads)
                 vectors[row] = self._model.vector(text[:MAX_CHARACTERS])
         return vectors
-
-
-class _SentenceTransformer:
-    """Any model that sentence-transformers can load."""
-
-    def __init__(self, folder: Path) -> None:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would garble the log
-        self._model = SentenceTransformer(str(folder), device="cpu")
-        self._model.max_seq_length = min(self._model.max_seq_length or MAX_TOKENS, MAX_TOKENS)
-        self._model.eval()
-        self._inference_mode = torch.inference_mode
-        self.dimensions: int = self._model.get_embedding_dimension() or 0
-
-    def vector(self, text: str) -> NDArray[np.float32]:
-        with self._inference_mode():
-            # Equals the model's own encode() for one text, without its overhead of milliseconds.
-            features = self._model.preprocess([text])
-            vector: NDArray[np.float32] = self._model(features)["sentence_embedding"][0].numpy()
-            return vector
 
 
 def _load(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:

@@ -3,6 +3,8 @@
 It imports little else, because an edit may wait for its start.
 """
 
+import gc
+import importlib.metadata
 import json
 import os
 import re
@@ -11,6 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import astuple
+from importlib import import_module
+from importlib.metadata import EntryPoints
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TextIO
@@ -46,10 +50,12 @@ class _Pipeline:
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""
-        _leave_out_commands()
-        import spacy
-
-        self._nlp = spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
+        gc.disable()  # loading makes no garbage
+        try:
+            self._nlp = _load(model)
+        finally:
+            gc.freeze()
+            gc.enable()
         if all(map(find_spec, ("onnx", "onnxruntime"))):
             from hopsyncd.models.matrix_product import use_onnxruntime
 
@@ -142,6 +148,34 @@ def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
     )
 
 
+def _load(model: str) -> Any:
+    _leave_out_commands()
+    import spacy
+
+    defaults = spacy.util.get_lang_class("en").Defaults
+    exceptions = defaults.tokenizer_exceptions
+    if model == DEFAULT_MODEL:
+        defaults.tokenizer_exceptions = {}  # its folder has them too, and replaces these
+    try:
+        return spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
+    finally:
+        defaults.tokenizer_exceptions = exceptions
+
+
+def _leave_out_optional_packages() -> None:
+    """Keep spaCy's libraries from looking for packages that the default pipeline does not use."""
+    # torch, and the first version of the interface of pydantic, would only be imported.
+    for name in ("torch", "pydantic.v1"):
+        sys.modules[name] = None  # type: ignore[assignment]
+    # This one would read the metadata of each installed package, to find plugins.
+    find_plugins = importlib.metadata.entry_points
+    setattr(importlib.metadata, "entry_points", lambda **_: EntryPoints(()))  # noqa: B010 - typed
+    try:
+        import_module("catalogue")
+    finally:
+        importlib.metadata.entry_points = find_plugins
+
+
 def _leave_out_commands() -> None:
     """Keep `import spacy` from importing its command line, which takes 17 MB and a third longer."""
     name = "spacy.cli"
@@ -155,8 +189,7 @@ def _leave_out_commands() -> None:
 def serve(model: str, requests: TextIO, replies: TextIO) -> None:
     """Answer requests, one JSON line each, until the input ends."""
     if model == DEFAULT_MODEL:
-        # Its library would import torch, which this pipeline has no use for.
-        sys.modules["torch"] = None  # type: ignore[assignment]
+        _leave_out_optional_packages()
     pipeline: _Pipeline | None = None
     signal.signal(signal.SIGALRM, lambda *_: release_heap())
     for request in requests:

@@ -38,7 +38,7 @@ LEDGER_NAME = "llm.db"
 ENCODER_LEDGER_NAME = "embeddings.db"
 RERANKER_LEDGER_NAME = "reranker.db"
 MAX_EMBEDDINGS_BYTES = 32 << 20  # of a reply: 65 vectors of 4,096 numbers as text
-_CACHE_NAME = "cache"
+CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
 _WAITING_WORKERS = 16
@@ -132,7 +132,7 @@ def load_encoder(config: Config, in_use: str = "") -> Encoder:
     models = config.models
     if models.encoder_address:
         return open_http_encoder(config)
-    cache = config.daemon.data_dir / _CACHE_NAME
+    cache = config.daemon.data_dir / CACHE_NAME
     if models.encoder == "default" and has_onnxruntime():
         encoder: Encoder = OnnxEncoder(cache)
     elif models.encoder == "default":

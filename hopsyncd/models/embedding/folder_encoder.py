@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.child_process import end_child, start_child
 from hopsyncd.models.embedding.folder_model import EXPORT, Choice, FolderModel, read_choice
+from hopsyncd.models.embedding.kept_exports import PREFIX, keep_in_use
 from hopsyncd.models.encoder import (
     Encoder,
     SentenceEncoder,
@@ -76,15 +77,27 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
     if not has_onnxruntime():
         return SentenceEncoder(model, sha256, threads)
     can_export = has_sentence_transformers() or (folder / "onnx" / "model.onnx").is_file()
-    kept = cache / f"encoder-{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
-    choice = read_choice(kept)
-    if choice is None and can_export:
-        choice = _export(folder, kept)
-    if choice is None or choice.runtime == "torch":
-        return SentenceEncoder(model, sha256, threads)
-    predecessor = f"{Path(path).name}@{digest[:16]}"
-    name = f"{predecessor}/{EXPORT}-{choice.runtime}-{choice.graph}"
-    return FolderEncoder(name, predecessor, kept, choice, threads)
+    kept = cache / f"{PREFIX}{_digest_of_settings(folder, digest)[:16]}-{EXPORT}"
+    encoder: Encoder | None = None
+    for _ in range(2):  # twice, as another process may remove an export until it is in use here
+        choice = read_choice(kept)
+        if choice is None and can_export:
+            choice = _export(folder, kept)
+        if choice is None:
+            encoder = None
+            break
+        if choice.runtime == "torch":
+            encoder = encoder or SentenceEncoder(model, sha256, threads)
+        else:
+            predecessor = f"{Path(path).name}@{digest[:16]}"
+            name = f"{predecessor}/{EXPORT}-{choice.runtime}-{choice.graph}"
+            encoder = FolderEncoder(name, predecessor, kept, choice, threads)
+        try:
+            keep_in_use(encoder, kept)
+            break
+        except OSError as error:
+            log.warning("an exported encoder may be removed", folder=str(kept), why=str(error))
+    return encoder or SentenceEncoder(model, sha256, threads)
 
 
 def _digest_of_settings(folder: Path, weights: str) -> str:

@@ -72,6 +72,8 @@ def export(folder: Path, out: Path) -> Choice:
             raise  # it may be installed later
         why = f"{type(error).__name__}: {error}".splitlines()[0]
         choice = Choice("torch", why=why)
+        for file in out.iterdir():
+            file.unlink()
     choice.write(out)
     return choice
 
