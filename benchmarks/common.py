@@ -199,6 +199,37 @@ def processor_s(pid: int) -> float:
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_mb(place: Place, name: str = "RssAnon") -> float:
+    """MB of the daemon and of its children that answer, without mapped files."""
+    assert place.process is not None
+    return sum(process_field(pid, name) for pid in _answering(place.process.pid)) / 1024
+
+
+def most_memory_mb(place: Place) -> float:
+    """The most MB that the daemon itself has used at any moment, mapped files included."""
+    assert place.process is not None
+    return process_field(place.process.pid, "VmHWM") / 1024
+
+
+def _answering(daemon: int) -> list[int]:
+    """The daemon and its children, without those that read documents."""
+    found = [daemon]
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and process_field(int(process.name), "PPid") == daemon:
+            command = (process / "cmdline").read_bytes()
+            found += [] if b"reader_worker" in command else [int(process.name)]
+    return found
+
+
+def process_field(pid: int, name: str) -> int:
+    """A number of a process's status; 0 if the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return int(next((line.split()[1] for line in lines if line.startswith(f"{name}:")), 0))
+
+
 def p50(values: Sequence[float]) -> float:
     return statistics.median(values)
 

@@ -46,6 +46,7 @@ from common import (
     arguments,
     dataset,
     lines,
+    memory_mb,
     p50,
     p95,
     table,
@@ -285,7 +286,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
     query_ms = _queries(place, written.ask(_QUESTIONS))
     first_ms, masked_ms = _first_queries(place, written, edits)
     past_first_ms, past_ms = _past(place, written.ask(_WARM_UP), imported.versions)
-    rss_mb, mapped_mb = _memory(place)
+    rss_mb, mapped_mb = memory_mb(place), memory_mb(place, "RssFile")
     place.stop()
     size = Size(
         passages=imported.passages,
@@ -425,31 +426,6 @@ def _past(place: Place, questions: Sequence[str], version: int) -> tuple[list[fl
         first_ms.append(took_ms[0])
         more_ms += took_ms[1:]
     return first_ms, more_ms
-
-
-def _memory(place: Place) -> tuple[float, float]:
-    """MB of the daemon and of its children that answer: its own, and mapped from files."""
-    assert place.process is not None
-    daemon = str(place.process.pid)
-    found = [daemon]
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and _field(process / "status", "PPid") == int(daemon):
-            command = (process / "cmdline").read_bytes()
-            found += [] if b"reader_worker" in command else [process.name]
-    own, mapped = (
-        sum(_field(Path(f"/proc/{pid}/status"), name) for pid in found)
-        for name in ("RssAnon", "RssFile")
-    )
-    return own / 1024, mapped / 1024
-
-
-def _field(file: Path, name: str) -> int:
-    """A number of a process's status; 0 if the process has ended."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return 0
-    return int(next(line.split()[1] for line in lines if line.startswith(f"{name}:")))
 
 
 if __name__ == "__main__":

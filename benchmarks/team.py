@@ -1,28 +1,49 @@
 """Several daemons on one PostgreSQL database: how soon a reader knows, and what readers add.
 
 An invented collection (benchmarks/invented.py) and models that cost nothing, as in
-benchmarks/scale.py; the server runs on this machine too, from the programs that the tests use.
+benchmarks/scale.py; the server runs on this machine too, from the programs that the tests use, and
+without fsync.
 
 python benchmarks/team.py
-python benchmarks/team.py --passages 10000 --edits 100 --phase-s 60
+python benchmarks/team.py --passages 1000 --passages 10000 --passages 100000 --home /var/h
 
-edit: from writing one more sentence into a file until a reader answers with it; nobody asks for a
-sync. Idle, and while clients ask all daemons without pause. versions behind: of a reader, a tenth
-of a second after each of many edits, while clients ask. answers/s: of one, two and three daemons,
-among which the clients are divided. What a new reader holds is about what it is sent.
+With --home, what a size gave is kept in a file there, and that size is not measured again.
+
+import: until all daemons serve it. edit: from writing one more sentence into a file until a reader
+answers with it; nobody asks for a sync. Idle, and while clients ask all daemons without pause.
+versions behind: of a reader, a tenth of a second after each of many edits, while clients ask.
+failover: the writer is killed while clients ask the other daemons; until another one says that it
+writes, and until one answers with an edit of that moment. new reader: from nothing, until it
+answers. memory: of a daemon and the processes that answer for it, mapped files apart; highest: at
+any moment until then. gc: until a reader that slept through it serves the newest version.
 """
 
+import json
 import shutil
+import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
 
 import psycopg
 import pytest
-from common import answered_s, append, arguments, p50, p95, table
+from common import (
+    JSON,
+    answered_s,
+    append,
+    arguments,
+    memory_mb,
+    most_memory_mb,
+    p50,
+    p95,
+    table,
+    write_result,
+)
 from invented import collection
 
 from hopsyncd.client import Client
@@ -30,30 +51,116 @@ from tests.e2e.daemon import ROOT, Place
 from tests.e2e.team import Team, new_team
 from tests.fakes.postgres import postgres
 
+_SIZES = [1_000]
 _DAEMONS = 3
 _POLL_S, _LAG_POLL_S = 0.02, 0.1
+_LONG_S = 7200.0
 _NUMBERS = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The measurements at one size; times in seconds, sizes in KB a passage or MB."""
+
+    passages: int
+    import_s: float
+    import_followed_s: float
+    idle_s: Sequence[float]
+    busy_s: Sequence[float]
+    behind: Sequence[int]
+    answers_per_s: Sequence[float]
+    elected_s: Sequence[float]
+    failover_s: Sequence[float]
+    writer_mb: float
+    reader_mb: float
+    reader_most_mb: float
+    new_reader_s: float
+    new_reader_most_mb: float
+    restart_s: float
+    server_kb: float
+    reader_kb: float
+
+
+_ROWS: dict[str, Callable[[Size], float]] = {
+    "import, s": lambda size: size.import_s,
+    "import, until all readers serve it, s": lambda size: size.import_followed_s,
+    "edit until a reader answers, idle, p50, s": lambda size: p50(size.idle_s),
+    "the same, p95, s": lambda size: p95(size.idle_s),
+    "edit while six clients ask without pause, p50, s": lambda size: p50(size.busy_s),
+    "the same while busy, p95, s": lambda size: p95(size.busy_s),
+    "versions behind at 10 edits a second, p95": lambda size: p95(size.behind),
+    "answers a second of three daemons / of one": lambda size: (
+        size.answers_per_s[-1] / size.answers_per_s[0]
+    ),
+    "writer killed: until another one writes, worst, s": lambda size: max(size.elected_s),
+    "writer killed: until an edit is answered, worst, s": lambda size: max(size.failover_s),
+    "memory of a reader, MB": lambda size: size.reader_mb,
+    "memory of a reader, highest, MB": lambda size: size.reader_most_mb,
+    "memory of the writer, MB": lambda size: size.writer_mb,
+    "start of a new reader, s": lambda size: size.new_reader_s,
+    "memory of a new reader, highest, MB": lambda size: size.new_reader_most_mb,
+    "start of a reader that was stopped, s": lambda size: size.restart_s,
+    "on the server, KB a passage": lambda size: size.server_kb,
+    "in a reader's data folder, KB a passage": lambda size: size.reader_kb,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of the daemons while something is measured."""
+
+    questions: Sequence[str]
+    clients: int
+    seconds: float
 
 
 def main() -> None:
     given = arguments(
         (__doc__ or "").partition("\n")[0],
-        ("--passages", {"type": int, "default": 1000}),
+        ("--passages", {"type": int, "action": "append", "help": f"Default: {_SIZES}"}),
         ("--edits", {"type": int, "default": 30}),
         ("--clients", {"type": int, "default": 6}),
         ("--phase-s", {"type": float, "default": 10.0}),
+        ("--kills", {"type": int, "default": 3}),
+        ("--home", {"type": Path, "help": "Keep what each size gave in a file here"}),
+        JSON,
     )
-    program = ("benchmarks.fast_daemon", str(ROOT))
+    sizes = []
     try:
-        with postgres() as server, new_team(server, _DAEMONS, program) as team:
-            files, questions = _written(team, given.passages)
-            team.places[0].post("/v1/sync", {})
-            _measure(team, files, questions, given.edits, given.clients, given.phase_s)
+        for passages in given.passages or _SIZES:
+            kept = given.home / f"{passages}.json" if given.home else None
+            if kept and kept.exists():
+                sizes.append(Size(**json.loads(kept.read_text(encoding="utf-8"))))
+                continue
+            load = (given.clients, given.phase_s)
+            sizes.append(_size(passages, given.edits, given.kills, *load))
+            print(json.dumps(asdict(sizes[-1])), file=sys.stderr, flush=True)
+            if kept:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(asdict(sizes[-1])), encoding="utf-8")
     except pytest.skip.Exception as missing:
         print(f"skipped: {missing}")
+        return
+    columns = ["what", *(f"{size.passages:,} passages" for size in sizes)]
+    rows = [[name, *(_rounded(row(size)) for size in sizes)] for name, row in _ROWS.items()]
+    if given.json:
+        write_result("team-daemons", columns, rows)
+    table(columns, rows)
 
 
-def _written(team: Team, passages: int) -> tuple[list[Path], list[str]]:
+def _rounded(value: float) -> float:
+    """The value with three digits."""
+    return round(value) if value >= 1000 else float(f"{value:.3g}")
+
+
+def _size(passages: int, edits: int, kills: int, clients: int, phase_s: float) -> Size:
+    program = ("benchmarks.fast_daemon", str(ROOT))
+    with postgres() as server, new_team(server, _DAEMONS, program) as team:
+        files, questions = _write(team, passages)
+        return _measure(team, files, Load(questions, clients, phase_s), edits, kills)
+
+
+def _write(team: Team, passages: int) -> tuple[list[Path], list[str]]:
     files, questions = [], []
     for document in collection(passages):
         file = team.notes / document.path
@@ -64,45 +171,77 @@ def _written(team: Team, passages: int) -> tuple[list[Path], list[str]]:
     return files, questions
 
 
-def _measure(
-    team: Team,
-    files: Sequence[Path],
-    questions: Sequence[str],
-    edits: int,
-    clients: int,
-    seconds: float,
-) -> None:
+def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: int) -> Size:
+    began_s = time.monotonic()
+    writer = team.writer()
+    assert writer is not None
+    writer.until(partial(_has_scanned, writer), _LONG_S)
+    import_s, passages = time.monotonic() - began_s, writer.status()["passages"]
+    for place in team.places:
+        place.until(partial(_serves, place, passages), _LONG_S)
+    followed_s = time.monotonic() - began_s
     edit = partial(_edit, files, team.reader())
     idle_s, busy_s, behind = [edit() for _ in range(edits)], list[float](), list[int]()
-    with ProcessPoolExecutor(clients) as processes:
-
-        def asked(places: Sequence[Place]) -> list[Future[int]]:
-            sockets = islice(cycle(one.socket for one in places), clients)
-            return [processes.submit(_answered, one, questions, seconds) for one in sockets]
-
-        asking = asked(team.places)
-        while not all(one.done() for one in asking):
-            busy_s.append(edit())
-        asking = asked(team.places)
-        while not all(one.done() for one in asking):
-            behind.append(_behind(team.reader(), files))
-        per_s = [
-            sum(one.result() for one in asked(team.places[:daemons])) / seconds
-            for daemons in range(1, _DAEMONS + 1)
-        ]
-    print(f"{len(files)} files, {clients} clients, phases of {seconds:.0f} s\n")
-    rows = [("idle", idle_s), ("while clients ask", busy_s)]
-    table(
-        ["edits", "number", "p50 ms", "p95 ms", "worst ms"],
-        [[name, len(took), *_ms((p50(took), p95(took), max(took)))] for name, took in rows],
+    with ProcessPoolExecutor(load.clients) as processes:
+        with _asked(processes, team.places, load) as are_asking:
+            while are_asking():
+                busy_s.append(edit())
+        with _asked(processes, team.places, load) as are_asking:
+            while are_asking():
+                behind.append(_behind(team.reader(), files))
+        memory = memory_mb(writer), memory_mb(team.reader()), most_memory_mb(team.reader())
+        per_s = [_answers_per_s(processes, team.places[:n], load) for n in range(1, _DAEMONS + 1)]
+        fails = [_fail_over(processes, team, files, load) for _ in range(kills)]
+    new_reader_s, new_reader_mb, restart_s, held = _starts(team)
+    passages = team.places[0].status()["passages"]
+    return Size(
+        passages=passages,
+        import_s=import_s,
+        import_followed_s=followed_s,
+        idle_s=idle_s,
+        busy_s=busy_s,
+        behind=behind,
+        answers_per_s=per_s,
+        elected_s=[elected_s for elected_s, _ in fails],
+        failover_s=[answered_s for _, answered_s in fails],
+        writer_mb=memory[0],
+        reader_mb=memory[1],
+        reader_most_mb=memory[2],
+        new_reader_s=new_reader_s,
+        new_reader_most_mb=new_reader_mb,
+        restart_s=restart_s,
+        server_kb=_server_bytes(team) / passages / 1000,
+        reader_kb=held / passages / 1000,
     )
-    shown = [f"{one:.0f}" for one in (p50(behind), p95(behind), max(behind))]
-    table(["versions behind", "p50", "p95", "worst"], [["10 edits/s, clients ask", *shown]])
-    table(
-        ["daemons", "answers/s", "of one"],
-        [[n, each, f"{each / per_s[0]:.2f}"] for n, each in enumerate(per_s, 1)],
-    )
-    table(["what a passage takes", "KB", "ms"], _sizes(team))
+
+
+def _has_scanned(place: Place) -> bool:
+    now = place.status()
+    return all(source["scanned"] for source in now["sources"]) and not now["syncing"]
+
+
+def _serves(place: Place, passages: int) -> bool:
+    return bool(place.status()["passages"] >= passages)
+
+
+@contextmanager
+def _asked(
+    processes: ProcessPoolExecutor, places: Sequence[Place], load: Load
+) -> Iterator[Callable[[], bool]]:
+    """Ask these daemons, among which the clients are divided; whether they still ask."""
+    sockets = islice(cycle(place.socket for place in places), load.clients)
+    asking = [processes.submit(_answered, one, load.questions, load.seconds) for one in sockets]
+    yield lambda: not all(one.done() for one in asking)
+    for one in asking:
+        one.result()
+
+
+def _answers_per_s(processes: ProcessPoolExecutor, places: Sequence[Place], load: Load) -> float:
+    sockets = islice(cycle(place.socket for place in places), load.clients)
+    asking: list[Future[int]] = [
+        processes.submit(_answered, one, load.questions, load.seconds) for one in sockets
+    ]
+    return sum(one.result() for one in asking) / load.seconds
 
 
 def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
@@ -115,35 +254,10 @@ def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
     return answered
 
 
-def _ms(seconds: Sequence[float]) -> list[str]:
-    return [f"{1000 * one:,.0f}" for one in seconds]
-
-
 def _edit(files: Sequence[Path], reader: Place) -> float:
     """Seconds until the reader answers with what was written."""
     number = next(_NUMBERS)
     return answered_s(reader, files[7 * number % len(files)], number, _POLL_S)
-
-
-def _sizes(team: Team) -> list[list[object]]:
-    """On the server, and of a reader that begins with nothing of its own."""
-    reader = team.reader()
-    passages = reader.status()["passages"]
-    with psycopg.connect(team.url) as connection:
-        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-    assert row is not None
-    reader.stop()
-    shutil.rmtree(reader.home / "data")
-    began_s = time.monotonic()
-    reader.start()
-    reader.until(lambda: reader.status()["passages"] == passages)
-    notified_ms = (time.monotonic() - began_s) * 1000
-    reader.stop()
-    held = sum(file.stat().st_size for file in (reader.home / "data").rglob("*") if file.is_file())
-    return [
-        ["on the server", row[0] / passages / 1000, "-"],
-        ["of a new reader, its start included", held / passages / 1000, notified_ms / passages],
-    ]
 
 
 def _behind(reader: Place, files: Sequence[Path]) -> int:
@@ -152,6 +266,71 @@ def _behind(reader: Place, files: Sequence[Path]) -> int:
     append(files[7 * number % len(files)], f"Number {number} was seen by Ottoline{number}.")
     time.sleep(_LAG_POLL_S)
     return int(reader.status()["store"]["behind"])
+
+
+def _fail_over(
+    processes: ProcessPoolExecutor, team: Team, files: Sequence[Path], load: Load
+) -> tuple[float, float]:
+    """Kill the writer; seconds until another daemon writes, and until one answers with an edit.
+
+    The killed daemon is started again.
+    """
+    killed = team.writer()
+    assert killed is not None
+    others = [place for place in team.places if place is not killed]
+    with _asked(processes, others, load):
+        time.sleep(1.0)
+        killed.kill()
+        began_s = time.monotonic()
+        number = next(_NUMBERS)
+        answered = partial(answered_s, others[0], files[7 * number % len(files)], number, _POLL_S)
+        with _in_thread(answered) as edited:
+            others[0].until(lambda: team.writer() is not None, _LONG_S)
+            elected_s = time.monotonic() - began_s
+        failover_s = edited.result()
+    killed.start()
+    newest = others[0].status()["version"]
+    killed.until(lambda: killed.status()["version"] >= newest, _LONG_S)
+    return elected_s, failover_s
+
+
+@contextmanager
+def _in_thread(compute: Callable[[], float]) -> Iterator["Future[float]"]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads.submit(compute)
+
+
+def _starts(team: Team) -> tuple[float, float, float, int]:
+    """A reader starts again, and one without data.
+
+    Seconds of a new reader's start and its highest memory, seconds of the other start, and the
+    bytes that a new reader holds.
+    """
+    reader = team.reader()
+    passages = reader.status()["passages"]
+    reader.stop()
+    restart_s = _start(reader, passages)
+    reader.stop()
+    shutil.rmtree(reader.home / "data")
+    new_s = _start(reader, passages)
+    most_mb = most_memory_mb(reader)
+    reader.stop()
+    files = (reader.home / "data").rglob("*")
+    return new_s, most_mb, restart_s, sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _start(reader: Place, passages: int) -> float:
+    began_s = time.monotonic()
+    reader.start()
+    reader.until(partial(_serves, reader, passages), _LONG_S)
+    return time.monotonic() - began_s
+
+
+def _server_bytes(team: Team) -> int:
+    with psycopg.connect(team.url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 if __name__ == "__main__":
