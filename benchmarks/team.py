@@ -189,11 +189,11 @@ def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: i
         with _asked(processes, team.places, load) as are_asking:
             while are_asking():
                 behind.append(_behind(team.reader(), files))
+        passages = writer.status()["passages"]
         memory = memory_mb(writer), memory_mb(team.reader()), most_memory_mb(team.reader())
         per_s = [_answers_per_s(processes, team.places[:n], load) for n in range(1, _DAEMONS + 1)]
         fails = [_fail_over(processes, team, files, load) for _ in range(kills)]
     new_reader_s, new_reader_mb, restart_s, held = _starts(team)
-    passages = team.places[0].status()["passages"]
     return Size(
         passages=passages,
         import_s=import_s,

@@ -2,15 +2,17 @@
 
 A copy as of version `after` (0: empty) applies `changes(connection, after, until)` and is then a
 copy as of `until`. It must apply the ended rows first, because a row that began may also have
-ended. Afterwards the copy has exactly the rows of the tables at every kept version. Both versions
-must be kept. The cost grows with the changes, not with the database.
+ended. Afterwards the copy has exactly the rows of the tables at every kept version. `until` must be
+a kept version. The cost grows with the changes, not with the database.
 
 Content (texts, questions, vectors) is immutable, so changes name it by id, and the copy reads new
 content once (`store.content`).
 
 gc deletes rows that are in force at no kept version. Changes do not report this, and a copy may
-keep the rows because nobody can query those versions. Purges and rebuilds change rows of past
-versions, which is not reported either: `stamp` then differs, and the copy must start again from 0.
+keep the rows because nobody can query those versions. If `after` itself was collected, gc may have
+deleted rows that the copy has in force, before their end was reported. `Left` then lists the rows
+that gc left. Purges and rebuilds change rows of past versions, which is not reported either:
+`stamp` then differs, and the copy must start again from 0.
 """
 
 import json
@@ -93,10 +95,25 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Left:
+    """The rows in force at `after`, a collected version, that began after version `since`.
+
+    They have the keys of `Ended`. If the copy has another such row, gc deleted it, since it is in
+    force at no kept version. It ends at `after` + 1.
+    """
+
+    since: int
+    passages: Integers
+    documents: Integers
+    matches: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Changes:
     """The intervals that began or ended after version `after` (0: all), up to `until`.
 
-    An interval that began may have ended by `until`; if not, its `died` is ALIVE.
+    An interval that began may have ended by `until`; if not, its `died` is ALIVE. `left` is None
+    unless `after` was collected.
     """
 
     after: int
@@ -107,6 +124,7 @@ class Changes:
     passages_begun: PassagesBegun
     documents_begun: tuple[DocumentBegun, ...]
     matches_begun: MatchesBegun
+    left: Left | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +149,10 @@ def stamp(connection: Connection, number: int) -> Stamp:
 def changes(connection: Connection, after: int, until: int) -> Changes:
     """Read the changes after one version, up to another. Call it inside a snapshot.
 
-    Raises NoSuchVersion unless `until`, and `after` if it is not 0, are kept versions. Rows that
-    ended at other versions may have been deleted.
+    Raises NoSuchVersion unless `until` is a kept version, and `after` is one, 0 or a collected one.
     """
-    for number in {after, until} - {0}:
-        version(connection, number)
+    version(connection, until)
+    since = last_kept_before(connection, after)
     span = (after, until)
     ended, begun = document_changes(connection, after, until)
     return Changes(
@@ -147,6 +164,41 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
         _passages(connection, span),
         begun,
         _matches(connection, span),
+        None if since is None else _read_left(connection, since, after),
+    )
+
+
+def last_kept_before(connection: Connection, after: int) -> int | None:
+    """The newest kept version before a collected one (0: there is none).
+
+    None if the version `after` is kept, or 0. Raises NoSuchVersion if there never was one.
+    """
+    if not after:
+        return None
+    row = connection.execute("SELECT collected_ms FROM version WHERE id = ?", [after]).fetchone()
+    if row is None or row[0] is None:
+        version(connection, after)
+        return None
+    kept = "SELECT coalesce(max(id), 0) FROM version WHERE collected_ms IS NULL AND id < ?"
+    return int(connection.execute(kept, [after]).fetchone()[0])
+
+
+def read_left(connection: Connection, table: str, key: str, since: int, after: int) -> Integers:
+    """The keys of the rows in force at `after` that began after `since`, in no order."""
+    sql = (
+        f"SELECT t.{key} FROM {table} AS t {connection.dialect.indexed_by(f'{table}_born')}"
+        " WHERE t.born > ?1 AND t.born <= ?2 AND t.died > ?2"
+    )
+    (keys,) = _columns(connection, sql, (since, after), (np.int64,))
+    return keys
+
+
+def _read_left(connection: Connection, since: int, after: int) -> Left:
+    return Left(
+        since,
+        read_left(connection, "life", "passage", since, after),
+        read_left(connection, "document", "id", since, after),
+        read_left(connection, "match", "question", since, after),
     )
 
 

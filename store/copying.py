@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import cast
 
-from store.changes import Stamp, stamp
+from store.changes import Stamp, last_kept_before, read_left, stamp
 from store.contract import Connection
 from store.engines.sqlite.database import (
     FileConnection,
@@ -23,11 +23,11 @@ from store.engines.sqlite.database import (
     open_file,
     unreadable_file,
 )
-from store.exceptions import NoSuchVersion, ServerLost, StoreError
+from store.exceptions import ServerLost, StoreError
 from store.operational import kind_of_act
 from store.search import create_vectors, put_vectors
 from store.transactions import snapshot, transaction
-from store.versions import head, version
+from store.versions import head
 
 _BEFORE = (
     "source seen source_state recipe counter passage question_set question document placement"
@@ -220,12 +220,9 @@ class LocalCopy:
             return None
         with closing(open_file(self._path)) as copy:
             row = copy.execute("SELECT version, rewrites, digest FROM made").fetchone()
-        try:
-            if row is None or stamp(connection, row[0]) != Stamp(*row):
-                return None
-            return version(connection, row[0]).id
-        except NoSuchVersion:
+        if row is None or stamp(connection, row[0]) != Stamp(*row):
             return None
+        return int(row[0])
 
     def _make(self) -> None:
         """Create an empty copy with the database's own tables."""
@@ -259,6 +256,10 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
     for table in ("source", "recipe"):
         _take(record, copy, table, "0 = ?", [0])
     _take(record, copy, "version", "id = ?", [until])
+    since = last_kept_before(record, after)
+    if since is not None:
+        for table in ("document", "life"):
+            _end_deleted(record, copy, table, since, after)
     span = [after, until, after]
     for table in ("document", "life"):
         ended = f"SELECT died, id FROM {table} WHERE died > ? AND died <= ? AND born <= ?"
@@ -275,6 +276,16 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
         used = f"SELECT question_set FROM life WHERE id IN {record.dialect.ids()}"
         _take(record, copy, "question_set", f"id IN ({used})", [some])
         _take(record, copy, "question", f"question_set IN ({used})", [some])
+
+
+def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
+    """End the rows of a collected version that gc has deleted from the record."""
+    left = json.dumps(read_left(record, table, "id", since, after).tolist())
+    copy.execute(
+        f"UPDATE {table} SET died = ? WHERE born > ? AND died > ?"
+        f" AND id NOT IN {copy.dialect.ids()}",
+        [after + 1, since, after, left],
+    )
 
 
 def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:

@@ -80,6 +80,7 @@ class Follower:
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
+        self._encoder = ""  # of the index
         self._statistics: Statistics | None = None
         self.served = self.newest = 0
         self.is_writer = False
@@ -138,6 +139,13 @@ class Follower:
             log.warning("no answers without the server: its copy was not kept", why=str(error))
             self.copy.forget()
             self._is_kept = False
+
+    def keep_index(self) -> None:
+        """Save the index for the next start, once this daemon follows no more."""
+        if self._index is not None and self._made is not None:
+            self._saved.finish_saving()
+            if not self._saved.is_close(self._index):
+                self._saved.save(self._made, self._index, self._encoder)
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
         """Give the index to the writer; the next follower starts without one."""
@@ -254,10 +262,15 @@ class Follower:
                 return
             index = self._follow_to(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
+            self._encoder = generation.encoder
             self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
         audience.serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)
+        if not self._saved.is_saving:
+            self._saved.finish_saving()
+            if self._saved.is_due(index):
+                self._saved.start_saving(self._made, index, self._encoder)
 
     def _follow_to(
         self, connection: Connection, generation: GenerationConfig, until: int

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hopsyncd.config.schedule import date_ms
-from hopsyncd.index.arrays import Integers
+from hopsyncd.index.arrays import Flags, Integers
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.filters import type_words
 from hopsyncd.index.links import file_title, heading_key
@@ -16,11 +16,12 @@ from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.index.tables import IntervalTable
 from hopsyncd.models.keywords import document_names
 from hopsyncd.text.abbreviations import form_terms
 from hopsyncd.text.dates import DAY_IN_NAME, date_terms, find_days_in_name
 from hopsyncd.text.words import spellings, term_counts
-from store.changes import Changes, DocumentBegun, changes, document_changes
+from store.changes import Changes, DocumentBegun, Left, changes, document_changes
 from store.content import full_text, get_generation, known_passages, sets_by_id, sets_of_encoder
 from store.contract import Connection
 from store.records import ALIVE, GenerationConfig, Passage, QuestionSet, SetId, Version, count_words
@@ -34,6 +35,7 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     Question sets with vectors of other encoders are left out.
     """
     new = changes(connection, after, until)
+    deleted = _end_deleted(index, new.left, after)
     _add_content(connection, index, encoder, new)
     ended = new.passages_ended
     known = [
@@ -47,7 +49,9 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     ours = entries >= 0
     index.begin_passages(entries[ours], begun.born[ours], _end_versions(begun.died[ours]))
     _follow_matches(index, new)
-    _follow_documents(index, new.documents_ended.key, new.documents_ended.died, new.documents_begun)
+    gone = np.append(new.documents_ended.key, deleted)
+    died = np.append(new.documents_ended.died, np.full(len(deleted), after + 1))
+    _follow_documents(index, gone, died, new.documents_begun)
     index.settle(until)
 
 
@@ -102,6 +106,31 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
     for start in range(0, len(ours), _AT_ONCE):
         sets = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
         add_passages(index, new_passages(connection, sets))
+
+
+def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
+    """End the passages and matches that gc deleted; returns the documents, by row in the store."""
+    if left is None:
+        return np.empty(0, dtype=np.int64)
+    intervals, matches, documents = index.passage_intervals, index.matches, index.documents
+    row = intervals.passage_row[_in_force_since(intervals, left.since)]
+    index.end_passages(_without(index.passages.passage_id[row], left.passages), after + 1)
+    asked = matches.source_question[_in_force_since(matches, left.since)].astype(np.int64)
+    index.end_matches(asked[~np.isin(index.outgoing.id[asked], left.matches)], after + 1)
+    return np.array(
+        _without(documents.id[_in_force_since(documents, left.since)], left.documents), np.int64
+    )
+
+
+def _in_force_since(table: IntervalTable, since: int) -> Flags:
+    """Which rows are in force at the head and began after a version."""
+    rows: Flags = (table.died == DEAD) & (table.born > since)
+    return rows
+
+
+def _without(keys: Integers, left: Integers) -> list[int]:
+    missing: list[int] = np.setdiff1d(keys, left).tolist()
+    return missing
 
 
 def _follow_matches(index: LiveIndex, new: Changes) -> None:

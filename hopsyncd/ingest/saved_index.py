@@ -95,18 +95,21 @@ class SavedIndex:
             follow(connection, index, generation.encoder, 0, until)
         return index
 
-    def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
+    def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
         """Save the index, which then uses the new file of columns. A failure is logged."""
-        self.start_saving(connection, index, encoder)
+        self.start_saving(made, index, encoder)
         self.finish_saving()
 
-    def start_saving(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
-        """Save the settled index on a thread. `finish_saving` then lets it use the new file."""
+    def start_saving(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
+        """Save the settled index on a thread. `finish_saving` then lets it use the new file.
+
+        `made` is the stamp of the version that the index is as of.
+        """
         self.finish_saving()
         if not self._is_kept:
             return
         self._entries = len(index.passages)  # whether or not there is room for them
-        saving = _Saving(index, freeze(index), encoder, stamp(connection, index.version))
+        saving = _Saving(index, freeze(index), encoder, made)
         executor = ThreadPoolExecutor(1, "save index")
         self._saving = saving, executor.submit(self._try_to_save, saving)
         executor.shutdown(wait=False)

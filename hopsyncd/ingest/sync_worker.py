@@ -220,7 +220,9 @@ class SyncWorker:
 
     def keep_index(self) -> None:
         """Keep the index for the next start, once the worker has stopped. Raises ServerLost."""
-        if self._latest:
+        if self._follower and self._follower.is_following:
+            self._follower.keep_index()
+        elif self._latest:
             self._latest.writer.keep_index()
 
     @property

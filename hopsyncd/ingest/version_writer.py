@@ -44,6 +44,7 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
+from store.changes import stamp
 from store.content import (
     best_sets,
     counters,
@@ -133,15 +134,16 @@ class VersionWriter:
             return
         self._saved.finish_saving()
         if self._saved.is_due(self._index):
-            encoder = self._maker.generation.encoder
-            self._saved.start_saving(self._connection, self._index, encoder)
+            made = stamp(self._connection, self._index.version)
+            self._saved.start_saving(made, self._index, self._maker.generation.encoder)
 
     def keep_index(self) -> None:
         """Save the index for the next start, unless this has little to add to the saved one."""
         if self._saved and self._index is not None and self._index.version:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
-                self._saved.save(self._connection, self._index, self._maker.generation.encoder)
+                made = stamp(self._connection, self._index.version)
+                self._saved.save(made, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
         """Release memory that only changes need; takes some milliseconds."""

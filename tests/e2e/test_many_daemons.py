@@ -106,6 +106,7 @@ def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team)
     assert reader.status()["store"] == {"role": "reader", "behind": 0, "lost": False}
     version = reader.status()["version"]
     reader.stop()
+    assert (reader.home / "data/index/manifest.json").exists()  # its next start goes on from there
     reader.start()
     (told,) = reader.sync()["sources"]  # it knows what was there at its start
     assert (told["since"], told["added"]) == (version, 0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from store.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
+from store.changes import Changes, DocumentBegun, Ended, Left, Stamp, changes, stamp
 from store.content import sets_at
 from store.contract import Connection
 from store.reads import matches_at, read_links, read_names, visible_documents
@@ -41,6 +41,8 @@ class Follower:
         self.stamp = stamp(connection, newest.id)
 
     def apply(self, fed: Changes) -> None:
+        if fed.left:
+            self._end_deleted(fed.left, fed.after)
         for known, ended in ((self.lives, fed.passages_ended), (self.matches, fed.matches_ended)):
             for key, died in pairs(ended):
                 (one,) = (row for row in known[key] if row[-2] <= fed.after < row[-1])
@@ -59,6 +61,20 @@ class Follower:
                 known.setdefault(key, []).append(row)
         for document in fed.documents_begun:
             self.documents[document.id] = document, [document.born, document.died]
+
+    def _end_deleted(self, left: Left, after: int) -> None:
+        keyed = [(self.lives, left.passages), (self.matches, left.matches)]
+        rows = [
+            (key, row, {*there.tolist()})
+            for known, there in keyed
+            for key, rows in known.items()
+            for row in rows
+        ]
+        there = {*left.documents.tolist()}
+        rows += [(key, row, there) for key, (_, row) in self.documents.items()]
+        for key, row, there in rows:
+            if left.since < row[-2] <= after < row[-1] and key not in there:
+                row[-1] = after + 1
 
     def at(self, version: int) -> dict[str, object]:
         """What it has at a version, in the form of `read_at`."""

@@ -7,18 +7,23 @@ from tempfile import TemporaryDirectory
 from hypothesis.stateful import RuleBasedStateMachine
 
 from connectors.protocol import Selection
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.generation_switch import GenerationSwitch
+from hopsyncd.ingest.index_loading import follow, load_snapshot
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.changes import Stamp, stamp
 from store.check import check
-from store.content import counters
+from store.content import counters, get_generation
 from store.open_database import Database
 from store.reads import live_documents
 from store.records import PassageId, content_hash
 from store.sources import pins_of, seen_items
 from store.versions import head, kept_versions
 from tests.fakes.dump import Rows, graph_at, served_by
-from tests.fakes.follower import Follower, read_at
+from tests.fakes.follower import NOWHERE, Follower, read_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import CountingMaker, FakeEncoder
 from tests.fakes.stack import Stack
@@ -75,6 +80,8 @@ class Followed(RuleBasedStateMachine):
         self.meanwhile: tuple[str, bytes] | None = None
         self.preempting: tuple[int, str, bytes | None] | None = None
         self.follower = Follower()
+        self.asleep = LiveIndex(16)  # follows only after a gc or a purge
+        self.asleep_at: tuple[str, Stamp] | None = None  # its encoder, and what it has
         self.lost = 0  # question sets that a kill kept from being stored
         self.switching: GenerationSwitch | None = None
 
@@ -231,7 +238,22 @@ class Followed(RuleBasedStateMachine):
         for number, rows in self.past.items():
             assert graph_at(self.stack.connection, number) == rows
             assert self.follower.at(number) == read_at(self.stack.connection, number)
+        self._wake_index()
         assert check(self.stack.connection, deep=True) == []
+
+    def _wake_index(self) -> None:
+        """An index that slept meanwhile follows, and serves what one that is loaded now serves."""
+        connection = self.stack.connection
+        if (newest := head(connection)) is None:
+            return
+        generation = get_generation(connection, newest.generation)
+        encoder, made = self.asleep_at or ("", NOWHERE)
+        if encoder != generation.encoder or stamp(connection, made.version) != made:
+            self.asleep, made = LiveIndex(generation.dimensions), NOWHERE
+        follow(connection, self.asleep, generation.encoder, made.version, newest.id)
+        self.asleep_at = generation.encoder, stamp(connection, newest.id)
+        woken = Snapshot(self.asleep, newest, Statistics.count(self.asleep, newest.id))
+        assert served_by(woken) == served_by(load_snapshot(connection, newest))
 
     def _fresh(self, files: dict[str, bytes]) -> "Fresh":
         files_then = tuple(sorted(files.items()))

@@ -1,23 +1,42 @@
 """The feed: a copy that it keeps is, at every kept version, what reading the store gives."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.ingest.index_loading import follow, load_index, load_snapshot
 from hopsyncd.ingest.read import Batch
 from store.changes import changes, stamp
+from store.copying import LocalCopy
+from store.engines.sqlite.database import open_file
 from store.exceptions import NoSuchVersion
 from store.gc import Retention, collect
 from store.history import set_tag
 from store.purge import purge, request_purge
 from store.records import ALIVE
-from store.versions import kept_versions
+from store.transactions import snapshot
+from store.versions import kept_versions, version
+from tests.fakes.dump import served_by
 from tests.fakes.edited import LATER_MS, edited
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
+
+
+def shown_by(copy: Path, version: int) -> dict[str, list[tuple[object, ...]]]:
+    """What a local copy has in force at a version."""
+    with closing(open_file(copy)) as connection:
+        return {
+            table: connection.execute(
+                f"SELECT * FROM {table} WHERE born <= ?1 AND died > ?1 ORDER BY id", [version]
+            ).fetchall()
+            for table in ("document", "life")
+        }
 
 
 def assert_same(follower: Follower, stack: Stack) -> None:
@@ -81,12 +100,46 @@ class TestAfterRowsWereDeleted:
             between.apply(changes(stack.connection, after, until))
             assert between.at(until) == read_at(stack.connection, until)
 
-    def test_a_version_that_was_collected_is_no_place_to_begin(self, stack: Stack) -> None:
+    @pytest.mark.parametrize("tagged", [(), (2,), (2, 4), (5,)])
+    @pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+    def test_a_copy_of_a_collected_version_goes_on(
+        self, stack: Stack, after: int, tagged: tuple[int, ...]
+    ) -> None:
+        for number in tagged:
+            set_tag(stack.connection, f"mine{number}", number, 0)
+        follower = Follower()
+        follower.apply(changes(stack.connection, 0, after))
+        index = load_index(stack.connection, stack.maker.generation, after)
+        collect(stack.connection, Retention(1, 0), LATER_MS)
+        follower.apply(changes(stack.connection, after, 6))
+        follow(stack.connection, index, stack.maker.generation.encoder, after, 6)
+        for number in [number for number in kept_versions(stack.connection) if number >= after]:
+            assert follower.at(number) == read_at(stack.connection, number)
+            at = version(stack.connection, number)
+            followed = Snapshot(index, at, Statistics.count(index, number))
+            assert served_by(followed) == served_by(load_snapshot(stack.connection, at))
+
+    @pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+    def test_a_local_copy_of_a_collected_version_goes_on(
+        self, stack: Stack, after: int, tmp_path: Path
+    ) -> None:
+        followed, fresh = tmp_path / "followed.db", tmp_path / "fresh.db"
+        with snapshot(stack.connection):
+            LocalCopy(followed).follow(stack.connection, after)
+        inode = followed.stat().st_ino
+        collect(stack.connection, Retention(1, 0), LATER_MS)
+        for path in (followed, fresh):
+            with snapshot(stack.connection):
+                LocalCopy(path).follow(stack.connection, 6)
+        assert followed.stat().st_ino == inode
+        assert shown_by(followed, 6) == shown_by(fresh, 6)
+
+    def test_a_collected_version_is_no_place_to_end(self, stack: Stack) -> None:
         collect(stack.connection, Retention(1, 0), LATER_MS)
         with pytest.raises(NoSuchVersion):
-            changes(stack.connection, 3, 6)
-        with pytest.raises(NoSuchVersion):
             changes(stack.connection, 0, 3)
+        with pytest.raises(NoSuchVersion):
+            changes(stack.connection, 9, 6)
 
     def test_a_purge_has_a_copy_begin_again(self, stack: Stack) -> None:
         follower = Follower()

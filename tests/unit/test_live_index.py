@@ -1,7 +1,7 @@
 """The live index as arrays, and saved between two starts."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +12,17 @@ from hopsyncd.index.arrays import Column
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.frozen_index import FrozenIndex, freeze
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.ingest import saved_index
+from hopsyncd.ingest import index_loading, saved_index
 from hopsyncd.ingest.read import Batch, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.version_writer import VersionWriter
 from hopsyncd.models.questions import BuiltinMaker
+from store.changes import stamp
+from store.content import sets_by_id
+from store.contract import Connection
 from store.gc import Retention, collect
 from store.purge import purge, request_purge
-from store.records import Link, PassageId
+from store.records import Link, PassageId, QuestionSet, SetId
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
 from tests.fakes.indexed import advance, document, snapshot_at
@@ -158,7 +161,7 @@ def test_a_saved_index_uses_its_file_and_does_not_change_it(kept: Kept, tmp_path
     reader = snapshot_at(index, 1)
     was = served_by(reader)
     in_memory = index.passage_intervals.died
-    saved.save(connection, index, generation.encoder)
+    saved.save(stamp(connection, index.version), index, generation.encoder)
     assert not np.shares_memory(index.passage_intervals.died, in_memory)
     assert served_by(reader) == served_by(snapshot_at(index, 1)) == was
     index.passage_intervals.died[:] = 1
@@ -248,7 +251,8 @@ def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.Mo
     monkeypatch.setattr(FrozenIndex, "columns", slow_columns)
     saved, stack = kept.saved, kept.stack
     stack.path.write_by(writer, stack.versions.append)
-    saved.start_saving(stack.connection, writer.index, stack.maker.generation.encoder)
+    made = stamp(stack.connection, writer.index.version)
+    saved.start_saving(made, writer.index, stack.maker.generation.encoder)
     for number in range(edits):
         assert saved.is_saving
         kept.files.put("b.md", PARIS + f"\nParis has {number + 2} towers.\n".encode())
@@ -267,15 +271,26 @@ def test_edits_go_on_while_the_index_is_saved(kept: Kept, monkeypatch: pytest.Mo
     assert kept.served(kept.started()) == kept.expected  # by the file, brought up to date
 
 
-def test_after_a_purge_or_garbage_collection_of_its_version_the_index_is_rebuilt(
-    kept: Kept,
+def test_after_a_garbage_collection_of_its_version_only_new_content_is_read(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept.files.put("c.md", b"Oslo met Caesar.\n")
+    kept.files.put("a.md", kept.files.files["a.md"] + b"\nOslo met Caesar.\n")
+    kept.files.remove("b.md")
     kept.stack.sync()
     collect(kept.stack.connection, Retention(1, 0), 10_000_000_000)
-    again = kept.started()
-    assert kept.served(again) == kept.expected
-    again.keep_index()
+    read = list[SetId]()
+
+    def noting(connection: Connection, sets: Iterable[SetId]) -> Iterator[QuestionSet]:
+        read.extend(sets := [*sets])
+        return sets_by_id(connection, sets)
+
+    monkeypatch.setattr(index_loading, "sets_by_id", noting)
+    served = kept.served(kept.started())
+    assert len(read) == 1
+    assert served == kept.expected
+
+
+def test_after_a_purge_the_index_is_rebuilt(kept: Kept) -> None:
     stack = kept.stack
     stack.writer.apply(Batch("gone", gone=((stack.source.id, "a.md"),)))
     purge(stack.connection, request_purge(stack.connection, stack.source.id, "a.md", 0))

@@ -88,7 +88,9 @@ class PostgresDialect:
 
     @staticmethod
     def ids(parameter: str = "?") -> str:
-        return f"(SELECT json_array_elements_text({parameter}::json)::bigint)"
+        # The planner expects few rows from an array, and uses indexes. From JSON it expects a
+        # hundred, so it would scan a table of 20,000 rows for one id.
+        return f"(SELECT unnest(translate({parameter}, '[]', '{{}}')::bigint[]))"
 
     @staticmethod
     def names(parameter: str = "?") -> str:
