@@ -1,1 +1,1 @@
-"""The socket, and the HTTP API that is served on it."""
+"""The HTTP API and the sockets on which it is served."""

@@ -1,12 +1,12 @@
-"""Who may ask, for what, and about which sources: the rules.
+"""The access rules: who may make a request, with which rights, and which sources they see.
 
-The kernel says which process is at the other end of the socket, or a token says whose it is. The
-configuration says what a user may do, and the audit log records what admins do. docs/security.md
-has the rules.
+The kernel reports which process is at the other end of the Unix socket; over TCP, a token
+identifies the user. The configuration gives users their rights, and the audit log records what
+admins do. docs/security.md describes the rules.
 
 The writer records the access rule of each source when it loads its configuration. A daemon that
-follows another writer applies the recorded rule and also the rule in its own configuration, so a
-configuration that is out of date can hide a source from members but cannot open it.
+follows another writer applies both the recorded rule and the rule in its own configuration, so an
+outdated configuration can hide a source from members but cannot open it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Recorded = Mapping[str, AccessRule | None]
 
 @dataclass(frozen=True)
 class AccessRules:
-    """The rules in force. Frozen; a change makes a new value.
+    """The rules in force. Frozen; a change creates a new object.
 
-    rules: the rule of each source, by name; sources without a rule are closed to members.
-    recorded: the names of all sources in the database.
+    rules: the rule of each source, by name; sources without a rule are closed to members. recorded:
+    the names of all sources in the database.
     """
 
     rules: Mapping[str, AccessRule]
@@ -57,7 +57,8 @@ class AccessRules:
 
     @classmethod
     def of(cls, config: Config, recorded: Recorded) -> AccessRules:
-        """A source is visible if it is configured, and its rule is known and permits it."""
+        """Make the rules. A source is visible if it is configured, and its rule is known and
+        permits it."""
         rules = {
             source.name: narrow(known, configured_rule(source))
             for source in config.sources
@@ -67,7 +68,10 @@ class AccessRules:
         return cls(rules, access.admins, access.group, bool(access.listen), frozenset(recorded))
 
     def acl(self, matches: Callable[[Viewers], object]) -> Acl:
-        """The sources and folders that a caller may see. `matches`: whether an entry is theirs."""
+        """The sources and folders that a caller may see.
+
+        `matches` says whether a `visible_to` entry includes the caller.
+        """
         visible, hidden = set[str](), list[HiddenFolders]()
         for name, rule in self.rules.items():
             folders = hidden_by_rule(name, rule, matches)
@@ -77,12 +81,12 @@ class AccessRules:
         return Acl(frozenset(visible), frozenset(hidden))
 
     def closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
-        """The sources that the configuration opens, and the record closes."""
+        """The sources that the configuration opens to members but the recorded rules do not."""
         opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
         return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
 
     def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
-        """Log the sources that the configuration opens, and the record closes."""
+        """Log the sources that the configuration opens to members but the recorded rules do not."""
         if closed := self.closed_by_record(sources):
             log.warning(
                 "sources without `visible_to` stay closed to members, as they were before"
@@ -91,7 +95,7 @@ class AccessRules:
             )
 
     def masks(self) -> list[Mask]:
-        """The sources hidden from a member whom no rule names, and from each named entry."""
+        """The sets of hidden sources: for a member whom no rule names, and for each named entry."""
         if not (self.group or self.has_tokens):
             return []
         entries = [entry for rule in self.rules.values() for entry in entries_of(rule)]
@@ -101,7 +105,7 @@ class AccessRules:
 
 
 def configured_rule(source: SourceConfig) -> AccessRule:
-    """The rule that the configuration gives a source."""
+    """The rule that the configuration sets for a source."""
     rest = _viewers(source.visible_to)
     if source.paths:
         paths = ((folder.match, _viewers(folder.visible_to)) for folder in source.paths)
@@ -124,10 +128,10 @@ def _is_open(source: SourceConfig) -> bool:
 def rules_at_start(
     recorded: Recorded, sources: Iterable[SourceConfig], *, is_shared: bool
 ) -> dict[str, AccessRule]:
-    """The rules to record when a daemon starts to write: those that change.
+    """The rules to record when a daemon starts to write: only those that change.
 
-    Where several daemons can write the record (`is_shared`), this one's configuration may be out of
-    date, so it opens nothing that is closed.
+    If several daemons can write to the database (`is_shared`), this daemon's configuration may be
+    outdated, so it opens nothing that is closed.
     """
     wanted = {source.name: source for source in sources}
     rules = {
@@ -144,7 +148,7 @@ def rules_at_start(
 def rules_at_reload(
     recorded: Recorded, before: Iterable[SourceConfig], after: Iterable[SourceConfig]
 ) -> dict[str, AccessRule]:
-    """The rules to record when the writer's configuration changes: those that change."""
+    """The rules to record when the writer's configuration changes: only those that change."""
     old, new = ({source.name: source for source in sources} for sources in (before, after))
     rules = {
         name: _next(
@@ -169,10 +173,10 @@ def _next(
     counts: bool,
     opens: bool,
 ) -> AccessRule:
-    """The rule to record. `counts`: what `visible_to` says replaces the recorded rule.
+    """The rule to record for a source. If `counts`, its `visible_to` replaces the recorded rule.
 
-    `opens`: a `visible_to` that is absent opens the source, if it has not been away. `before` is
-    the source as it was configured until now: changed `paths` replace its own.
+    If `opens`, a missing `visible_to` opens the source, unless the source was removed before.
+    `before` is the former configuration of the source: changed `paths` replace its own.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to):
@@ -192,7 +196,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user behind a request: what its role lets it do, and which sources it may see."""
+    """The user who makes a request, with the user's role and visible sources."""
 
     name: str
     role: Role
@@ -205,13 +209,13 @@ class Caller:
 
 
 class Access:
-    """Says who a caller is. `rules` returns the rules in force, as one frozen object."""
+    """Identifies callers. `rules` returns the rules in force, as one frozen object."""
 
     def __init__(self, rules: Callable[[], AccessRules]) -> None:
         self._rules = rules
 
     def caller(self, credentials: Credentials) -> Caller | None:
-        """The caller that a process acts for; None if it may do nothing."""
+        """The caller behind a process; None if its user has no rights."""
         rules = self._rules()
         if credentials.uid == os.geteuid():
             return Caller(credentials.user, "owner", EVERYTHING, credentials)
@@ -225,7 +229,7 @@ class Access:
     def remote_caller(
         self, role: Role, credentials: Credentials, sources: Collection[str] | None = None
     ) -> Caller:
-        """The caller of whom a token says the user. `sources`: what the token is limited to."""
+        """The caller behind a token. `sources` are the sources that the token is limited to."""
         if role in ("owner", "admin"):
             acl = EVERYTHING
         elif role == "metrics":
@@ -242,7 +246,7 @@ def _matches_any(credentials: Credentials, entries: Iterable[str]) -> bool:
 
 
 def _matches(credentials: Credentials, entry: str) -> bool:
-    """Whether `user:NAME` or `group:NAME` means this process, or the holder of this token."""
+    """Whether `user:NAME` or `group:NAME` includes this process, or the holder of this token."""
     kind, _, name = entry.partition(":")
     if credentials.holder:
         return name == credentials.holder if kind == "user" else name in credentials.group_names

@@ -83,7 +83,7 @@ Second = TypeVar("Second")
 def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
     """Collect the versions that the configured retention does not keep, on the writer's thread.
 
-    Versions that a request is reading are left for the next time.
+    Versions that a request is reading are kept until the next run.
     """
     retention = Retention(
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
@@ -102,7 +102,7 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
 
 
 def reload_index(path: SourceSync, engine: Engine) -> None:
-    """Serve from an index without what a purge took out of every version."""
+    """Load an index without the content that a purge removed from every version, and serve it."""
     path.writer.forget_index()
     newest = head(path.connection)
     if newest and path.writer.serves(newest):
@@ -111,10 +111,10 @@ def reload_index(path: SourceSync, engine: Engine) -> None:
 
 
 class ReportedVersions:
-    """The version of each source up to which a caller knows the changes.
+    """For each source, the version whose changes a caller already knows.
 
-    A caller who has not synced before knows the version at the start: what the daemon indexed by
-    itself since then is news to them.
+    A caller who has not synced before knows the version at the daemon's start, so later changes are
+    reported to them.
     """
 
     def __init__(self, at_start: int) -> None:
@@ -126,15 +126,15 @@ class ReportedVersions:
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """The caller now knows these sources up to that version."""
+        """Record that the caller knows these sources up to that version."""
         self._versions |= {(caller, name): version for name in sources}
 
 
 class AdminService:
     """The endpoints of administration.
 
-    `removed` is where the names go of sources that are removed while they are configured. `reload`
-    and `reencode` are the daemon's; `reported` has what the callers of `sync` know.
+    `removed` collects the names of sources that are removed while they are configured. `reload` and
+    `reencode` belong to the daemon; `reported` has the versions that callers of `sync` know.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/preview", "admin")
     def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
-        """Say what a sync would do and cost; only reads."""
+        """Report the changes and the cost of a sync, without making it."""
         self._parts.freshness.require_database()
         wanted = self._require_names(request.sources)
         config = self._parts.state.config
@@ -214,7 +214,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/pause", "admin")
     def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
-        """Leave a source alone until it is resumed."""
+        """Stop reading a source until it is resumed."""
         (name,) = self._require_names([request.name])
         return self._parts.worker.submit(lambda path: pause_source(path, name, now_ms()))
 
@@ -258,7 +258,7 @@ class AdminService:
 
     @endpoint("POST", "/v1/tags", "admin")
     def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
-        """Name a version."""
+        """Give a version a name."""
         return self._parts.worker.submit(
             lambda path: add_tag(path, request.name, request.version, now_ms())
         )
@@ -313,7 +313,7 @@ class AdminService:
         return self._parts.worker.submit(job)
 
     def continue_purges(self, path: SourceSync) -> None:
-        """Go on with purges that were cut short, once the store is open."""
+        """Continue interrupted purges once the database is open."""
         if asked := len(pending_purges(path.connection)):
             log.info("purging goes on", purges=asked)
             self._parts.worker.submit(self._finish_purges).add_done_callback(_tell_failure)
@@ -328,7 +328,7 @@ class AdminService:
             self._parts.worker.add_change(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
-        """Nothing that answers keeps what a purge took out of every version, nor a file here."""
+        """Drop all caches and files that may contain what a purge removed from every version."""
         drop_replaced(self._parts.state.config.daemon.data_dir)
         reload_index(path, self._parts.state.engine)
         self._parts.workers.renew(self._parts.state.version)
@@ -342,9 +342,10 @@ class AdminService:
 def _sync_answer(
     connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int], served: int
 ) -> SyncAnswer:
-    """The served version, what changed in each source since then, and what cannot be read.
+    """The served version, the changes of each source since then, and unreadable documents.
 
-    That has what was asked for; where another daemon writes, the record may be ahead of it.
+    The served version has all requested changes; if another daemon writes, the database may be
+    ahead of it.
     """
     with snapshot(connection):
         newest = head(connection)
@@ -375,11 +376,11 @@ def _sync_answer(
 
 def _tell_failure(done: Future[None]) -> None:
     if error := done.exception():
-        log.error("a purge was cut short; the next start goes on with it", why=str(error))
+        log.error("a purge was interrupted; the next start continues it", why=str(error))
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """A future of the converted result, or of the error of either step."""
+    """A future with the converted result of the first, or with the error of either step."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 

@@ -58,7 +58,7 @@ class DescriptionService:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services by name; an endpoint names the one that answers it."""
+    """All services, by name. Each endpoint names its service."""
 
     reading: ReadService
     collection: CollectionService
@@ -79,11 +79,11 @@ MAX_BODY_BYTES = 1 << 20
 
 
 def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
-    """The ASGI application over the services. It expects the caller in the request's state.
+    """Make the ASGI application over the services. It expects the caller in the request's state.
 
-    For what an admin changes, and for reads if these are recorded too, it adds `action`, `asked`,
-    `found` and `outcome` to the state, for the audit log. `outcome` is the status that the work
-    ended with; a stream has begun with 200 by then.
+    For changes, and for reads if these are audited too, it adds `action`, `asked`, `found` and
+    `outcome` to the state, for the audit log. `outcome` is the status at the end of the work; a
+    stream has already begun with status 200 then.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
@@ -95,7 +95,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller that the guard put into the state. Without one no request is answered."""
+    """The caller that the guard put into the state. Without a caller, no request is answered."""
     caller: Caller = request.state.caller
     return caller
 
@@ -126,7 +126,7 @@ def _route(endpoint: Endpoint, services: Services, pools: WorkerPools) -> Route:
 
 
 class _Name(Convertor[str]):
-    """A name in a path, which may contain slashes and line breaks."""
+    """A path parameter with a name that may contain slashes and line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -147,7 +147,10 @@ async def _respond(
     pools: WorkerPools,
     note: Callable[[int], None],
 ) -> Response:
-    """The response; a stream notes its own outcome. Raises one of REPORTABLE, or ClientGone."""
+    """Answer a request. Raises one of REPORTABLE, or ClientGone.
+
+    A stream records its own outcome with `note`.
+    """
     caller = caller_of(request)
     changes = endpoint.right in ("write", "admin", "owner") and endpoint.method != "GET"
     recorded = changes or endpoint.service == "audit"
@@ -158,7 +161,9 @@ async def _respond(
         request.state.action = endpoint.operation
     if not caller.may(endpoint.right):
         raise Forbidden(
-            "The request was refused", _lack(caller, endpoint.right), "Ask whoever runs the daemon"
+            "The request was refused",
+            _lack(caller, endpoint.right),
+            "Ask the administrator of this daemon",
         )
     parsed = await _parse(request, endpoint)
     if recorded:
@@ -191,9 +196,9 @@ async def _respond(
 
 
 def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener) -> Any:
-    """Act, and note a summary of the answer for the audit log.
+    """Call `act`, and note a summary of its answer for the audit log.
 
-    If the client leaves in the middle of a stream, what was found until then is noted.
+    If the client disconnects during a stream, the results so far are noted.
     """
 
     def note(sources: Collection[str], results: int) -> None:
@@ -207,7 +212,7 @@ def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener)
 
 
 def _lack(caller: Caller, right: Right) -> str:
-    """Why a caller may not do what needs that right."""
+    """Why a caller without that right may not do this."""
     may = "may only read metrics" if caller.role == "metrics" else "may only read"
     match right:
         case "admin" | "metrics":
@@ -221,7 +226,7 @@ def _lack(caller: Caller, right: Right) -> str:
 
 
 def _read(work: Work) -> Any:
-    """Do the work again if the record's server was lost the first time."""
+    """Do the work; repeat it once if the database server was lost."""
     try:
         return work()
     except ServerLost:
@@ -231,7 +236,8 @@ def _read(work: Work) -> Any:
 def _runner(
     services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
 ) -> Run:
-    """The function that runs the work. Long admin work and health checks bypass the pools."""
+    """The function that runs the work: the pools, or directly for long admin work and health
+    checks."""
     if endpoint.right != "read":
         return run_in_threadpool
     by_llm = getattr(parsed, "wants_llm", False) and services.reading.has_llm

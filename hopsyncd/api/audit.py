@@ -1,14 +1,14 @@
 """The audit log: who asked for what, about which sources, when, and with which result.
 
-Changes, and refused changes, are always recorded; reads if `audit.enabled` says so. Wrong tokens
-are in the daemon's log instead. The audit log is a file of JSON lines, `audit.log`. When it is full
-or its day is over, it is renamed to `audit.log.TIME`. Renamed files are deleted after
+Changes, and refused changes, are always recorded; reads only with `audit.enabled`. Wrong tokens are
+in the daemon's log instead. The audit log is a file of JSON lines, `audit.log`. When it is full, or
+at the end of a day, it is renamed to `audit.log.TIME`. Renamed files are deleted after
 `audit.keep_days` days.
 
-A line is one write at the end of the file, so a killed process leaves at most one torn line, which
-readers skip. If a line cannot be written, because the disk is full, the request is answered all the
-same. The daemon logs the failure, the status shows it, and once lines can be written again, the
-first one says how many are missing.
+A line is appended with a single write, so a killed process leaves at most one torn line, which
+readers skip. If a line cannot be written, because the disk is full, the request is still answered.
+The daemon logs the failure, the status shows it, and the next line that can be written says how
+many are missing.
 """
 
 import json
@@ -50,7 +50,8 @@ _RESULTS = ("answers", "citations", "passages", "documents", "paths", "versions"
 
 @dataclass(frozen=True, slots=True)
 class FoundSummary:
-    """The sources of what a read request found, and the number of results (None: not counted)."""
+    """The sources in the results of a read request, and the number of results (None: not
+    counted)."""
 
     sources: tuple[str, ...]
     results: int | None
@@ -81,14 +82,15 @@ def _sources_in(value: Any) -> Iterator[str]:
 
 
 def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
-    """The fields of a read request for the audit log: names and numbers, and texts if wanted."""
+    """The fields of a read request for the audit log: names and numbers, and texts with
+    `questions`."""
     fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
     wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
     return {key: value for key, value in fields.items() if key in wanted}
 
 
 class AuditLog:
-    """Files of JSON lines that only their owner may read. Any thread may use it."""
+    """The audit log: files that only their owner may read. Any thread may use it."""
 
     def __init__(
         self,
@@ -116,9 +118,9 @@ class AuditLog:
         status: int,
         found: FoundSummary | None = None,
     ) -> None:
-        """Record a request and its HTTP status. A failure is logged, and stops nobody.
+        """Record a request and its HTTP status. A failure is logged and does not stop the request.
 
-        `request` has what was asked for: names, paths and versions, and no question unless that is
+        `request` has the requested names, paths and versions, and the question only if this is
         configured.
         """
         credentials = caller.credentials
@@ -149,7 +151,7 @@ class AuditLog:
                 self._note_failure(error)
 
     def purge_due(self) -> None:
-        """Delete what is older than `audit.keep_days`. Does nothing before the next day."""
+        """Delete files older than `audit.keep_days`. Does nothing before the next day."""
         day = int(time.time() // _DAY_S)
         if day == self._purged_day:
             return
@@ -162,7 +164,7 @@ class AuditLog:
                 log.error("the audit log was not purged", why=error.strerror)
 
     def status(self) -> AuditStatus:
-        """The settings of the log, and why lines are missing, if they are."""
+        """The settings of the log, and the reason if lines are missing."""
         settings = self.settings()
         return {
             "enabled": settings.enabled,
@@ -199,7 +201,7 @@ class AuditLog:
         return [*islice(select(), limit)], torn
 
     def _append(self, line: dict[str, Any]) -> None:
-        """Append a line. Raises OSError if it is not whole in the file."""
+        """Append a line. Raises OSError if it could not be written completely."""
         self._rotate_old()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(self._file, flags, 0o600)
@@ -238,7 +240,8 @@ class AuditLog:
         return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
     def _purge(self) -> None:
-        """Delete renamed files that are too old, and the oldest ones if all take too much space."""
+        """Delete renamed files that are too old, and the oldest if the files are too large
+        together."""
         oldest_s = time.time() - self.settings().keep_days * _DAY_S
         files = [(file, file.stat()) for file in self._older_files()]
         total = sum(state.st_size for _, state in files)
@@ -281,7 +284,7 @@ class AuditLog:
 
 
 class NoAuditLog(AuditLog):
-    """Records nothing and deletes nothing: for a server whose requests the daemon records."""
+    """An audit log that records nothing, for a server whose requests the daemon records."""
 
     def __init__(self) -> None:
         super().__init__(Path(os.devnull))
@@ -301,7 +304,7 @@ class NoAuditLog(AuditLog):
 
 
 def _parse(raw: bytes) -> dict[str, Any] | None:
-    """The line; None if it is torn."""
+    """Parse a line; None if it is torn."""
     try:
         line = json.loads(raw)
     except ValueError:
@@ -313,5 +316,5 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
 
 
 def _time_text(moment_s: float) -> str:
-    """UTC, so that texts compare as times do."""
+    """Format a time in UTC, so that texts sort like times."""
     return datetime.fromtimestamp(moment_s, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
 """The endpoint that makes backups.
 
-Admins who are not the owner may write backups only where the owner has configured it, because the
-daemon writes with the rights of its own user. A file of an admin's choice, with lines from the
-documents in it, would let the admin act as that user.
+Admins who are not the owner may write backups only to the folder that the owner has configured,
+because the daemon writes with its own user's rights. If an admin could choose the file, lines from
+the documents in it would let the admin act as that user.
 """
 
 import os
@@ -22,7 +22,7 @@ from hopsyncd.ingest.upkeep import write_backup
 
 
 class BackupService:
-    """The endpoint of backups; `backups` makes those in the configured folder."""
+    """The endpoint of backups; `backups` makes the backups in the configured folder."""
 
     def __init__(self, parts: DaemonParts, backups: Backups) -> None:
         self._parts = parts
@@ -30,7 +30,7 @@ class BackupService:
 
     @endpoint("POST", "/v1/backup", "admin")
     def backup(self, request: BackupRequest, caller: Caller) -> Future[BackupAnswer]:
-        """Copy the database: to the configured folder, or to an absolute path that is free."""
+        """Copy the database to the configured folder, or to a new file at an absolute path."""
         self._parts.freshness.require_database()
         result: Future[BackupAnswer] = Future()
         result.set_running_or_notify_cancel()
@@ -44,7 +44,7 @@ class BackupService:
         return result
 
     def _finish(self, result: Future[BackupAnswer], done: Future[MadeBackup]) -> None:
-        """Answer, once the success counts as a run of the scheduled job."""
+        """Resolve `done`, after the success was recorded as a run of the scheduled job."""
         if error := done.exception():
             result.set_exception(error)
             return
@@ -68,10 +68,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def backup_below(folder: Path | None, file: Path) -> Path:
-    """The path to write, without symbolic links. Raises Forbidden if it is not below the folder.
+    """The path to write, without symbolic links. Raises Forbidden unless it is below the folder.
 
-    No other user may be able to write to the folders on the way, nor to replace the folder itself:
-    they could lead the backup elsewhere.
+    No other user may be able to write to the folders on the way, or to replace the folder itself,
+    because they could redirect the backup.
     """
     if folder is None:
         raise Forbidden(
@@ -104,9 +104,10 @@ def backup_below(folder: Path | None, file: Path) -> Path:
 
 
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
-    """Raise Forbidden if others may write here.
+    """Raise Forbidden if other users may write here.
 
-    In the folders above (`is_above`) they may, if the sticky bit keeps them from replacing files.
+    They may write in the folders above (`is_above`) if the sticky bit keeps them from replacing
+    files.
     """
     found = os.fstat(folder)
     is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)

@@ -1,4 +1,5 @@
-"""Endpoints about a version as a whole: what it holds, by source, type, folder, tag and date."""
+"""Endpoints about a whole version: its contents by source, type, folder, tag and date; also
+notes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,7 @@ class CollectionService:
 
     @endpoint("POST", "/v1/facets", "read")
     def facets(self, request: FacetsRequest, caller: Caller) -> FacetsAnswer:
-        """Count the documents that filters leave, by source, type, folder and so on."""
+        """Count the documents that match the filters, by source, type, folder and so on."""
         acl = caller.acl
         wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
         engine = self._parts.state.engine
@@ -96,7 +97,7 @@ class CollectionService:
 
     @endpoint("POST", "/v1/map", "read")
     def document_map(self, request: MapRequest, caller: Caller) -> MapAnswer:
-        """Arrange the documents in groups that are alike, with the joints between them."""
+        """Arrange the documents in groups of similar ones, with the connections between them."""
         wanted = parse_question("", request.filters, datetime.now().astimezone()).wanted
         engine = self._parts.state.engine
         with engine.reading(request.at, caller.acl, wanted) as (connection, head):
@@ -105,7 +106,7 @@ class CollectionService:
 
     @endpoint("GET", "/v1/examples", "read")
     def examples(self, request: NoParameters, caller: Caller) -> ExamplesAnswer:
-        """Offer questions about the documents; each takes two of them."""
+        """Suggest questions about the documents; each needs two documents."""
         engine = self._parts.state.engine
         with engine.reading("head", caller.acl) as (connection, head):
             if head is None:
@@ -136,7 +137,9 @@ class CollectionService:
         """The text of a document's file, if the file is unchanged since it was indexed."""
         if not caller.acl.shows_document(request.source, request.document):
             raise no_file(
-                request.source, request.document, "it is no indexed document of a folder source"
+                request.source,
+                request.document,
+                "no folder source has an indexed document of this name",
             )
         state = self._parts.state
         with snapshot(connection := self._parts.reader.connection()):
@@ -187,5 +190,5 @@ def _no_document(request: HistoryRequest) -> NotFound:
     return NotFound(
         f"There is no document {request.document}",
         f"no version has a document of that path in a source named {request.source!r}",
-        "Give source and path exactly as an answer has them",
+        "Copy source and path from a search result",
     )

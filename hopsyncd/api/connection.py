@@ -1,7 +1,7 @@
-"""Client connections within limits: how many, for how long, and how much each may send.
+"""Client connections within limits: their number, their duration, and the data that each may send.
 
-uvicorn speaks the HTTP. A request that is refused here never reaches the application; its error has
-the same form. A reserve of file descriptors stays free of client connections.
+uvicorn handles HTTP. A request that is refused here never reaches the application; its error has
+the same form. Some file descriptors are reserved for other uses than client connections.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """How many connections may be open so that the reserve stays free.
+    """How many connections may be open so that enough file descriptors stay free.
 
-    As many again, divided by four, may linger while they are closed.
+    In addition, a quarter of that number may linger while they are being closed.
 
     >>> connections_within(256, 1024), connections_within(256, 512), connections_within(256, 65536)
     (256, 8, 256)
@@ -73,7 +73,8 @@ _RETRY_AFTER = b"retry-after: 1\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a client may take to send the headers, and to send a body or receive an answer."""
+    """The time in seconds in which a client must send headers, and send a body or receive an
+    answer."""
 
     header_s: float
     body_s: float
@@ -89,7 +90,8 @@ class Connections:
         self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def admit(self, new: "ClientConnection") -> bool:
-        """Whether there is room, if need be by closing a connection of someone who has more."""
+        """Admit a connection, if necessary by closing one of a user who has more. False without
+        room."""
         if len(self._open) >= self._limit:
             greedy = self._greediest(new.credentials)
             if greedy is None:
@@ -102,17 +104,18 @@ class Connections:
         return True
 
     def forget(self, gone: "ClientConnection") -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         self._open.pop(gone, None)
         self._load.connections = len(self._open)
         if closing := self._lingering.pop(gone, None):
             closing.cancel()
 
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
-        """The idle connection that has been open longest; without one, the newest connection.
+        """The idle connection to close: the longest open one; without an idle one, the newest
+        connection.
 
-        Over TCP nobody knows yet who the newcomer is, so it replaces an idle connection of whoever
-        has the most.
+        It belongs to the user who has the most. Over TCP the newcomer's user is not known yet, so
+        only an idle connection is replaced.
         """
         idle = [one for one in self._open if one.is_idle]
         if newcomer.uid is None and (remote := [one for one in idle if _is_remote(one)]):
@@ -123,9 +126,10 @@ class Connections:
         )
 
     def linger(self, closing: "ClientConnection") -> None:
-        """Send nothing more and close a little later, or at once if too many linger.
+        """Stop sending, and close a little later, or at once if too many connections linger.
 
-        A client that is cut off while it sends may never read its answer.
+        If the client is still sending and the connection is closed at once, it may never read its
+        answer.
         """
         if len(self._lingering) >= max(1, self._limit // _LINGERING_SHARE):
             closing.transport.close()
@@ -140,7 +144,7 @@ def _is_remote(connection: "ClientConnection") -> bool:
 
 
 class ClientConnection(HttpToolsProtocol):
-    """uvicorn's connection within limits. Each request has the credentials in its state."""
+    """uvicorn's HTTP connection, within limits. Each request has the credentials in its state."""
 
     def __init__(
         self, *arguments: Any, connections: Connections, timeouts: Timeouts, **more: Any
@@ -179,7 +183,7 @@ class ClientConnection(HttpToolsProtocol):
             self.give_way()
 
     def identify(self, credentials: Credentials) -> None:
-        """The token of the newest request says whose connection this is."""
+        """Set the connection's user: the user of the newest request's token."""
         self.credentials = credentials
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -255,7 +259,7 @@ class ClientConnection(HttpToolsProtocol):
             self._writing = None
 
     def give_way(self) -> None:
-        """Close to make room, whatever is in hand."""
+        """Close the connection to make room, even during a request."""
         if self.pipeline:
             self.transport.close()
             return
@@ -268,7 +272,7 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP; uvicorn calls this."""
+        """Refuse data that is not HTTP; uvicorn calls this."""
         self._refuse(
             HTTPStatus.BAD_REQUEST,
             "bad_request",
@@ -277,7 +281,7 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def _expect(self, within_s: float | None) -> None:
-        """Start the timer for what the client must send next; None stops it."""
+        """Start the timer for the data that the client must send next; None stops it."""
         if self._reading:
             self._reading.cancel()
         self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
@@ -304,7 +308,7 @@ class ClientConnection(HttpToolsProtocol):
     ) -> None:
         """Answer with an error and close, after the answers to earlier requests.
 
-        at_once: in place of the answer to the request in hand.
+        at_once: answer instead of completing the current request.
         """
         if self._ignores_input or self.transport.is_closing():
             return

@@ -13,7 +13,7 @@ from store.versions import logged_version
 def document_changes(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[DocumentChange]:
-    """The changes of a document, the newest first; a change whose version expired has no lines."""
+    """The changes of a document, the newest first. A change whose version expired has no lines."""
     changes = list[DocumentChange]()
     revisions = revisions_of(connection, source, path, limit + 1)
     for at, (born, died) in enumerate(revisions):

@@ -1,8 +1,8 @@
-"""How an endpoint is declared, and the OpenAPI document made from the declarations.
+"""Declares endpoints, and generates the OpenAPI document from the declarations.
 
-A method of a service is an endpoint by its decorator, which has its path and right; its type hints
-name the request and the answer, and its docstring is the summary. The routes (api/app.py), both
-clients (client/calls.py) and the reference in docs/reference/http-api.md come from that.
+A decorator makes a method of a service an endpoint and gives its path and right. Its type hints
+define the request and the answer, and its docstring is the summary. The routes (api/app.py), both
+clients (client/calls.py) and the reference in docs/reference/http-api.md are generated from this.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +30,11 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`operation` names the method that answers, and `service` the object that has it.
+    """An endpoint: `operation` is the name of the method that answers, `service` the object with
+    it.
 
     request: the body of a POST; otherwise the path and query parameters. listens: the work takes a
-    Listener, and ends if its client goes away. streams: the client may ask for NDJSON events.
+    Listener, and ends if its client disconnects. streams: the client may ask for NDJSON events.
     may_accept: the client may ask for `Accepted` at once, before the work is done.
     """
 
@@ -119,7 +120,7 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 def _answer_schemas(
     endpoints: Sequence[Endpoint],
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each operation's answer, and the schemas that those refer to."""
+    """The schema of each operation's answer, and the schemas that these refer to."""
     wanted = {one.operation: one.answer for one in endpoints}
     wanted |= {_FAILED: Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
     made, whole = TypeAdapter.json_schemas(

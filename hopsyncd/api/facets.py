@@ -37,7 +37,7 @@ class FacetCounts:
 
 
 def count_facets(head: Snapshot, wanted: Filter) -> Facets:
-    """Count the visible documents of a snapshot that a filter leaves.
+    """Count the visible documents of a snapshot that match a filter.
 
     A document has one source, type, folder and author, and any number of tags. Folders are those
     directly below the folder that the filter names.
@@ -57,7 +57,7 @@ def count_facets(head: Snapshot, wanted: Filter) -> Facets:
 
 
 def modified_times(head: Snapshot, documents: Sequence[str]) -> list[str | None]:
-    """When each document, given as SOURCE/PATH, was last written; None if it is not visible."""
+    """The last modification of each document, given as SOURCE/PATH; None if it is not visible."""
     index, times = head.index, list[str | None]()
     visible = np.flatnonzero(head.statistics.visible.documents)
     keys = index.documents.path_key[visible]
@@ -102,7 +102,8 @@ def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[st
 
 
 def _count_months(modified_ms: Integers) -> list[MonthCount]:
-    """How many documents were last written in each month that has any, in order."""
+    """The number of documents last written in each month, in order; months without documents are
+    left out."""
     dated = modified_ms[modified_ms != NO_DATE]
     months = dated.astype("datetime64[ms]").astype("datetime64[M]")
     found, counts = np.unique(months, return_counts=True)
@@ -113,7 +114,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
-    """The values that any document has, the commonest first, each with its filter."""
+    """The values that any document has, the most frequent first, each with its filter."""
     found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
     ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
     return [

@@ -1,4 +1,4 @@
-"""Slows down addresses that send wrong tokens. The tables are bounded; nothing is stored."""
+"""Slows down addresses that send wrong tokens. The tables are limited in size and not stored."""
 
 import ipaddress
 import time
@@ -22,10 +22,10 @@ class _Failures:
 
 
 class FailedTokens:
-    """Counts wrong tokens by address. From the sixth on, the waits grow from 1 s to a minute.
+    """Counts wrong tokens by address. From the sixth on, the wait grows from 1 s to a minute.
 
-    Right tokens never wait, so that a misconfigured program does not lock out its neighbours. No
-    wait is needed to protect them: nobody can guess 256 random bits.
+    Valid tokens never wait, so a misconfigured program does not lock out its neighbours. A wait
+    would not protect them: nobody can guess 256 random bits.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -33,12 +33,13 @@ class FailedTokens:
         self._failed: OrderedDict[str, _Failures] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """How long this address must wait until its next wrong token is looked at; 0: not."""
+        """The seconds until the next wrong token of this address is checked; 0 if it need not
+        wait."""
         failures = self._failed.get(_network_of(address))
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
-        """Count a wrong token; returns how many there were, and the seconds to wait now."""
+        """Count a wrong token; returns the number so far, and the seconds to wait now."""
         now_s, network = self._now_s(), _network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:
@@ -55,7 +56,7 @@ class FailedTokens:
 
 
 def _network_of(address: str) -> str:
-    """The address, or the network that an IPv6 host may take addresses from at will."""
+    """The address; for IPv6, the network in which a host can choose its addresses."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors as clients get them: {"error": {"code", "message", "hint"}} and an HTTP status."""
+"""Converts errors for clients: {"error": {"code", "message", "hint"}} and an HTTP status."""
 
 import difflib
 import re
@@ -41,7 +41,8 @@ INTERNAL = failure_body("internal", "The daemon failed on this request", "Its lo
 
 
 def failure_of(error: Exception) -> tuple[int, Failed]:
-    """Status and body of one of REPORTABLE: 4xx for the caller's mistakes, 503 for our troubles."""
+    """The status and body for one of REPORTABLE: 4xx for the caller's mistakes, 503 for problems
+    here."""
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:
         if isinstance(error, kinds):

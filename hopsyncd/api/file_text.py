@@ -1,4 +1,4 @@
-"""The text of a document's file, so that a reader can be shown it as it was written."""
+"""Reads the text of a document's file, to show it as it was written."""
 
 from connectors.folder import FolderConnector
 from connectors.protocol import ConnectorError, Item
@@ -17,12 +17,12 @@ _MOST_BYTES = 1 << 20
 def read_file_text(connection: Connection, config: Config, source: str, path: str) -> str:
     """The text of the file of a document at the head.
 
-    Raises NotFound if there is no such document, or if its file is not the one that is indexed.
+    Raises NotFound if there is no such document, or if its file has changed since it was indexed.
     """
     numbers = [number for number, name in source_names(connection).items() if name == source]
     document = live_document(connection, numbers[0], path) if numbers else None
     if document is None:
-        raise no_file(source, path, "it is no indexed document of a folder source")
+        raise no_file(source, path, "no folder source has an indexed document of this name")
     if not document.media_type.startswith("text/"):
         raise no_file(source, path, "it is not a text file")
     data = read_indexed_file(config, source, path, document.content)
@@ -38,7 +38,7 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
     """The bytes of a file in a folder. Raises NotFound unless its hash is `content`."""
     known = next((one for one in config.sources if one.name == source), None)
     if not isinstance(known, FolderSource):
-        raise no_file(source, path, "it is no indexed document of a folder source")
+        raise no_file(source, path, "no folder source has an indexed document of this name")
     try:
         data = FolderConnector(known.path).fetch(Item(path, "")).data
     except ConnectorError as error:
@@ -49,7 +49,7 @@ def read_indexed_file(config: Config, source: str, path: str, content: bytes) ->
 
 
 def no_file(source: str, path: str, why: str) -> NotFound:
-    """The error for a document whose file is not shown."""
+    """Make the error for a document whose file cannot be shown."""
     return NotFound(
         f"The file {source}/{path} is not shown", why, "GET /v1/document has its passages"
     )

@@ -1,7 +1,7 @@
-"""The guard in front of the application: says who asks, or refuses the request.
+"""The guard in front of the application: identifies the caller, or refuses the request.
 
-A web page can make its reader's browser send requests, and over loopback TCP those come from this
-machine. So the guard refuses whatever a browser marks or addresses to another host name.
+A web page can make a visitor's browser send requests, and over loopback TCP those come from this
+machine. So the guard refuses requests that a browser marks as such, or that name another host.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Guard:
     """Passes a request on to `app` with its caller in the state, or refuses it.
 
     is_own_name: whether a host name means this daemon. per_user: how many requests of one token
-    user may be in hand at a time.
+    user may run at a time.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class Guard:
         return self._browser_refusal(headers) or found
 
     def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
-        """The caller whose token a request over TCP carries, or the refusal."""
+        """The caller whose token is in a request over TCP, or the refusal."""
         sent = _bearer_token(headers)
         if sent is None:
-            return _refuse_token("it carries no token")
+            return _refuse_token("it has no token")
         address = credentials.address
         try:
             token = self._tokens.find(sent)
@@ -177,7 +177,7 @@ class Guard:
 def guard_daemon(
     app: ASGIApp, access: Access, audit: AuditLog, config: Config, tls: ServerTls | None
 ) -> ASGIApp:
-    """The daemon's application behind its guard and, if one is configured, its proxy."""
+    """The daemon's application behind its guard and, if configured, its proxy check."""
     names = OwnNames(config.access.hosts, tls)
     guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user)
     proxies = config.access.behind_proxy

@@ -1,4 +1,4 @@
-"""The answer of the map endpoint: the map of a version, with what people know documents by."""
+"""The answer of the map endpoint: the map of a version, with names and titles of its documents."""
 
 import threading
 
@@ -41,7 +41,7 @@ _NO_MAP: MapAnswer = {
 
 
 class MapMaker:
-    """Makes maps one at a time, because each takes up to a second, and keeps the last ones."""
+    """Makes maps one at a time, because each takes up to a second, and caches the last ones."""
 
     def __init__(self) -> None:
         self._kept = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
@@ -50,7 +50,7 @@ class MapMaker:
     def make(
         self, connection: Connection, snapshot: Snapshot | None, wanted: Filter = ()
     ) -> MapAnswer:
-        """The map of what the snapshot shows; `wanted` is the filter that it has."""
+        """The map of the snapshot's visible documents; `wanted` is the filter of the snapshot."""
         if snapshot is None:
             return _NO_MAP
         key = (snapshot.version.id, snapshot.hidden, wanted)

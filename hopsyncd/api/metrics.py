@@ -1,6 +1,6 @@
 """Counts and times of requests, for /v1/stats and, in Prometheus's format, for /v1/metrics.
 
-No label of a metric holds a name or a text of the user.
+No metric's label contains a name or text of the user.
 """
 
 import shutil
@@ -51,7 +51,7 @@ class Load:
 
 
 class Requests:
-    """Requests since the start, by the operation of the API. For any thread."""
+    """Counts requests since the start, by operation of the API. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,7 +62,7 @@ class Requests:
         )
 
     def note(self, operation: str, status: int, took_ms: float) -> None:
-        """Count a request. A client that went away does not count as an error."""
+        """Count a request. A client that disconnected does not count as an error."""
         with self._lock:
             self._counts[operation] += 1
             self._errors[operation] += status >= 400 and status != 499
@@ -85,7 +85,7 @@ class Requests:
 
 
 class Metrics:
-    """Histograms of what happened since the start. For any thread."""
+    """Histograms of durations since the start. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -129,14 +129,15 @@ class Metrics:
     def text(
         self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
     ) -> str:
-        """Everything in Prometheus's format, with what the status and the LLM ledger say now."""
+        """All metrics in Prometheus's format, with the current values of the status and the LLM
+        ledger."""
         current = CollectorRegistry()
         current.register(_Current(status, load, spent, data_dir))
         return (generate_latest(self._registry) + generate_latest(current)).decode()
 
 
 class _Current(Collector):
-    """The values that are read at the moment of the request."""
+    """The values that are read at the time of the request."""
 
     def __init__(
         self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path
@@ -159,7 +160,7 @@ class _Current(Collector):
         )
         problems = sum(source["problems"] for source in status["sources"])
         yield GaugeMetricFamily(
-            "hopsyncd_problems", "Documents that cannot be used", value=problems
+            "hopsyncd_problems", "Documents that cannot be read", value=problems
         )
         yield _add_labels(
             GaugeMetricFamily(
@@ -207,7 +208,7 @@ class _Current(Collector):
         yield GaugeMetricFamily("hopsyncd_disk_free_bytes", "Free space on it", value=usage.free)
 
     def _backups(self) -> Iterator[Metric]:
-        """Nothing if no backups are scheduled."""
+        """The metrics of backups; none if no backups are scheduled."""
         backup = self._status["backup"]
         if backup is None:
             return

@@ -1,4 +1,4 @@
-"""Loads the models of a changed configuration while the daemon answers with the present ones."""
+"""Loads the models of a changed configuration, while the daemon answers with the present ones."""
 
 import threading
 from collections.abc import Callable
@@ -15,16 +15,16 @@ Result = TypeVar("Result")
 
 
 class ModelReload:
-    """`load` loads the models of a configuration, given the name of the generation in use."""
+    """Loads models for a reload. `load` takes a configuration and the generation in use."""
 
     def __init__(self, load: Callable[[Config, str], Models]) -> None:
         self._load = load
         self._former: list[Models] = []
 
     def load(self, state: ServingState, wanted: Config) -> Models | None:
-        """The models of the wanted configuration; None if they are the same or need a restart.
+        """The models of the wanted configuration; None if they are unchanged or need a restart.
 
-        They need one if they cannot answer from the vectors in use, and if several daemons share a
+        They need a restart if they cannot use the stored vectors, or if several daemons share the
         database. Takes seconds, or minutes if a model must be prepared. Raises ModelUnavailable or
         ConfigError if the models cannot be used.
         """
@@ -52,13 +52,13 @@ class ModelReload:
 
 
 def has_other_models(config: Config, wanted: Config) -> bool:
-    """Whether the wanted configuration changes settings of models, and may do so at a reload."""
+    """Whether the wanted configuration has other models that a reload can load."""
     changed = (config.models, config.llm) != (wanted.models, wanted.llm)
     return changed and not (config.store.url or wanted.store.url)
 
 
 def run_in_thread(job: Callable[[], Result]) -> "Future[Result]":
-    """Run a job on a thread of its own, which does not keep the process alive."""
+    """Run a job on a new thread, which does not keep the process alive."""
     done: Future[Result] = promise()
 
     def run() -> None:

@@ -1,4 +1,5 @@
-"""Notes of agents and of the page: new Markdown files in one folder. No other file is touched."""
+"""Writes notes of agents and of the page: new Markdown files in one folder. No other file is
+changed."""
 
 import os
 import re
@@ -15,7 +16,7 @@ _TAG = re.compile(r"[\w/-]{1,60}")
 
 
 def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Path:
-    """Write a note to a file of its own in the folder; returns its path. Raises BadRequest."""
+    """Write a note to a new file in the folder; returns its path. Raises BadRequest."""
     line = " ".join(title.split())
     if not line or not text.strip():
         raise _refusal("it has no title or no text", "Give both")
@@ -59,7 +60,7 @@ def _put(folder: int, name: str, content: bytes) -> str:
 
 
 def _slug(title: str) -> str:
-    """A name for a file, of letters, digits and dashes.
+    """A file name for a title, made of letters, digits and dashes.
 
     >>> _slug("../Who is Ada?")
     'who-is-ada'

@@ -1,4 +1,4 @@
-"""Pages of PDFs as pictures, drawn in the process that reads documents, and kept for a while."""
+"""Renders pages of PDFs as pictures in the reader process, and caches them for a while."""
 
 import threading
 from collections import OrderedDict
@@ -26,7 +26,7 @@ _IDLE_S = 60.0  # after which the process ends
 
 @dataclass(frozen=True, slots=True)
 class WantedPage:
-    """A page of a document, as the content with this hash has it, and the text to find on it."""
+    """A page of a document whose content has this hash, and the text to find on it."""
 
     version: int
     source: str
@@ -40,14 +40,14 @@ class WantedPage:
 def find_page(
     connection: Connection, head: Snapshot | None, request: PageImageRequest
 ) -> WantedPage:
-    """The page of a PDF that a request means. Raises NotFound, BadRequest."""
+    """The page of a PDF that a request means. Raises NotFound or BadRequest."""
     passage, places = placed_passage(connection, head, request.id)
     assert head is not None
     place = next((one for one in places if one.media_type == PDF), None)
     content = content_of(connection, place.row) if place else None
     if place is None or content is None:
         raise NotFound(
-            "The page is not shown", "the passage is in no PDF", "GET /v1/passages has its text"
+            "The page is not shown", "the passage is not in a PDF", "GET /v1/passages has its text"
         )
     page = request.page or place.first_line
     return WantedPage(
@@ -56,7 +56,7 @@ def find_page(
 
 
 class PageImages:
-    """Draws pages one at a time, and keeps the last ones. For any thread."""
+    """Renders pages one at a time, and caches the last ones. Any thread may use it."""
 
     def __init__(self, limits: Limits = _LIMITS, idle_s: float = _IDLE_S) -> None:
         self._process = ExtractionProcess(limits=limits)
@@ -66,7 +66,7 @@ class PageImages:
         self._timer: threading.Timer | None = None
 
     def draw(self, config: Config, wanted: WantedPage) -> PageImageAnswer:
-        """The picture of a page. Raises NotFound if the file is not the one that is indexed."""
+        """The picture of a page. Raises NotFound if the file has changed since it was indexed."""
         # The file is read even if the picture is kept: a changed file is not shown.
         data = read_indexed_file(config, wanted.source, wanted.document, wanted.content)
         key = (wanted.content, wanted.page, wanted.text)

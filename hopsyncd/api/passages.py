@@ -1,4 +1,4 @@
-"""Answers about the passages of one version: as documents, with neighbours, and paths between."""
+"""Answers about the passages of one version: documents, neighbours, and paths between passages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -36,9 +36,9 @@ _MAX_ID = 2**63 - 1
 
 
 def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
-    """The entry of a passage at a version, by its id or a unique beginning of it.
+    """The row of a passage at a version, given by its id or a unique beginning of the id.
 
-    Raises NotFound, BadRequest.
+    Raises NotFound or BadRequest.
     """
     found = np.empty(0, dtype=np.int64)
     if head is not None:
@@ -104,7 +104,7 @@ def documents_answer(
     request: DocumentsRequest,
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
-    """A page of the documents; `next` is where the following page begins."""
+    """A page of the document list; `next` is where the following page begins."""
     found = (
         documents_after(
             connection,
@@ -154,7 +154,7 @@ def document_answer(
         raise NotFound(
             f"There is no document {request.document}",
             f"version {version} has no document of that path in a source named {request.source!r}",
-            "Give source and path exactly as an answer has them" + _near(head, request),
+            "Copy source and path from a search result" + _near(head, request),
         )
     _, occurrences = found
     ids = {one.passage for one in occurrences}
@@ -183,7 +183,7 @@ def document_answer(
 
 
 def _near(head: Snapshot | None, request: DocumentRequest) -> str:
-    """Documents of the source that are called almost alike."""
+    """Suggest documents of the source with similar names."""
     if head is None or request.source not in head.index.sources:
         return ""
     index, visible = head.index, head.statistics.visible.documents
@@ -196,7 +196,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
 def _beginning_with(
     source: str, document: str, first_line: int, places: Sequence[Place]
 ) -> list[Place]:
-    """The places, that one foremost."""
+    """The places, beginning with the given one."""
     here = (source, document, first_line)
     return sorted(places, key=lambda one: (one.source, one.document, one.first_line) != here)
 
@@ -284,7 +284,7 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 
 
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
-    """A hop as in the answer to a query, with a share of 0, because no score flowed along it."""
+    """A hop in the form of a search result; its share is 0, because no score flowed along it."""
     ends = _id(head, joint.start), _id(head, joint.end)
     similarity = None if joint.similarity is None else round(joint.similarity, 4)
     hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
@@ -302,7 +302,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
 def _answer_to_show(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
-    """The texts and places to show, in the form of an answer that ranks nothing."""
+    """The texts and places to show, as an Answer without a ranking."""
     ids = {_id(head, position) for position in positions}
     questions = [joint.question for joint in joints]
     return Answer(

@@ -1,4 +1,4 @@
-"""Requests that come through a reverse proxy, which speaks TLS with the clients in our place.
+"""Accepts requests through a reverse proxy, which handles TLS for us.
 
 Only the addresses in access.behind_proxy may connect over TCP, and they name their client.
 """
@@ -16,7 +16,8 @@ from hopsyncd.api.failures import failure_body
 
 
 class BehindProxy:
-    """Refuses requests over TCP that no trusted proxy sends, or whose client did not use TLS.
+    """Refuses requests over TCP that do not come from a trusted proxy, or whose client did not use
+    TLS.
 
     The scope's client is then the proxy's client.
     """

@@ -1,7 +1,7 @@
-"""The process that answers queries beside the daemon, and what the two send each other.
+"""The process that answers queries for the daemon, and the messages between the two.
 
-It has its own live index and no models: a query arrives with its vectors. For
-anything else that needs a model, the process asks the daemon.
+It has its own live index but no models: a query is sent with its vectors. If it needs a model for
+anything else, it asks the daemon.
 """
 
 import signal
@@ -53,7 +53,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMessage:
-    """A query at the number of a version; `encoded` are its texts by the encoder named so."""
+    """A query at a version number; `encoded` are its texts, encoded by the encoder of that name."""
 
     meant: Understood
     k: int
@@ -75,14 +75,14 @@ class AskMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A worker's request to the daemon's models during a query: a result for each text."""
+    """A worker's request to the daemon's models during a query. It gets a result for each text."""
 
     what: Literal["questions", "vectors", "entities"]
     texts: tuple[str, ...]
 
 
 class _Outdated(Exception):
-    """The worker's index is out of date: the daemon has to start a new worker."""
+    """The worker's index is out of date: the daemon must start a new worker."""
 
 
 class _Unaided(Exception):
@@ -90,7 +90,7 @@ class _Unaided(Exception):
 
 
 class _DaemonModels(PromptedEncoder):
-    """The daemon's models, as a query worker uses them: the vectors that the daemon sent."""
+    """The daemon's models as a query worker sees them: the vectors that the daemon sent."""
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
         self._generation = generation
@@ -106,12 +106,12 @@ class _DaemonModels(PromptedEncoder):
         return self._generation.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises _Unaided."""
+        """Implements the protocol. Raises _Unaided."""
         vectors = self._wants(Wanted("vectors", tuple(texts))) if texts else ()
         return np.array(vectors).reshape(len(texts), self.dimensions)
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises _Unaided."""
+        """Implements the protocol. Raises _Unaided."""
         missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
         if missing:
             vectors = self._wants(Wanted("questions", missing))
@@ -119,13 +119,13 @@ class _DaemonModels(PromptedEncoder):
         return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """As in the protocol. Raises _Unaided."""
+        """Implements the protocol. Raises _Unaided."""
         found: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
         return found
 
 
 class _Copy:
-    """The live index of a worker, and the engine that answers from it. Belongs to one thread."""
+    """The live index of a worker, and the engine that answers from it. One thread uses it."""
 
     def __init__(self, settings: WorkerSettings, wants: Callable[[Wanted], Any]) -> None:
         self._connection = open_reader(settings.database)
@@ -147,7 +147,7 @@ class _Copy:
         self._publish(newest)
 
     def follow(self, number: int) -> None:
-        """Come to a version. Raises _Outdated."""
+        """Bring the index to a version. Raises _Outdated."""
         with snapshot(self._connection):
             self._check()
             if number <= self.version:
@@ -162,7 +162,7 @@ class _Copy:
         self._publish(wanted)
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
-        """None where another has to answer. Raises _Outdated."""
+        """Answer a message; None if the daemon must answer. Raises _Outdated."""
         asked = message.query if isinstance(message, AskMessage) else message
         with snapshot(self._connection):
             self._check()
@@ -205,7 +205,7 @@ class _Copy:
 
 
 def serve(descriptor: int) -> None:
-    """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
+    """Answer the daemon's messages on the pipe, until it is closed or the index is outdated."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     shorten_switch_interval()
     with (

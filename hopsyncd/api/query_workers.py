@@ -1,8 +1,9 @@
-"""Processes that answer queries in the daemon's place, since one process walks on one core only.
+"""Processes that answer queries for the daemon, because one process can use only one core.
 
-Each has the live index of its own, follows the store by its feed, and answers whole queries. The
-daemon asks a worker only at a version that this has; what no worker can answer, or one dies of, it
-answers itself. Workers start when two queries meet, and follow when a query missed a version.
+Each has its own live index, follows the database by its changes, and answers whole queries. The
+daemon asks a worker only for a version that the worker has. If no worker can answer, or one dies
+during a query, the daemon answers itself. Workers start when two queries overlap, and catch up when
+a query needs a newer version.
 """
 
 import os
@@ -65,7 +66,7 @@ class _Worker:
 
 
 def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
-    """The version at which a worker could answer such a query; None where none could.
+    """The version at which a worker could answer such a query; None if no worker could.
 
     reranks: whether `hop` ends with the reranker, which workers do not have.
     """
@@ -77,7 +78,7 @@ def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = Fals
 
 
 def query_workers(config: Config) -> "QueryWorkers":
-    """The query workers of a daemon; none if its record is on a server."""
+    """The query workers of a daemon; none if its database is on a server."""
     is_file = isinstance(config.database, Path)
     # A worker has another working directory.
     place = config.database.absolute() if isinstance(config.database, Path) else config.database
@@ -89,7 +90,7 @@ def query_workers(config: Config) -> "QueryWorkers":
 
 
 class QueryWorkers:
-    """At most `count` worker processes; from any thread."""
+    """Up to `count` worker processes. Any thread may use it."""
 
     def __init__(
         self, settings: WorkerSettings, count: int, patience_s: float, idle_s: float = _IDLE_S
@@ -134,14 +135,14 @@ class QueryWorkers:
                 self._changed.notify_all()
 
     def renew(self, number: int) -> None:
-        """History was rewritten: none answers before it has looked."""
+        """Make the workers check for rewritten history before they answer again."""
         with self._changed:
             for worker in self._workers:
                 worker.version, self._wanted = 0, max(self._wanted, number)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all workers."""
         self._idle.cancel()
         with self._changed:
             self._count = 0
@@ -153,7 +154,7 @@ class QueryWorkers:
             self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
     def _take_worker(self, number: int) -> _Worker | None:
-        """A worker, now busy, that has the version; None where this process is to answer."""
+        """Reserve a worker that has the version; None if this process must answer."""
         with self._changed:
             while True:
                 current = [worker for worker in self._workers if worker.version >= number]
@@ -189,7 +190,8 @@ class QueryWorkers:
             self._changed.notify_all()
 
     def _end_if_idle(self) -> None:
-        """End all workers if none has had a query for a while; another two queries start them."""
+        """End all workers if there was no query for a while; two overlapping queries start them
+        again."""
         with self._changed:
             if not self._idle.has_expired or self._here or any(w.busy for w in self._workers):
                 self._idle.restart()
@@ -200,7 +202,7 @@ class QueryWorkers:
             worker.end()
 
     def _lose(self, worker: _Worker, error: BaseException) -> None:
-        """End a worker that does not reply; another takes its place once it is missed."""
+        """End a worker that does not reply. Another is started when it is needed."""
         with self._changed:
             if worker not in self._workers:  # closed meanwhile
                 return
@@ -210,7 +212,7 @@ class QueryWorkers:
         log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
 
     def _tend(self, number: int) -> None:
-        """Have workers that can answer at that version, soon. Call it with the lock."""
+        """Start catching up workers to that version in the background. The caller has the lock."""
         self._wanted = max(self._wanted, number)
         if self._tending is None:
             self._tending = threading.Thread(target=self._tend_all, name="workers", daemon=True)
@@ -218,7 +220,7 @@ class QueryWorkers:
         self._changed.notify_all()
 
     def _tend_all(self) -> None:
-        """Let the workers catch up one after the other, so that most can answer queries."""
+        """Let the workers catch up one after the other, so that the others can answer queries."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_to_do)
@@ -250,7 +252,7 @@ class QueryWorkers:
         return next(found, None)
 
     def _start(self) -> None:
-        """Start one more. Where that fails again and again, this process answers alone."""
+        """Start another worker. After repeated failures, this process answers alone."""
         try:
             with self._restarts.attempt():
                 worker = _start_worker(self._settings)
@@ -275,7 +277,7 @@ def _why(error: BaseException) -> str:
 
 
 def _start_worker(settings: WorkerSettings) -> _Worker:
-    """A worker that has the head. Raises OSError or EOFError."""
+    """Start a worker that has the head. Raises OSError or EOFError."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = start_child(
@@ -301,7 +303,7 @@ def _start_worker(settings: WorkerSettings) -> _Worker:
 
 
 def _exchange(pipe: Pipe, message: object, patience_s: float) -> Any:
-    """Send a message and receive the reply. Raises OSError or EOFError when none comes."""
+    """Send a message and receive the reply. Raises OSError or EOFError if none comes."""
     pipe.send(message)
     if not pipe.poll(patience_s):
         raise TimeoutError(f"it did not reply within {patience_s:g} s")

@@ -1,4 +1,4 @@
-"""The reading half of the API: queries, answers, passages, documents, the graph, versions."""
+"""The endpoints that read: queries, answers, passages, documents, the graph, versions."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -190,7 +190,7 @@ class ReadService:
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
-        """Answer up to 100 queries, those with the same `at` at one version."""
+        """Answer up to 100 queries; queries with the same `at` are answered at one version."""
         answers: dict[int, QueryAnswer | Failed] = {}
         for at in dict.fromkeys(one.at for one in request.queries):
             queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
@@ -206,7 +206,7 @@ class ReadService:
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
     ) -> QueryAnswer | Failed:
         if listener.gone:
-            return failure_body("client_gone", "The client went away", "Ask again")
+            return failure_body("client_gone", "The client disconnected", "Send the request again")
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)
         except REPORTABLE as error:

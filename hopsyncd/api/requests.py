@@ -49,7 +49,8 @@ def _check_port(address: str | None) -> str | None:
 
 
 def host_of(address: str) -> str:
-    """The scheme, host and port of a URL, without its user, path and query: they may be secrets."""
+    """The scheme, host and port of a URL, without its user, path and query, which may be
+    secrets."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -66,7 +67,7 @@ def _digits(given: object) -> object:
 
 
 def _true_or_false(given: object) -> object:
-    """Accept only what JSON calls so: pydantic alone would read `yes` as true."""
+    """Accept only JSON's true and false: pydantic alone would read `yes` as true."""
     if isinstance(given, str) and given not in ("true", "false"):
         raise ValueError(f"{given[:_MAX_DIGITS]!r} is neither true nor false")
     return given
@@ -94,7 +95,7 @@ class _Body(BaseModel):
 
 
 class QueryRequest(_Body):
-    """None stands for the configured default."""
+    """A search request. None stands for the configured default."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int | None = Field(default=None, ge=1, le=1000)
@@ -117,7 +118,7 @@ class QueryRequest(_Body):
 
 
 class QueriesRequest(_Body):
-    """Queries with the same `at` are answered at one version."""
+    """Several search requests; those with the same `at` are answered at one version."""
 
     queries: Annotated[
         tuple[QueryRequest, ...], Field(min_length=1, max_length=MAX_QUERIES, strict=False)
@@ -136,11 +137,12 @@ class ThreadTurn(_Body):
 
 
 class AskRequest(_Body):
-    """`k`: from how many passages, by default 8, or up to 20 for an LLM; `llm`: whether the LLM
-    writes the answer, by the `method`; if left out, the LLM writes it where one is configured.
+    """A question to answer.
 
-    `passages`: give all that were found, as a query does. `thread`: earlier questions of the same
-    conversation, the oldest first, which the question may refer to.
+    `k`: the number of passages to answer from, by default 8, or up to 20 for an LLM. `llm`: whether
+    the LLM writes the answer, using `method`; by default, if an LLM is configured. `passages`:
+    include all passages found, as a query does. `thread`: earlier questions of the same
+    conversation, the oldest first, to which the question may refer.
     """
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
@@ -160,7 +162,8 @@ class AskRequest(_Body):
 
 
 class FacetsRequest(_Body):
-    """`documents`: as SOURCE/PATH; the answer says when each was last written."""
+    """A request for counts. `documents`: as SOURCE/PATH; the answer says when each was last
+    written."""
 
     at: At = "head"
     filters: FilterTexts = ()
@@ -177,14 +180,14 @@ class NoteRequest(_Body):
 
 
 class MapRequest(_Body):
-    """`filters` leave some of the documents, as in a query."""
+    """A request for the map. `filters` choose documents, as in a query."""
 
     at: At = "head"
     filters: FilterTexts = ()
 
 
 class SyncRequest(_Body):
-    """No sources means all of them."""
+    """A sync of these sources; no sources means all."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     wait: bool = True
@@ -192,21 +195,21 @@ class SyncRequest(_Body):
 
 
 class PreviewRequest(_Body):
-    """No sources means all of them. `limit` cuts the lists."""
+    """A preview of a sync; no sources means all. `limit` shortens the lists."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     limit: int | None = Field(default=None, ge=0, le=_MAX_NUMBER)
 
 
 class RestoreRequest(_Body):
-    """No sources means all of them."""
+    """A restore of these sources; no sources means all."""
 
     version: At
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class ReleaseRequest(_Body):
-    """No sources means all of them."""
+    """A release of these sources; no sources means all."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
@@ -216,7 +219,7 @@ class PauseRequest(_Body):
 
 
 class RemoveRequest(_Body):
-    """`purge`: from every version."""
+    """The removal of a source. `purge`: from every version."""
 
     name: SourceName
     purge: bool = False
@@ -232,7 +235,8 @@ class CheckRequest(_Body):
 
 
 class BackupRequest(_Body):
-    """`file`: an absolute path that does not exist yet. Without it: in the configured folder."""
+    """A backup. `file`: an absolute path that does not exist yet; by default, the configured
+    folder."""
 
     file: str | None = Field(default=None, min_length=2, max_length=4096, pattern=ABSOLUTE)
 
@@ -242,7 +246,7 @@ class GcRequest(_Body):
 
 
 class PurgeRequest(_Body):
-    """`document`: its path in the source, or an absolute path.
+    """A purge. `document`: its path in the source, or an absolute path.
 
     With `again`, scans may index a purged document once more.
     """
@@ -282,8 +286,11 @@ Webhook = Annotated[WebhookUrl, PlainSerializer(_host_alone)]
 
 
 class WatchRequest(_Body):
-    """`exec`: a program with its arguments; `webhook`: an http address of this machine; `mcp`: for
-    the agents that listen."""
+    """A question to watch.
+
+    `exec`: a program with its arguments to start at a change; `webhook`: an http address of this
+    machine to call; `mcp`: notify listening agents.
+    """
 
     # The audit log, which records requests, has no texts.
     question: str = Field(
@@ -295,7 +302,8 @@ class WatchRequest(_Body):
 
 
 class AllowWatchRequest(_Body):
-    """`id`: the number of a watched question; `exec` or `webhook`: what its `off` has."""
+    """Turns on a program or webhook. `id`: the number of the watched question; `exec` or `webhook`:
+    as in its `disabled`."""
 
     id: Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
     exec: Program = ()
@@ -307,11 +315,11 @@ class _Parameters(BaseModel):
 
 
 class NoParameters(_Parameters):
-    """A request whose path says it all."""
+    """A request without parameters besides its path."""
 
 
 class AuditRequest(_Parameters):
-    """`since`: a time such as `2 days ago`."""
+    """A request for the audit log. `since`: a time such as `2 days ago`."""
 
     since: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     user: Annotated[str, Field(min_length=1, max_length=100)] | None = None
@@ -324,7 +332,7 @@ class PassageRequest(_Parameters):
 
 
 class DocumentsRequest(_Parameters):
-    """`under`: a folder; `after`: the `next` of an earlier answer."""
+    """A request for documents. `under`: a folder; `after`: the `next` of an earlier answer."""
 
     source: SourceName | None = None
     under: Path | None = None
@@ -340,7 +348,7 @@ class DocumentRequest(_Parameters):
 
 
 class PageImageRequest(_Parameters):
-    """`page`: by default the first page of the passage."""
+    """A request for a picture. `page`: by default the first page of the passage."""
 
     id: PassageHex
     at: At = "head"
@@ -355,7 +363,7 @@ class FileTextRequest(_Parameters):
 
 
 class HistoryRequest(_Parameters):
-    """`limit`: how many changes."""
+    """A request for a document's changes. `limit`: the number of changes."""
 
     source: SourceName
     document: Path
@@ -378,14 +386,15 @@ class PathsRequest(_Parameters):
 
 
 class LogRequest(_Parameters):
-    """`before`: only versions older than this one."""
+    """A request for versions. `before`: only versions older than this one."""
 
     limit: Limit = 20
     before: Limit | None = None
 
 
 class DiffRequest(_Parameters):
-    """Lists are cut to `limit` lines; without `graph`, passages and edges are only counted."""
+    """A comparison. Lists have at most `limit` lines; without `graph`, passages and edges are only
+    counted."""
 
     old: Annotated[At, Field(alias="from")] = "head"
     new: Annotated[At, Field(alias="to")] = "head"
@@ -398,7 +407,7 @@ class WatchNumber(_Parameters):
 
 
 class WatchDetails(_Parameters):
-    """`limit`: how many changes."""
+    """A request for a watched question. `limit`: the number of changes."""
 
     id: Limit
     limit: Annotated[int, Field(ge=1, le=100), Digits] = 10

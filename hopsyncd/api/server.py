@@ -1,7 +1,7 @@
 """Binds the Unix socket and the TCP address, and serves until a signal.
 
-uvicorn would make the socket world-writable, replace whatever is at its path, and leave it there
-at the end. So we bind it ourselves and hand it over.
+uvicorn would make the socket world-writable, replace any file at its path, and leave it there at
+the end. So we bind the socket ourselves and pass it to uvicorn.
 """
 
 import asyncio
@@ -55,7 +55,8 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def share_heap() -> None:
-    """Let all threads allocate from one heap: what one of them frees, glibc keeps for it alone."""
+    """Make all threads allocate from one heap, because glibc reuses freed memory only within a
+    heap."""
     with suppress(AttributeError):  # other C libraries have nothing of the kind
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
@@ -64,8 +65,8 @@ def share_heap() -> None:
 def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
     """A listening socket at `path`, mode 0600 in our own 0700 folder; removed at the end.
 
-    With a group the mode is 0660, in a folder that the group may enter.
-    Raises AlreadyRunning if a living daemon serves there, SocketRefused if something else does.
+    With a group the mode is 0660, in a folder that the group may enter. Raises AlreadyRunning if a
+    daemon serves there, and SocketRefused if the path is used otherwise.
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise SocketRefused(
@@ -143,8 +144,8 @@ def _own_folder(folder: Path, group: int | None) -> None:
 def _signals_after() -> Iterator[None]:
     """Handle SIGTERM and SIGINT only after the block. For the main thread.
 
-    Blocking them would not do: the kernel hands them to a library's thread, and Python then calls
-    the handler in the main thread nevertheless.
+    Blocking the signals would not help: the kernel delivers them to another thread, and Python then
+    calls the handler in the main thread anyway.
     """
     came: list[int] = []
     before = {
@@ -161,7 +162,7 @@ def _signals_after() -> Iterator[None]:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold the lock file beside the socket; the kernel frees it if we die."""
+    """Hold the lock file beside the socket; the kernel releases it if the process dies."""
     lock_path = path.with_name(path.name + ".lock")
     descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "r+b") as lock:
@@ -189,7 +190,7 @@ def _clear_stale(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise SocketRefused(
             f"Cannot listen on {path}",
-            "something that is not a socket is there",
+            "the file there is not a socket",
             "Move it away, or set daemon.socket to another path",
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -235,7 +236,7 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The sockets: `plain` ones, and `secured` ones that speak TLS by `tls`."""
+    """The sockets: `plain` ones, and `secured` ones, whose TLS is `tls`."""
 
     plain: Sequence[socket.socket]
     secured: Sequence[socket.socket] = ()
@@ -243,7 +244,8 @@ class Listeners:
 
 
 class _Server(uvicorn.Server):
-    """Ends the work in hand before uvicorn waits for the requests that depend on it."""
+    """A uvicorn server that ends running work before it waits for the requests that depend on
+    it."""
 
     def __init__(
         self,
@@ -292,8 +294,7 @@ class _Server(uvicorn.Server):
 
 
 def end_at_signals(server: uvicorn.Server) -> None:
-    """Let SIGTERM and SIGINT end a server: before uvicorn handles them, and when it raises them
-    again at its end."""
+    """Let SIGTERM and SIGINT end a server, before uvicorn handles them and after it returns."""
 
     def end(_: int, __: FrameType | None) -> None:
         server.should_exit = True
@@ -303,7 +304,7 @@ def end_at_signals(server: uvicorn.Server) -> None:
 
 
 def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
-    """The configured sockets, until the stack unwinds."""
+    """The configured sockets. The stack closes them."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
@@ -332,11 +333,10 @@ def serve(
     supervisor: Supervisor,
     status: Callable[[], str],
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then call `end_work` once, off the event loop.
+    """Serve until SIGTERM or SIGINT, then call `end_work` once, outside the event loop.
 
-    `status` returns one line for the supervisor.
-
-    Each request has the credentials of its process in its state.
+    `status` returns one line for the supervisor. Each request has the credentials of its process in
+    its state.
     """
     shorten_switch_interval()
     server = _Server(
@@ -348,7 +348,7 @@ def serve(
 
 
 def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
-    """A server of its own beside the daemon, within the same limits, that signals end from now."""
+    """A second server beside the daemon's, with the same limits. Signals end it too."""
     server = uvicorn.Server(_limit_server(app, limits, Load(), "auto"))
     end_at_signals(server)
     return server

@@ -1,6 +1,7 @@
-"""The state that requests are answered from, whether it may be out of date, and its new versions.
+"""The state that requests are answered from, and how new versions replace it.
 
-The state is one frozen value, which is replaced as a whole.
+The state is one frozen object, which is replaced as a whole. `Freshness` says whether it may be out
+of date.
 """
 
 import threading
@@ -39,7 +40,7 @@ from store.versions import head
 
 @dataclass(frozen=True, slots=True)
 class ServingState:
-    """All that is in force at one moment. `reloaded` has the result of the last reload."""
+    """Everything in force at one moment. `reloaded` has the result of the last reload."""
 
     config: Config
     models: Models
@@ -69,7 +70,7 @@ def make_engine(
     copy: LocalCopy | None,
     is_busy: Callable[[], bool],
 ) -> Engine:
-    """The engine of a configuration. `copy`: as in Engine, if another daemon can write."""
+    """Make the engine of a configuration. `copy`: as in Engine, if another daemon can write."""
     engine = Engine(
         config.database,
         models.encoder,
@@ -86,12 +87,12 @@ def make_engine(
 
 
 def usage_of_sync(config: Config) -> Usage:
-    """The counter of what one sync spends."""
+    """A counter of the LLM usage of one sync."""
     return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 
 class Serving:
-    """Holds the state in force. A request that needs several parts of it reads `state` once."""
+    """Holds the state in force. A request that needs several parts of it must read `state` once."""
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
@@ -110,12 +111,13 @@ class Serving:
             state.engine.expect(state.access.masks())
 
     def wake_models(self) -> None:
-        """Start what ended while nothing needed it, because documents are read now."""
+        """Start models that ended while idle, because documents are being read."""
         self._state.models.wake()
 
 
 class SourceNames:
-    """The names of the sources. `removed` are those removed though they are still configured."""
+    """The names of the sources. `removed` are sources that were removed but are still
+    configured."""
 
     def __init__(self, serving: Serving, removed: Collection[str]) -> None:
         self._serving = serving
@@ -123,7 +125,7 @@ class SourceNames:
 
     @property
     def configured(self) -> list[str]:
-        """In the order of the configuration, without the removed sources."""
+        """The configured sources that are not removed, in the order of the configuration."""
         sources = self._serving.state.config.sources
         return [source.name for source in sources if source.name not in self.removed]
 
@@ -133,13 +135,13 @@ class SourceNames:
         return configured | {*source_names(connection).values()}
 
     def list_visible(self, acl: Acl = EVERYTHING) -> set[str]:
-        """The names of all configured or stored sources that may be seen."""
+        """The names of all configured or stored sources that `acl` permits."""
         with self._serving.state.engine.reading() as (connection, _):
             return {name for name in self.list_known(connection) if acl.shows(name)}
 
 
 class RecordReader:
-    """Opens one reading connection for each thread, and keeps it."""
+    """Opens one reading connection for each thread, and keeps it open."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -154,7 +156,10 @@ class RecordReader:
 
 
 class Freshness:
-    """`require_database` raises DatabaseGone if the file of the record is gone."""
+    """Reports whether answers are up to date.
+
+    `require_database` raises DatabaseGone if the database file is gone.
+    """
 
     def __init__(
         self,
@@ -170,14 +175,14 @@ class Freshness:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes that were noticed are not served yet."""
+        """Whether changes were noticed that are not served yet."""
         return self._worker.pending
 
     def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
         """Why an answer may be behind the documents; empty if no reason is known.
 
-        `was_behind` is the value of `is_behind` when the answer was begun. Nothing is said about
-        sources that `acl` hides.
+        `was_behind` is the value of `is_behind` when the answer was begun. Sources that `acl` hides
+        are not mentioned.
         """
         state, reasons = self._serving.state, []
         if not state.config.sources:
@@ -186,7 +191,9 @@ class Freshness:
             reasons.append("nothing is indexed yet: the first sync is not finished")
         if self._follower and (lost := self._follower.trouble):
             why = "" if acl.visible is not None else f": {lost}"
-            reasons.append(f"the database server is away, so results may be out of date{why}")
+            reasons.append(
+                f"the database server cannot be reached, so results may be out of date{why}"
+            )
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"
             waits = self._worker.waits_for_encoder
@@ -202,7 +209,7 @@ class Freshness:
         return reasons
 
     def error(self) -> str | None:
-        """Why the last sync failed, or why the next one will."""
+        """Why the last sync failed, or why the next one will fail."""
         try:
             self.require_database()
         except DatabaseGone as error:
@@ -216,8 +223,10 @@ log = structlog.get_logger(__name__)
 
 
 class Publisher:
-    """The audience of a follower too. `stored` is set once a stored version is served, or cannot
-    be."""
+    """Publishes new versions, also for a follower.
+
+    `stored` is set once a stored version is served, or cannot be.
+    """
 
     def __init__(
         self, serving: Serving, follower: Follower | None, watched: WatchedQuestions
@@ -232,13 +241,13 @@ class Publisher:
         return self._serving.state.models.maker.generation
 
     def serve(self, snapshot: Snapshot | None) -> None:
-        """Serve what another daemon wrote; None while that is unknown."""
+        """Serve a version that another daemon wrote; None while it is unknown."""
         if snapshot:
             self._serving.state.engine.publish(snapshot)
         self.stored.set()
 
     def learn_access(self, connection: Connection) -> None:
-        """Decide from now on by what the record and the configuration in force say."""
+        """Apply the access rules of the database and of the configuration from now on."""
         config = self._serving.state.config
         self._serving.change(access=AccessRules.of(config, access_rules(connection)))
 
@@ -257,7 +266,7 @@ class Publisher:
         self.announce(connection, writer, version)
 
     def announce(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
-        """Tell everybody but the engine of a new version."""
+        """Tell all parts except the engine about a new version."""
         if self._follower:
             self._follower.keep(connection, version.id)
         self._watched.note_version()
@@ -267,13 +276,13 @@ class Publisher:
             try:
                 endpoint.ledger.attribute(version.id, "questions")
             except StoreError as error:
-                log.warning("the ledger did not book LLM calls to the version", why=str(error))
+                log.warning("the LLM calls were not recorded for the version", why=str(error))
         writer.keep_index_if_due()
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonParts:
-    """The parts of the daemon that the services share. `workers` may answer in place of threads."""
+    """The parts of the daemon that the services share. `workers` may answer instead of threads."""
 
     serving: Serving
     freshness: Freshness

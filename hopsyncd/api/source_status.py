@@ -1,4 +1,4 @@
-"""The state of a source: for its admins, and for those who see a part of it."""
+"""Describes the state of a source, for its admins and for users who see only a part of it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -55,8 +55,8 @@ def restrict_source(
 ) -> SourceRow:
     """The row for a caller who may see only some folders of its source.
 
-    Counts are of these folders. The words of a scan are left out, because they may be about the
-    others. `head` is the version as the caller sees it.
+    Counts are of these folders. Messages of scans are left out, because they may name other
+    folders. `head` is the version as the caller sees it.
     """
     if row.name not in partly_hidden(hidden):
         return row
@@ -80,7 +80,8 @@ def _count_documents(head: Snapshot | None, source: str) -> int:
 
 
 def list_rights(sources: Iterable[SourceConfig], head: Snapshot | None) -> dict[str, SourceRights]:
-    """Who may see each source and its folders, as configured, with the documents of each rule."""
+    """Who may see each source and its folders, as configured, with the document count of each
+    rule."""
     return {
         source.name: {
             "visible_to": list(source.visible_to) or [MEMBERS],

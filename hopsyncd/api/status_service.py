@@ -1,4 +1,4 @@
-"""The endpoints that tell the state of the daemon: its sources, jobs, requests and metrics."""
+"""The endpoints that report the state of the daemon: its sources, jobs, requests and metrics."""
 
 import os
 import time
@@ -72,9 +72,9 @@ def now_ms() -> int:
 
 
 class StatusService:
-    """The endpoints that tell the state of the daemon, and the counts of its requests.
+    """The endpoints that report the daemon's state, with the counts of its requests.
 
-    `unavailable` has the media types whose readers do not run here.
+    `unavailable` has the media types whose readers do not work on this machine.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/sources", "read")
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
-        """The state of the sources."""
+        """The sources and their states."""
         whole = self.status(request, caller)
         return {
             "version": whole["version"],
@@ -273,7 +273,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
-        """Whether the daemon serves; cheap to ask."""
+        """Whether the daemon serves. Fast enough for frequent checks."""
         self._parts.freshness.require_database()
         return {"status": "ok", "version": self._parts.state.version}
 
@@ -315,7 +315,7 @@ class StatusService:
 
     @endpoint("GET", "/v1/jobs", "read")
     def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
-        """The sync that runs now, and the scheduled jobs."""
+        """The running sync, and the scheduled jobs."""
         return {
             "running": self._progress(caller.acl),
             "pending": self._parts.worker.pending,
@@ -348,7 +348,7 @@ class StatusService:
         return self._parts.metrics.text(status, self._load, spent, folder)
 
     def progress(self) -> SyncProgress | None:
-        """How far the current sync is; None if none runs."""
+        """The progress of the current sync; None if none runs."""
         return self._progress(EVERYTHING)
 
     def _progress(self, acl: Acl) -> SyncProgress | None:
@@ -371,7 +371,8 @@ class StatusService:
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
     def summary(self) -> str:
-        """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
+        """The daemon's state in one line, without names. Reads no file, so the event loop may call
+        it."""
         state = self._parts.state
         head = state.engine.head
         if head is None:
@@ -387,7 +388,7 @@ class StatusService:
 
 
 def _error_for(acl: Acl, row: JobRow | None, in_full: bool) -> str | None:
-    """Why the job failed; in general words for members, whom its text could show hidden items."""
+    """Why the job failed. Members get general words, because the text may name hidden items."""
     if row is None or row.error is None:
         return None
     return row.error if acl.visible is None or in_full else "the last run failed"

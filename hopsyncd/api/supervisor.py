@@ -1,4 +1,4 @@
-"""Reports to a supervisor such as systemd, its socket, and the reload at SIGHUP.
+"""Reports to a supervisor such as systemd, uses its socket, and reloads at SIGHUP.
 
 sd_notify(3) is a datagram of lines to the socket in NOTIFY_SOCKET, and sd_listen_fds(3) an open
 socket as descriptor 3. Without a supervisor neither has an effect.
@@ -72,9 +72,9 @@ class Supervisor:
         self._tell("STOPPING=1")
 
     def end(self, *_: object) -> NoReturn:
-        """End the process by an exception, as a handler of signals before there is a server.
+        """End the process by an exception, as a signal handler before there is a server.
 
-        `ended` outlives the exception: Python drops one that is raised in a finalizer.
+        `ended` stays set, because Python drops an exception that is raised in a finalizer.
         """
         self.ended = True
         sys.exit(0)
@@ -101,7 +101,7 @@ def inherited_socket(
         return None
     what = "Cannot serve on the socket that was passed in"
     if count != "1":
-        raise SocketRefused(what, f"there are {count} of them", "Pass one")
+        raise SocketRefused(what, f"there are {count} of them", "Pass one socket")
     listener = socket.socket(fileno=_FIRST_FD)
     listener.set_inheritable(False)
     if listener.family != socket.AF_UNIX or listener.getsockname() != str(path):
@@ -111,7 +111,7 @@ def inherited_socket(
             "Make daemon.socket and the unit's ListenStream equal",
         )
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
-        raise SocketRefused(what, "everyone may connect to it", "Set SocketMode=0600 in its unit")
+        raise SocketRefused(what, "every user may connect to it", "Set SocketMode=0600 in its unit")
     return listener
 
 
@@ -125,7 +125,8 @@ def reload_at_hang_ups(
 ) -> None:
     """Reload, and reopen the log file, at each SIGHUP in the queue, as long as the process lives.
 
-    If the daemon was started `at_terminal` and that is gone, SIGHUP means the hang-up: end it.
+    If the daemon was started `at_terminal` and the terminal is gone, SIGHUP means that it was
+    closed, so the daemon ends.
     """
     while True:
         hang_ups.get()

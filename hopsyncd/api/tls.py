@@ -1,7 +1,7 @@
-"""The certificate of the TCP address, and the start of TLS on each of its connections.
+"""The certificate of the TCP address, and the TLS handshakes of its connections.
 
-OpenSSL does the cryptography. The files are read again when they change, for the connections that
-come then. Connections that are open keep what they began with.
+OpenSSL does the cryptography. When the files change, they are read again for new connections. Open
+connections keep their certificate.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Certificate:
 def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate]:
     """The context of a TLS server, and its certificate. Raises SocketRefused.
 
-    The key must be readable by its owner alone.
+    Only its owner may be able to read the key.
     """
     what = f"Cannot use the certificate {cert}"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,7 +89,8 @@ def _refuse_password() -> str:
 
 
 def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
-    """Shake hands in memory with a client that trusts this certificate: Python shows only such."""
+    """Read the certificate by a handshake in memory: Python shows details only of a peer's
+    certificate."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags = ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
@@ -118,9 +119,9 @@ def server_tls(config: Config) -> ServerTls | None:
 
 
 class ServerTls:
-    """The certificate and key in their files, as they are now.
+    """The certificate and key, read again when their files change.
 
-    `problem` says why changed files are not used; the earlier certificate stays.
+    `problem` says why changed files are not used; the earlier certificate stays in use.
     """
 
     def __init__(self, cert: Path, key: Path) -> None:
@@ -132,7 +133,7 @@ class ServerTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection. Follows changes of the files."""
+        """The context for a new connection. Reads changed files first."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = now_s
@@ -161,14 +162,14 @@ class ServerTls:
 
 
 class Handshakes:
-    """The connections that have not finished the start of TLS, the oldest first."""
+    """The connections that have not finished the TLS handshake, the oldest first."""
 
     def __init__(self, limit: int = MAX_HANDSHAKES) -> None:
         self._limit = limit
         self._open: dict[TlsStart, str] = {}
 
     def add(self, new: TlsStart, address: str) -> None:
-        """Count a connection; if there are too many, close one of whoever has the most."""
+        """Add a connection; if there are too many, close one of the address that has the most."""
         if len(self._open) >= self._limit:
             ((greediest, _),) = Counter(self._open.values()).most_common(1)
             next(start for start, own in self._open.items() if own == greediest).abort()
@@ -179,7 +180,7 @@ class Handshakes:
 
 
 class TlsStart(asyncio.Protocol):
-    """Starts TLS on a connection, then hands it to the protocol that `make` makes."""
+    """Does the TLS handshake of a connection, then passes it to the protocol that `make` makes."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
-"""The roles with their rights, and the tokens that let people and programs in over TCP.
+"""The roles with their rights, and the tokens with which users and programs connect over TCP.
 
 An endpoint declares the right that it needs (api/endpoints.py), and a caller has one role. A token
-says whose it is, the role, and the sources that it is limited to. Tokens are in a file of the
-daemon, not in the database: a copied or restored database must open no door, and must not revive a
-token that was revoked.
+names its user, the role, and the sources that it is limited to. Tokens are in a file of the daemon,
+not in the database: a copied or restored database must not give access or make a revoked token
+valid again.
 
-A token is `hops_ID_SECRET`. The ID is public and finds the token in the file, which has the SHA-256
-of the SECRET. Slow hashes protect passwords, because people choose those from few. Here the secret
-is 256 random bits that nobody can guess, however fast they can try.
+A token is `hops_ID_SECRET`. The ID is public and identifies the token in the file, which has the
+SHA-256 of the SECRET. Slow hashes protect passwords, because people choose weak ones. Here the
+secret is 256 random bits, which nobody can guess at any speed.
 """
 
 import fcntl
@@ -58,7 +58,8 @@ _NOTED_EVERY_S = 60
 class Token:
     """A token without its secret. Times are Unix seconds.
 
-    sources: what it is limited to; None: no limit. groups: names that `visible_to` may list.
+    sources: the sources that it is limited to; None: no limit. groups: names that `visible_to` may
+    list.
     """
 
     id: str
@@ -78,7 +79,8 @@ _FILE = TypeAdapter(list[Token])
 
 
 class WrongToken(Exception):
-    """Text that opens nothing. `token_id` is the id of the known token that it names, if any."""
+    """The text is not a valid token. `token_id` is the id of the known token that it names,
+    if any."""
 
     def __init__(self, why: str, token_id: str = "") -> None:
         super().__init__(why)
@@ -87,14 +89,14 @@ class WrongToken(Exception):
 
 
 class TokenCheck(Protocol):
-    """Finds the token that a request carries."""
+    """Finds the token of a request."""
 
     def find(self, sent: bytes) -> Token:
-        """The token that was sent. Raises WrongToken."""
+        """The token with this text. Raises WrongToken."""
 
 
 class TokenFile:
-    """The file of all tokens. Commands change it; the daemon sees the change at once."""
+    """The file of all tokens. Commands change it; the daemon reads it again after each change."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -104,11 +106,11 @@ class TokenFile:
         return cls(config.access.token_file or config.daemon.data_dir / FILE_NAME)
 
     def read(self) -> list[Token]:
-        """All tokens, in the order of their making.
+        """All tokens, in the order of creation.
 
-        Raises ConfigError for a damaged file, and for one that others may have changed: a command
-        must not make such a file trusted by writing it again. The cause is an OSError if reading
-        failed.
+        Raises ConfigError for a damaged file, and for a file that other users may have changed: a
+        command must not make such a file trusted by writing it again. The cause is an OSError if
+        reading failed.
         """
         what = f"Cannot read the tokens in {self._file}"
         try:
@@ -136,7 +138,7 @@ class TokenFile:
         sources: Sequence[str] = (),
         groups: Sequence[str] = (),
     ) -> tuple[Token, str]:
-        """Make a token; returns it with its text, which is not stored. Raises ConfigError."""
+        """Create a token; returns it with its text, which is not stored. Raises ConfigError."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         with self._changing() as tokens:
             ids = {token.id for token in tokens}
@@ -160,14 +162,17 @@ class TokenFile:
             gone = [token for token in tokens if is_wanted(token)]
             if not gone:
                 raise NotFound(
-                    "No token was revoked", f"there is none {what}", "`hopsyncd token list` has all"
+                    "No token was revoked",
+                    f"there is no token {what}",
+                    "`hopsyncd token list` shows all",
                 )
             tokens[:] = [token for token in tokens if not is_wanted(token)]
         return gone
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
-        """The tokens, to be changed in place. One command at a time changes the file."""
+        """Read the tokens, and write them back after the block. One command at a time changes the
+        file."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             lock = os.open(self._file.with_name(f"{self._file.name}.lock"), flags, 0o600)
@@ -204,7 +209,8 @@ class TokenUses:
         return {}
 
     def note(self, token: Token, known: Sequence[Token], now_s: float) -> None:
-        """Record a use of one of the known tokens. A full disk stops nobody."""
+        """Record a use of one of the known tokens. A write error, such as a full disk, is
+        ignored."""
         if now_s - self._used.get(token.id, 0) < _NOTED_EVERY_S:
             return
         self._used[token.id] = int(now_s)
@@ -215,9 +221,9 @@ class TokenUses:
 
 
 class Tokens:
-    """The tokens that open the daemon. Follows changes of the file.
+    """The tokens that are valid for the daemon. Reads the file again when it changes.
 
-    A file that others could change counts for nothing, because they could add tokens.
+    A file that other users could change is ignored, because they could add tokens.
     """
 
     def __init__(self, file: Path, uses: TokenUses, now_s: Callable[[], float] = time.time) -> None:
@@ -233,12 +239,12 @@ class Tokens:
         return cls(file, TokenUses.of(config))
 
     def find(self, sent: bytes) -> Token:
-        """The token that was sent. Raises WrongToken."""
+        """The token with this text. Raises WrongToken."""
         self._follow()
         parsed = _TOKEN.fullmatch(sent.decode("latin-1"))
         token = self._known.get(parsed["id"]) if parsed else None
         if parsed is None or token is None:
-            raise WrongToken("it does not carry a token that is known here")
+            raise WrongToken("it has no token that is known here")
         if not hmac.compare_digest(_digest(parsed["secret"]), token.sha256):
             raise WrongToken("its token has the wrong secret", token.id)
         if token.is_expired(self._now_s()):
@@ -275,26 +281,26 @@ class Tokens:
 
 
 class OneToken:
-    """The token in a file of its own, as `hopsyncd mcp --http` has it."""
+    """The single token in a separate file, for `hopsyncd mcp --http`."""
 
     def __init__(self, file: Path, role: Role) -> None:
         self._file = file
         self._token = Token("", "the token's holder", role, None, (), 0, None, "")
 
     def find(self, sent: bytes) -> Token:
-        """The token that was sent. Raises WrongToken."""
+        """The token with this text. Raises WrongToken."""
         try:
             secret = read_secret(self._file)
         except SocketRefused as error:
-            log.warning("a token does not count", file=str(self._file), why=error.why)
+            log.warning("a token file is ignored", file=str(self._file), why=error.why)
             secret = ""
         if secret and hmac.compare_digest(sent, secret.encode()):
             return self._token
-        raise WrongToken("it does not carry a token that is known here")
+        raise WrongToken("it has no token that is known here")
 
 
 def warn_of_former_files(config: Config) -> None:
-    """Log which token files of earlier versions are left; they open nothing."""
+    """Log which token files of earlier versions are left; they no longer give access."""
     found = [name for name in _FORMER_NAMES if (config.daemon.data_dir / name).is_file()]
     if found:
         log.warning(

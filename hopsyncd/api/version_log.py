@@ -60,13 +60,14 @@ def time_text(unix_ms: int | None) -> str | None:
 
 
 def moment_text(unix_ms: int) -> str:
-    """Unix milliseconds in ISO 8601, UTC; a moment outside the calendar is moved into it."""
+    """Unix milliseconds in ISO 8601, UTC. Times outside the calendar become its first or last
+    moment."""
     within = min(max(unix_ms, _FIRST_MS), _LAST_MS)
     return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def logged_version(entry: LogEntry, summary: str | None = None) -> LoggedVersion:
-    """An entry of the log; `summary` says in words what the version changed."""
+    """An entry of the log; `summary` describes what the version changed."""
     version = entry.version
     return {
         "version": version.id,
@@ -96,7 +97,7 @@ def diff_answer(
     limit: int | None,
     graph: bool = True,
 ) -> DiffAnswer:
-    """The difference between two versions: counts, folders, and lists cut to `limit` lines each.
+    """The difference between two versions: counts, folders, and lists of up to `limit` lines each.
 
     Without `graph`, the lists of passages and edges are empty.
     """
@@ -147,9 +148,10 @@ def diff_answer(
 
 
 def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
-    """How many documents of each kind are in each folder, the most touched folders first.
+    """The number of documents of each kind in each folder, the folders with most changes first.
 
-    Folders are counted as deep as keeps them few, but always to their first level.
+    Folders are as deep as possible while their number stays small, but always include the first
+    level.
 
     >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
     2
@@ -244,14 +246,14 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
 
 
 def start_of(text: str) -> str:
-    """The beginning of a text, as one line."""
+    """The beginning of a text in one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 
 def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
-    """The difference between two versions for a caller from whom both hide the same.
+    """The difference between two versions for a caller who does not see everything.
 
-    `found` is the difference between their documents without what is hidden.
+    `found` is the difference between their visible documents; the same sources are hidden in both.
     """
     was, now = _edges_of(old), _edges_of(new)
     lived, live = _passages_of(old), _passages_of(new)
@@ -276,7 +278,7 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
 
 
 def count_visible(index: LiveIndex, number: int, hidden: Mask) -> VisibleCounts:
-    """The counts of a version without what is hidden."""
+    """The counts of a version without hidden content."""
     before, after = (Visible.compute(index, at, hidden) for at in (number - 1, number))
     # A writer may have added passages between the two, which neither version has.
     known = len(before.passage_rows)
@@ -308,7 +310,7 @@ def changed_texts(
     documents: Sequence[tuple[str, str]],
     names: Mapping[tuple[str, str], str],
 ) -> list[ChangedText]:
-    """The changes in each of the documents (source name and path), which both versions have."""
+    """The changes in each of the documents (source name and path), which are in both versions."""
     return [
         {
             **_document(source, path, names),
@@ -323,7 +325,8 @@ def changed_texts(
 def document_sentences(
     connection: Connection, version: int, source: str, path: str
 ) -> list[Sentence]:
-    """The sentences of a document at a version, with their headings; empty if it is not there."""
+    """The sentences of a document at a version, with their headings; empty if there is no such
+    document."""
     found = document_at(connection, version, source, path)
     occurrences = found[1] if found else ()
     passages = known_passages(connection, {occurrence.passage for occurrence in occurrences})
@@ -389,7 +392,7 @@ def _heading(heading: Sequence[str]) -> str:
 def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
     """A summary of the documents that a version changed.
 
-    None if there are too many, or if the version's rows are no longer stored.
+    None if there are too many, or if the rows of the version have been collected.
     """
     touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:

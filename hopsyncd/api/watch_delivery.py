@@ -1,20 +1,20 @@
 """Delivers the changes of watched questions to programs and webhooks.
 
-The record says only that a watch has a program or a webhook. Which one is in `watch_actions.json`
-in the data folder, a file that only the daemon's user can write. An action belongs to the number of
-a watch and to the digest of its question. So whoever writes to the record, or brings another
-record, can neither name a program nor have one started for another question. `copy`, backups and
-PostgreSQL never carry an action. If a record names a program or webhook all the same, as records
-before this file did, it is moved from the record into the file as `proposed`. It does nothing until
-the owner allows it.
+The database only stores that a watch has a program or a webhook. The program or address is in
+`watch_actions.json` in the data folder, a file that only the daemon's user can write. An action
+belongs to the number of a watch and to the digest of its question. So a user who can write to the
+database, or who brings another database, can neither name a program nor have one started for
+another question. `copy`, backups and PostgreSQL never contain an action. Databases from before this
+file may name a program or webhook; it is then moved into the file as `proposed`, and does nothing
+until the owner allows it.
 
-Each delivery runs in a thread of its own, at most four at once, and at most one for each watch. The
-queue is the record: a change waits there until it is noted as delivered, and the record keeps the
-last hundred of each watch. Watches take turns, so a slow listener delays only its own changes.
+Each delivery runs on its own thread, at most four at once, and at most one for each watch. The
+database is the queue: a change waits there until it is recorded as delivered, and the last hundred
+changes of each watch are kept. Watches take turns, so a slow receiver delays only its own changes.
 
-A program counts as told once it has started, a webhook once it has answered. A kill between that
-and the note repeats the delivery, with the same id. A webhook that cannot be reached, or that
-reports an error of its own (5xx), is tried again after 5, 30 and 120 s.
+A change is delivered once its program has started, or its webhook has answered. If the daemon is
+killed before recording that, the delivery is repeated with the same id. A webhook that cannot be
+reached, or that reports a server error (5xx), is tried again after 5, 30 and 120 s.
 """
 
 import json
@@ -62,9 +62,9 @@ class WatchAction(BaseModel):
     @model_validator(mode="after")
     def _is_one(self) -> "WatchAction":
         if bool(self.exec) == bool(self.webhook):
-            raise ValueError("an action is either a program or a webhook")
+            raise ValueError("an action must be either a program or a webhook")
         if self.exec and not self.exec[0].startswith("/"):
-            raise ValueError("a program has its whole path")
+            raise ValueError("a program must have an absolute path")
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -87,9 +87,10 @@ Key = tuple[int, str]
 
 
 class WatchActions:
-    """The actions in the file. Any thread may use them.
+    """The actions in the file. Any thread may use it.
 
-    `problem` says why the file is not used, with what to do. Then no action is in effect.
+    If `problem` is set, the file is not used, and no action is in effect. It says why and what to
+    do.
     """
 
     def __init__(self, file: Path) -> None:
@@ -115,12 +116,12 @@ class WatchActions:
             return self._actions.get((watch, digest_of(question)))
 
     def find_proposed(self, watch: int, question: str) -> WatchAction | None:
-        """The action that the record brought for this watch, which is not in effect."""
+        """The action that the database names for this watch and that is not in effect."""
         with self._lock:
             return self._proposed.get((watch, digest_of(question)))
 
     def add(self, action: WatchAction) -> None:
-        """Put an action into effect, in place of others of that number. Raises DiskFailure."""
+        """Put an action into effect, replacing others of the same watch. Raises DiskFailure."""
         with self._lock:
             actions = {key: one for key, one in self._actions.items() if key[0] != action.watch}
             proposed = {key: one for key, one in self._proposed.items() if key[0] != action.watch}
@@ -128,14 +129,14 @@ class WatchActions:
             self._write(actions, proposed)
 
     def propose(self, action: WatchAction) -> None:
-        """Keep an action that the record brought. It has no effect. Raises DiskFailure."""
+        """Keep an action that the database names, without effect. Raises DiskFailure."""
         with self._lock:
             key = action.watch, action.question
             if self._actions.get(key) != action:
                 self._write(self._actions, {**self._proposed, key: action})
 
     def remove(self, watch: int) -> None:
-        """Forget the actions of this number. Raises DiskFailure."""
+        """Remove the actions of this watch. Raises DiskFailure."""
         with self._lock:
             actions = {key: one for key, one in self._actions.items() if key[0] != watch}
             proposed = {key: one for key, one in self._proposed.items() if key[0] != watch}
@@ -146,7 +147,7 @@ class WatchActions:
         if self.problem:
             raise DiskFailure(
                 f"Cannot write {self._file}",
-                "its present content could not be used, and would be lost",
+                "its present content cannot be read, and would be lost",
                 self.problem,
             )
         actions = dict(list(actions.items())[-_MAX_KEPT:])
@@ -165,12 +166,12 @@ class WatchActions:
 
 
 def digest_of(question: str) -> str:
-    """The digest of a question by which an action belongs to it."""
+    """The digest of a question, which ties an action to it."""
     return blake2b(question.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
-    """The action that a record names in `act`, if it could be used at all."""
+    """The action in the column `act` of a database, if it is usable."""
     try:
         found = json.loads(act)
         if not isinstance(found, dict) or not found.keys() <= {"exec", "webhook"}:
@@ -220,7 +221,8 @@ def _what_to_do(error: Exception, file: Path) -> str:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Put the content in the place of the file's: after a kill there is either of them."""
+    """Replace the file's content atomically: after a crash, the file has the old or the new
+    content."""
     descriptor, name = tempfile.mkstemp(".part", f".{file.name}.", file.parent)  # mode 600
     try:
         with os.fdopen(descriptor, "wb") as written:
@@ -273,10 +275,11 @@ class _Retry:
 
 
 class WatchDelivery:
-    """`waiting` gives all changes to deliver, the oldest first; `report` the JSON of one.
+    """Delivers changes. `waiting` returns all changes to deliver, the oldest first; `report` the
+    JSON of one.
 
-    `note` records that a change was delivered, or why it was not. It may raise; then the delivery
-    is repeated later. `wake` is called when `next_s` changes.
+    `note` records that a change was delivered, or why it was not. If it raises, the delivery is
+    repeated later. `wake` is called when `next_s` changes.
     """
 
     def __init__(
@@ -298,7 +301,7 @@ class WatchDelivery:
 
     @property
     def running(self) -> int:
-        """How many deliveries are under way."""
+        """The number of running deliveries."""
         return len(self._busy)
 
     def trouble(self, watch: int) -> str | None:
@@ -307,12 +310,13 @@ class WatchDelivery:
         return f"{retry.error}; it is tried again" if retry else None
 
     def next_s(self) -> float | None:
-        """Seconds until a delivery is to be tried again; None if there is none."""
+        """The seconds until a delivery is tried again; None if none is waiting."""
         due_s = [one.due_s for one in dict(self._retries).values()]
         return max(0.0, min(due_s) - time.monotonic()) if due_s else None
 
     def start_due(self) -> None:
-        """Start what is due, as far as the limit allows; finished deliveries start the rest."""
+        """Start the deliveries that are due, within the limit; finished deliveries start the
+        rest."""
         while taken := self._take():
             threading.Thread(
                 target=self._work, args=(taken,), name="watch delivery", daemon=True
@@ -323,7 +327,7 @@ class WatchDelivery:
         self._stopping = True
 
     def _take(self) -> Delivery | None:
-        """The next delivery, of the watch that was served longest ago."""
+        """Take the next delivery, from the watch whose last delivery is the longest ago."""
         with self._lock:
             if self._stopping or len(self._busy) >= MAX_AT_ONCE:
                 return None
@@ -361,7 +365,9 @@ class WatchDelivery:
                         watch=taken.watch.id,
                         why=str(error) or type(error).__name__,
                     )
-                self._put_off(taken, "it could not be noted", _FAILED_NOTE_S, failures=0)
+                self._put_off(
+                    taken, "the delivery could not be recorded", _FAILED_NOTE_S, failures=0
+                )
             finally:
                 with self._lock:
                     self._busy.discard(taken.watch.id)
@@ -416,7 +422,7 @@ class WatchDelivery:
 
 
 def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
-    """Why a program failed; None if it ended well."""
+    """Wait for a program; returns why it failed, None if it succeeded."""
     try:
         status = program.wait(PROGRAM_S)
     except subprocess.TimeoutExpired:
@@ -427,14 +433,15 @@ def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """`error` is None if the webhook accepted; `may_pass` if another attempt may succeed."""
+    """The outcome of a call. `error` is None if the webhook accepted; `may_pass` if a retry may
+    succeed."""
 
     error: str | None
     may_pass: bool = False
 
 
 def post(address: str, body: bytes, timeout_s: float = WEBHOOK_S) -> WebhookAnswer:
-    """POST JSON to an http address, over no proxy, within `timeout_s` of wall clock in all.
+    """POST JSON to an http address, without a proxy, within `timeout_s` of wall clock in total.
 
     Only the status line of the answer is read: no body, and no redirect is followed.
     """

@@ -1,4 +1,4 @@
-"""The endpoints of watched questions: for admins only, because notifications quote all sources."""
+"""The endpoints of watched questions, for admins only, because notifications quote all sources."""
 
 import os
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from hopsyncd.errors import BadRequest, Forbidden
 
 
 class WatchService:
-    """The endpoints of watched questions; `watched` compares and tells."""
+    """The endpoints of watched questions; `watched` compares and notifies."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
 
     @endpoint("POST", "/v1/watches", "admin")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
-        """Watch a question: record, and tell, when its answer or first passages change."""
+        """Watch a question, and report when its answer or first passages change."""
         if sum(map(bool, (request.exec, request.webhook, request.mcp))) > 1:
             raise BadRequest(
                 "The question cannot be watched",
                 "it names more than one of a program, a webhook and agents",
-                "Watch it once for each",
+                "Watch it separately for each",
             )
         program: Sequence[str] = ()
         if request.exec:
@@ -53,7 +53,7 @@ class WatchService:
         return self._watch(request.id, 1)
 
     def _require_own_record(self, caller: Caller) -> None:
-        """Raise Forbidden unless this caller may have programs started by this record."""
+        """Raise Forbidden unless this caller may let this database start programs."""
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "it names a program, and only the user who runs the daemon may set one"
@@ -68,7 +68,7 @@ class WatchService:
 
     @endpoint("GET", "/v1/watches", "admin")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
-        """The watched questions."""
+        """All watched questions."""
         return {"version": self._parts.state.version, "watches": self._parts.watched.list_all()}
 
     @endpoint("GET", "/v1/watches/{id}", "admin")

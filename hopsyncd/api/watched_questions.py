@@ -1,9 +1,9 @@
 """Watched questions: asked again when a version touches their dependencies.
 
-A thread of its own compares, so a commit waits only while a change is recorded. The
-record of a change names passages and versions and holds no text: both versions are asked again when
-somebody wants to know what changed. A change is recorded in one transaction with the new state.
-`watch_delivery` tells programs and webhooks, and `watch_actions` has these.
+A separate thread compares, so a commit waits only while a change is recorded. The record of a
+change has passages and versions but no text: both versions are asked again when a user wants to
+know what changed. A change is recorded in one transaction with the new state. `watch_delivery`
+notifies programs and webhooks, which are in `watch_actions`.
 """
 
 import json
@@ -68,7 +68,7 @@ _STORE_S = 60.0
 
 
 class WatchedQuestions:
-    """`parts` gives the engine and the asker in use, `worker` writes to the store.
+    """Compares watched questions. `parts` returns the current engine and asker; `worker` writes.
 
     `actions` has the programs and webhooks of this machine.
     """
@@ -96,7 +96,7 @@ class WatchedQuestions:
         self._checked: dict[int, int] = {}
 
     def start(self) -> None:
-        """Compare from now on, first with the state that was recorded last."""
+        """Start comparing, first with the last recorded state."""
         threading.Thread(target=self._run, name="watches", daemon=True).start()
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ class WatchedQuestions:
         self._wake.set()
 
     def note_version(self) -> None:
-        """Another version is served, or there is other work: begin the next round now."""
+        """Begin the next round now, because another version is served or there is other work."""
         self._wake.set()
 
     def add(
@@ -165,18 +165,18 @@ class WatchedQuestions:
         self._wake.set()
 
     def allow(self, number: int, action: dict[str, Any]) -> None:
-        """Put the action that the record brought for a watch into effect.
+        """Put the action that the database names for a watch into effect.
 
-        `action` is what the owner saw: another one is refused with BadRequest. Changes that wait
-        are not delivered. Raises NotFound.
+        `action` is the action that the owner saw; if it differs, BadRequest is raised. Waiting
+        changes are not delivered. Raises NotFound.
         """
         watch = self._watch(number)
         proposed = self._actions.find_proposed(number, watch.question)
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
                 f"Watch {number} cannot be turned on",
-                "it has no such program or webhook",
-                f"`hopsyncd watches {number}` shows what it has",
+                "its program or webhook is a different one",
+                f"`hopsyncd watches {number}` shows it",
             )
         why = "it changed before the watch was turned on here"
         self._worker.submit(
@@ -206,7 +206,7 @@ class WatchedQuestions:
     def details(
         self, number: int, limit: int
     ) -> tuple[Watched, WatchedState | None, list[WatchChange]]:
-        """A watched question, what it finds now, and its newest changes. Raises NotFound."""
+        """A watched question, its current result, and its newest changes. Raises NotFound."""
         watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
             description, notifications = self._describe(connection, watch)
@@ -240,7 +240,7 @@ class WatchedQuestions:
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
     def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
-        """The action that the record names and this machine has not allowed."""
+        """The action that the database names and this machine has not allowed."""
         if self._actions.find(watch.id, watch.question):
             return None
         if proposed := self._actions.find_proposed(watch.id, watch.question):
@@ -274,7 +274,7 @@ class WatchedQuestions:
     def compare(self) -> None:
         """Compare every question with the served version, and deliver the changes.
 
-        If several daemons share a record, only the writer compares.
+        If several daemons share a database, only the writer compares.
         """
         if self._worker.is_following:
             return
@@ -291,7 +291,7 @@ class WatchedQuestions:
             raise errors[0]
 
     def _take_out_acts(self) -> None:
-        """Take programs and addresses out of the record, and keep them here, turned off."""
+        """Move programs and addresses from the database to this machine's file, turned off."""
         for watch in self._all():
             kind = kind_of_act(watch.act)
             if watch.act is None or watch.act == kind:
@@ -301,14 +301,17 @@ class WatchedQuestions:
                     continue  # it stays in the record, without effect, until the file is mended
                 self._actions.propose(proposed)
             self._worker.submit(partial(_replace_act, watch, kind)).result(_STORE_S)
-            log.warning("a watch's program or webhook came with the record: off", watch=watch.id)
+            log.warning(
+                "a watch's program or webhook came with the database and is turned off",
+                watch=watch.id,
+            )
         self._off = self._count_off()
 
     def _count_off(self) -> int:
         return sum(self._find_disabled_action(one) is not None for one in self._all())
 
     def _check(self, watch: Watch) -> None:
-        """Ask again if what it rests on may have changed, and record another state."""
+        """Ask the question again if its dependencies changed, and record a new state."""
         engine, _ = self._parts()
         head = engine.head
         if head is None:
@@ -325,14 +328,15 @@ class WatchedQuestions:
                     path.connection, watch.id, old, version, state, self._now_ms()
                 )
             ).result(_STORE_S)
-            log.info("a watched question has another answer", watch=watch.id, version=version)
+            log.info("the answer to a watched question changed", watch=watch.id, version=version)
         self._checked[watch.id] = version
         self._dependencies.pop(watch.id, None)
         if dependencies is not None:
             self._dependencies[watch.id] = dependencies
 
     def _ask(self, question: str) -> tuple[int, str, Dependencies | None]:
-        """The served version, the state of the question there, and what that rests on."""
+        """The served version, the question's state at that version, and the state's
+        dependencies."""
         _, asker = self._parts()
         traced = asker.trace(question, _ANSWER_FROM, _PASSAGES)
         assert traced is not None  # a version is served
@@ -406,7 +410,8 @@ class WatchedQuestions:
     def _reasons(
         self, notification: Notification, before: WatchedState | None, after: WatchedState | None
     ) -> list[str]:
-        """The reasons of the versions in between, and which of the first passages came and went."""
+        """The reasons of the versions in between, and the passages that entered and left the first
+        results."""
         with closing(open_reader(self._database)) as connection:
             between = history_log(connection, _MAX_REASONS, notification.new + 1)
         why = [
@@ -424,18 +429,18 @@ class WatchedQuestions:
         ):
             why += [f"{reason}: {name}" for name in sorted(names)]
         if before["answer"] != after["answer"]:
-            why.append("the answer is another")
+            why.append("the answer changed")
         return why
 
 
 def checked_program(arguments: Sequence[str]) -> list[str]:
-    """The program with its whole path, and its arguments. Raises BadRequest if there is none."""
+    """The program with its absolute path, and its arguments. Raises BadRequest if there is none."""
     found = shutil.which(arguments[0])
     if found is None:
         raise BadRequest(
             "The question cannot be watched",
             f"there is no program {arguments[0]!r}",
-            "Give its whole path",
+            "Give its absolute path",
         )
     return [str(Path(found).absolute()), *arguments[1:]]
 
@@ -458,7 +463,7 @@ def _state(found: Answer, reply: AskReply) -> str:
 
 
 def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
-    """The passages that are first here and not there, by heading and document."""
+    """The first passages of one state that are not in the other, by heading and document."""
     known = {one["id"] for one in there["passages"]}
     return {
         f"{title_of(one)} ({document_name(one)})"

@@ -1,7 +1,7 @@
 """Two bounded pools of worker threads, each behind a queue that is fair to users and processes.
 
-One pool is for work that keeps the processor busy, the other for work that waits for an LLM. While
-the work runs, its client waits for one answer or for a stream of events. When the client goes away,
+One pool is for work that uses the processor, the other for work that waits for an LLM. While the
+work runs, its client waits for one answer or for a stream of events. When the client disconnects,
 its request leaves the queue, and the work can stop early.
 """
 
@@ -28,7 +28,7 @@ _LLM_WORKERS = 4  # for each processor worker: they wait more than they work
 
 
 class Holder(Protocol):
-    """Something that takes up room on behalf of a process."""
+    """A request or connection that takes up room on behalf of a process."""
 
     @property
     def credentials(self) -> Credentials: ...
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class WorkerPools:
-    """`processor` runs what computes, `llm` what waits for an LLM."""
+    """The pools: `processor` for computation, `llm` for work that waits for an LLM."""
 
     processor: "FairQueue"
     llm: "FairQueue"
@@ -81,7 +81,7 @@ class FairQueue:
         self._last_turn: dict[object, int] = {}
 
     async def run(self, credentials: Credentials, work: Callable[[], Result]) -> Result:
-        """The result of the work. Raises Busy if the queue is full, TimedOut, or what it raises."""
+        """Run the work. Raises Busy if the queue is full, TimedOut, or the work's error."""
         limit = asyncio.timeout(self._limit_s)
         try:
             async with limit:
@@ -93,7 +93,7 @@ class FairQueue:
             if not limit.expired():
                 raise
             raise TimedOut(
-                "The request was given up",
+                "The request was stopped",
                 f"it took longer than {self._limit_s:g} s",
                 "Ask for less, try again, or raise limits.query_s",
             ) from error
@@ -118,7 +118,8 @@ class FairQueue:
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
-        """Refuse a request of the user with the most waiting. Raises Busy if it is the newcomer."""
+        """Refuse a request of the user with the most waiting. Raises Busy if that is the
+        newcomer's."""
         self._load.refused += 1
         busy = Busy(
             "The request was refused",
@@ -168,7 +169,8 @@ class FairQueue:
 def greediest(
     holders: Collection[Held], newcomer: Credentials, candidates: Iterable[Held]
 ) -> Held | None:
-    """The candidate that should give its place to a newcomer; None if nobody holds more than it.
+    """The candidate that must make room for a newcomer; None if nobody holds more than the
+    newcomer.
 
     A user who holds more than the newcomer's user comes first, then a process of the same user that
     holds more than the newcomer's. Among those, the first candidate of the one who holds most.
@@ -192,7 +194,7 @@ def greediest(
 
 
 def _process(credentials: Credentials) -> tuple[object, object]:
-    """The user's process; over TCP, where that is unknown, the user's machine."""
+    """The user's process; over TCP, where the process is unknown, the user's machine."""
     return credentials.account, credentials.pid or credentials.address
 
 
@@ -207,13 +209,13 @@ Run = Callable[[Work], Awaitable[Json | Future[Json]]]
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client no longer waits for the answer."""
 
 
 class Listener:
-    """The client that waits for a request's work, as the thread that does the work sees it.
+    """The client that waits for a request, as seen by the thread that does the work.
 
-    `send` takes the events that the client asked for; None if it wants the answer alone.
+    `send` takes the events that the client asked for; None if it only wants the answer.
     `note_found` takes the sources and the number of the passages found, before any text is sent.
     """
 
@@ -227,12 +229,12 @@ class Listener:
         self.gone = False
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Send an event, if the client asked for events and is still there."""
+        """Send an event, if the client asked for events and is still connected."""
         if self._send and not self.gone:
             self._send({"event": event, **fields})
 
     def when_gone(self, act: Callable[[], None]) -> None:
-        """Call `act` when the client leaves: at once if it has left already."""
+        """Call `act` when the client disconnects, or at once if it already has."""
         with self._lock:
             if not self.gone:
                 self._acts.append(act)
@@ -240,7 +242,7 @@ class Listener:
         act()
 
     def leave(self) -> None:
-        """The client has gone away."""
+        """Note that the client has disconnected."""
         with self._lock:
             self.gone = True
             acts, self._acts = self._acts, []
@@ -249,15 +251,16 @@ class Listener:
 
 
 async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
-    """The result of work that `run` does off the event loop, or the writer's thread does."""
+    """The result of work that `run`, or the writer's thread, does outside the event loop."""
     answer = await run(work)
     return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
 
 
 async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """The result of the work. Raises ClientGone, and cancels it, if the client goes away first.
+    """The result of the work. If the client disconnects first, cancels the work and raises
+    ClientGone.
 
-    However it ends, the listener learns that nobody waits any more: work that exceeded its time
+    In any case, the listener learns that the client no longer waits: work that exceeded its time
     limit may still run.
     """
     task = asyncio.ensure_future(work)
@@ -279,7 +282,7 @@ async def event_lines(
     run: Run,
     note: Callable[[int], None],
 ) -> AsyncIterator[bytes]:
-    """The events of the work, one JSON object a line; the last is its answer or its error.
+    """Yield the events of the work as JSON lines; the last is its answer or its error.
 
     `progress` is polled, and sent whenever it has changed. `note` receives the status that the
     answer would have had without streaming.
@@ -332,5 +335,5 @@ def _last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
 
 
 def _line(event: Json) -> bytes:
-    """Pure ASCII: names may contain U+0085 and U+2028, which some clients read as line ends."""
+    """An event as a line of ASCII: some clients take U+0085 and U+2028 in names for line ends."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

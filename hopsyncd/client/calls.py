@@ -83,7 +83,7 @@ def query(
 
 
 def queries(queries: Sequence[Query]) -> Call[found.QueriesAnswer]:
-    """Answer up to 100 queries, those with the same `at` at one version."""
+    """Answer up to 100 queries; queries with the same `at` are answered at one version."""
     return call("POST", "/v1/queries", {"queries": list(queries)}, "QueriesAnswer")
 
 
@@ -188,7 +188,7 @@ def diff(
 def facets(
     at: str = "head", filters: Sequence[str] = (), documents: Sequence[str] = ()
 ) -> Call[found.FacetsAnswer]:
-    """Count the documents that filters leave, by source, type, folder and so on."""
+    """Count the documents that match the filters, by source, type, folder and so on."""
     return call(
         "POST",
         "/v1/facets",
@@ -198,12 +198,12 @@ def facets(
 
 
 def document_map(at: str = "head", filters: Sequence[str] = ()) -> Call[drawn.MapAnswer]:
-    """Arrange the documents in groups that are alike, with the joints between them."""
+    """Arrange the documents in groups of similar ones, with the connections between them."""
     return call("POST", "/v1/map", {"at": at, "filters": list(filters)}, "MapAnswer")
 
 
 def examples() -> Call[found.ExamplesAnswer]:
-    """Offer questions about the documents; each takes two of them."""
+    """Suggest questions about the documents; each needs two documents."""
     return call("GET", "/v1/examples", {}, "ExamplesAnswer")
 
 
@@ -240,12 +240,12 @@ def status() -> Call[daemon_state.StatusAnswer]:
 
 
 def sources() -> Call[daemon_state.SourcesAnswer]:
-    """The state of the sources."""
+    """The sources and their states."""
     return call("GET", "/v1/sources", {}, "SourcesAnswer")
 
 
 def health() -> Call[daemon_state.HealthAnswer]:
-    """Whether the daemon serves; cheap to ask."""
+    """Whether the daemon serves. Fast enough for frequent checks."""
     return call("GET", "/v1/health", {}, "HealthAnswer")
 
 
@@ -255,7 +255,7 @@ def schedule() -> Call[daemon_state.ScheduleAnswer]:
 
 
 def jobs() -> Call[daemon_state.JobsAnswer]:
-    """The sync that runs now, and the scheduled jobs."""
+    """The running sync, and the scheduled jobs."""
     return call("GET", "/v1/jobs", {}, "JobsAnswer")
 
 
@@ -272,7 +272,7 @@ def metrics() -> Call[str]:
 def watch(
     question: str, exec: Sequence[str] = (), webhook: str | None = None, mcp: bool = False
 ) -> Call[daemon_state.WatchAnswer]:
-    """Watch a question: record, and tell, when its answer or first passages change."""
+    """Watch a question, and report when its answer or first passages change."""
     return call(
         "POST",
         "/v1/watches",
@@ -294,7 +294,7 @@ def allow_watch(
 
 
 def watches() -> Call[daemon_state.WatchesAnswer]:
-    """The watched questions."""
+    """All watched questions."""
     return call("GET", "/v1/watches", {}, "WatchesAnswer")
 
 
@@ -326,7 +326,7 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
 
 
 def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changed.PreviewAnswer]:
-    """Say what a sync would do and cost; only reads."""
+    """Report the changes and the cost of a sync, without making it."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
@@ -343,7 +343,7 @@ def release(sources: Sequence[str] = ()) -> Call[changed.SyncAnswer]:
 
 
 def pause(name: str) -> Call[changed.PauseAnswer]:
-    """Leave a source alone until it is resumed."""
+    """Stop reading a source until it is resumed."""
     return call("POST", "/v1/pause", {"name": name}, "PauseAnswer")
 
 
@@ -358,7 +358,7 @@ def remove(name: str, purge: bool = False) -> Call[changed.RemoveAnswer]:
 
 
 def tag(name: str, version: str = "head") -> Call[changed.TagAnswer]:
-    """Name a version."""
+    """Give a version a name."""
     return call("POST", "/v1/tags", {"name": name, "version": version}, "TagAnswer")
 
 
@@ -397,14 +397,14 @@ def reload() -> Call[changed.ReloadAnswer]:
 
 
 def backup(file: str | None = None) -> Call[changed.BackupAnswer]:
-    """Copy the database: to the configured folder, or to an absolute path that is free."""
+    """Copy the database to the configured folder, or to a new file at an absolute path."""
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
 def audit(
     since: str | None = None, user: str | None = None, limit: int = 100
 ) -> Call[daemon_state.AuditAnswer]:
-    """Who asked for what; the newest first."""
+    """The recorded requests, the newest first."""
     return call("GET", "/v1/audit", {"since": since, "user": user, "limit": limit}, "AuditAnswer")
 
 

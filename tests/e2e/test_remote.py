@@ -140,8 +140,8 @@ def test_expired_revoked_wrong_and_absent_tokens_open_nothing(server: Server) ->
     assert server.place.run("token", "revoke", gone).returncode == 0
     for text, why in (
         (texts["old"], "its token has expired"),
-        (texts["gone"], "not carry a token that is known"),
-        (None, "it carries no token"),
+        (texts["gone"], "it has no token that is known"),
+        (None, "it has no token"),
     ):
         status, body, headers = server.ask("status", text)
         assert status == 401 and headers["www-authenticate"] == "Bearer"

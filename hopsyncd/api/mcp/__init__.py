@@ -1,1 +1,1 @@
-"""Tools and resources for agents, over the API."""
+"""The MCP server: tools and resources for agents, over the API."""

@@ -1,4 +1,4 @@
-"""Arguments of tools as agents write them, and their mistakes in one plain line."""
+"""Reads the arguments of tools as agents write them, and describes mistakes in one plain line."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def read_filters(given: Any) -> Any:
 
 
 def lean_schema(schema: Any) -> Any:
-    """The schema of parameters without what a model does not need: titles and null.
+    """The schema of parameters without parts that a model does not need: titles and null.
 
     >>> lean_schema({"anyOf": [{"type": "string"}, {"type": "null"}], "title": "At"})
     {'type': 'string'}

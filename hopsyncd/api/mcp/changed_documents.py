@@ -42,8 +42,8 @@ def documents_about(
 ) -> set[_Place]:
     """The differing documents that concern a topic.
 
-    A search for the topic finds them before or after, not only by a weak match, or a changed
-    sentence has all of its words.
+    A document does if a search for the topic finds it before or after, not only by a weak match, or
+    if a changed sentence has all words of the topic.
     """
     # They load SQLite and NumPy, which the server needs for nothing else.
     from hopsyncd.retrieve.sentences import function_terms

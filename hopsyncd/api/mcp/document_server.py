@@ -99,14 +99,16 @@ def list_resources(client: Client) -> list[Resource]:
 
 
 def text_of(client: Client, source: str, document: str) -> str:
-    """The indexed text of a document: its passages under their headings. A long text is cut."""
+    """The indexed text of a document: its passages under their headings. A long text is
+    shortened."""
     content = "\n\n".join(document_text(client.document(source, document)["passages"]))
     text = shorten(content, _MAX_TEXT_TOKENS)
     return text if text == content else f"{text}\n\n[cut: the tool `get` reads on]"
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The questions that are watched for agents, by their addresses; none where others watch."""
+    """The questions that are watched for agents, by their addresses; empty if another daemon
+    watches."""
     try:
         watches = client.watches()["watches"]
     except RequestFailed as error:
@@ -117,10 +119,11 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 class WatchBus(InMemorySubscriptionBus):
-    """Carries changes of watched questions to its listeners; without any, it asks for none."""
+    """Passes changes of watched questions to its listeners. Without listeners, it does not ask the
+    daemon."""
 
     def __init__(self, client: Client, ask_s: float = _ASK_S) -> None:
-        """`ask_s`: from one question to the daemon to the next."""
+        """`ask_s`: the interval at which the daemon is asked."""
         super().__init__()
         self._client = client
         self._ask_s = ask_s
@@ -151,8 +154,8 @@ class WatchBus(InMemorySubscriptionBus):
 class DocumentServer(MCPServer[Any]):
     """An MCP server whose resources are the daemon's documents and watched questions.
 
-    Clients of the protocol of 2026 listen for changes, which MCPServer does; those before
-    subscribe to an address.
+    MCPServer handles clients of the protocol of 2026, which listen for changes; clients of earlier
+    protocols subscribe to an address.
     """
 
     def __init__(self, client: Client) -> None:
@@ -238,10 +241,10 @@ def _end_all(ends: Mapping[str, Callable[[], None]]) -> None:
 def make_server(
     client: Client, allow_write: bool, inbox: Path | None = None, *, is_structured: bool = False
 ) -> MCPServer[Any]:
-    """An MCP server over a running daemon; it never starts one.
+    """Make an MCP server over a running daemon; it never starts one.
 
-    With `is_structured`, results are sent as structured content too, which clients show to a model
-    twice or not at all.
+    With `is_structured`, results are sent as structured content too. Clients show that to a model a
+    second time or not at all.
     """
     server = DocumentServer(client)
     tools = Tools(client)
@@ -291,7 +294,7 @@ def _add(
     idempotent: bool = True,
     open_world: bool = False,
 ) -> None:
-    """Add a tool that returns compact JSON and errors that the agent can read.
+    """Add a tool that returns compact JSON, and errors that the agent can read.
 
     No tool is destructive: the versions before a change are kept.
     """
@@ -323,9 +326,9 @@ def _add(
 
 
 def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
-    """An MCP server over HTTP, whose every request passes the guard of the daemon's API.
+    """An MCP server over HTTP behind the guard of the daemon's API.
 
-    So requests from browsers, for other host names or without the token never reach MCP.
+    So requests from browsers, with other host names or without the token never reach MCP.
     """
     app = server.streamable_http_app(
         streamable_http_path=PATH,

@@ -1,7 +1,7 @@
-"""The daemon's answers cut down to what an agent needs, within a limit of tokens.
+"""Reduces the daemon's answers to what an agent needs, within a limit of tokens.
 
-Passages are grouped by document, so what they share is sent once. A quoting object is a dictionary
-with a document's text under `quote`, if it has any.
+Passages are grouped by document, so their common fields are sent once. A quoting object is a
+dictionary with a document's text under `quote`, if it has any.
 """
 
 import json
@@ -45,7 +45,7 @@ def _document_title(passage: Mapping[str, Any]) -> str:
 
 
 def _origin_brief(origin: Mapping[str, str]) -> dict[str, str]:
-    """Author, day, commit and address, without what is too long to cite."""
+    """The author, day, commit and address, without values that are too long to cite."""
     found = {name: str(origin.get(name) or "") for name in _ORIGIN_FIELDS}
     found |= {"date": found["date"][:10], "commit": found["commit"][:10]}
     return {name: text for name, text in found.items() if 0 < len(text) <= _ORIGIN_CHARACTERS}
@@ -70,7 +70,8 @@ def id_brief(id_: str) -> str:
 
 
 def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
-    """Near-duplicates in a line: the place and id of the first three, and how many more."""
+    """Near-duplicates in a line: the place and id of the first three, and the number of the
+    others."""
     shown = [
         f"{one['document']}, {one['location']} ({id_brief(one['id'])})" for one in similar[:_PLACES]
     ]
@@ -79,12 +80,12 @@ def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
 
 
 def heading_line(passage: Mapping[str, Any]) -> str:
-    """The headings above a passage, below the title of its document; a long line is cut."""
+    """The headings above a passage, below the title of its document; a long line is shortened."""
     return " > ".join(passage["heading"][1:])[:_TITLE_CHARACTERS]
 
 
 def hop_line(hop: Mapping[str, Any]) -> str:
-    """A hop as a line: both ends, and the question that joins them."""
+    """A hop as a line: both ends, and the question that connects them."""
     start, end = (title_of(hop[key])[:_TITLE_CHARACTERS] for key in ("from", "to"))
     return f"{start} {hop_verb(hop['asked_by'])} {end}: {hop['question']}"
 
@@ -116,9 +117,9 @@ def fit_grouped(
     sources: Sources,
     max_tokens: int,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The documents of the first passages that fit beside the frame, and the briefs of these.
+    """Group as many of the first passages as fit beside the frame; also returns their briefs.
 
-    Quotes are cut fairly; an object whose quote was cut has `shortened`.
+    Quotes are shortened fairly; an object whose quote was shortened has `shortened`.
     """
     count = len(passages)
     while count:
@@ -163,7 +164,7 @@ def span(passages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def largest(build: Callable[[int], dict[str, Any]], count: int, max_tokens: int) -> dict[str, Any]:
-    """The answer with the most lines, up to `count`, that fits `max_tokens`."""
+    """The answer with the most lines, up to `count`, that fits into `max_tokens`."""
     if token_count(whole := build(count)) <= max_tokens:
         return whole
     least, most = 0, count  # `least` fits or is nothing, `most` does not fit
@@ -212,7 +213,7 @@ def token_count(value: object) -> int:
 
 
 def shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Shares of a total: small wants are met in full, the others get equal parts of the rest.
+    """Divide a total: small wishes are met in full, the others get equal parts of the rest.
 
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]
@@ -244,9 +245,9 @@ def shorten(text: str, max_tokens: int) -> str:
 def fit_quotes(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """The first objects that fit beside the frame, with their quotes cut fairly.
+    """The first objects that fit beside the frame, with their quotes shortened fairly.
 
-    An object whose quote was cut has `shortened`.
+    An object whose quote was shortened has `shortened`.
     """
     bare = [token_count({**one, "quote": "", "shortened": True}) for one in quoting]
     wanted = [token_count(one["quote"]) for one in quoting]

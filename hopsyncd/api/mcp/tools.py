@@ -213,7 +213,8 @@ class Tools:
     def _find_document(
         self, source: str | None, document: str, at: str, sources: Sources
     ) -> Mapping[str, Any]:
-        """The document of a name: a path in its source, or on this machine. Raises NotFound."""
+        """Find the document of a name: a path in its source, or on this machine. Raises
+        NotFound."""
         if source:
             return self._client.document(source, document.removeprefix(f"{source}: "), at=at)
         places = [(name, document) for name in sources]
@@ -357,7 +358,7 @@ class Tools:
 
 
 class WritingTools:
-    """The tools that change something, but no document that exists; notes go into `inbox`."""
+    """The tools that write. No existing document is changed; notes go into `inbox`."""
 
     def __init__(self, client: Client, inbox: Path | None) -> None:
         self._client = client
@@ -399,14 +400,15 @@ class WritingTools:
 
 
 def _receiving_hosts(models: Mapping[str, Any]) -> str | None:
-    """The hosts that get text of documents or questions; None if it stays on this machine."""
+    """The hosts that receive text of documents or questions; None if all text stays on this
+    machine."""
     others = [models[name] for name in ("encoder_endpoint", "reranker_endpoint") if models[name]]
     hosts = [models["llm_endpoint"], *(one["endpoint"] for one in others)]
     return ", ".join(dict.fromkeys(filter(None, hosts))) or None
 
 
 def _head(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The version of an answer, and why it may be out of date if it may."""
+    """The version of an answer, and the reasons if it may be out of date."""
     degraded = {"degraded": answer["degraded"]} if answer["degraded"] else {}
     return {"version": answer["version"], **degraded}
 
@@ -418,7 +420,7 @@ def _read_question(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """The edges between a passage and nearer ones, each with the id of a farther start."""
+    """The edges between a passage and nearer ones, each with the id of the other passage."""
     distances = {one["id"]: one["distance"] for one in found["passages"]}
     lines = []
     for edge in found["edges"]:
@@ -435,7 +437,7 @@ def _describe_edges(passage: Mapping[str, Any], found: Mapping[str, Any]) -> lis
 
 
 def _cut(kept: Sequence[Mapping[str, Any]], wanted: int) -> dict[str, str]:
-    """A note on the texts left out, and how to get them; empty if everything fitted."""
+    """A note on the texts that were left out, and how to get them; empty if everything fitted."""
     left_out, short = wanted - len(kept), sum("shortened" in one for one in kept)
     if not left_out and not short:
         return {}
