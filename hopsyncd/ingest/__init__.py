@@ -1,1 +1,1 @@
-"""The write path: watch (a hint), scan (the truth), plan (pure), read, commit (one version)."""
+"""The write path: watch for changes, scan the sources, plan, read, and commit one version."""

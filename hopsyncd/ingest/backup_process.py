@@ -26,7 +26,8 @@ _LOWEST_PRIORITY = 19
 
 @dataclass(frozen=True, slots=True)
 class BackupOrder:
-    """A database to back up, and the folder for it. `keep` is the number of backups that stay."""
+    """A database to back up, and the folder for the backup. `keep` is the number of backups to
+    keep."""
 
     database: str
     folder: str
@@ -71,7 +72,7 @@ def make(order: BackupOrder) -> dict[str, Any]:
 
 
 def answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    """What `make` returns, or the three parts of its error."""
+    """The result of `make`, or the three parts of its error."""
     try:
         return make(BackupOrder(**order))
     except StoreError as error:

@@ -1,7 +1,6 @@
-"""Scheduled backups: when they are made, and the newest one.
+"""Makes scheduled backups, and knows the newest one.
 
-The work is done by a process of its own (`ingest/backup_process.py`), so the writing thread only
-starts it.
+A separate process does the work (`ingest/backup_process.py`), so the writing thread only starts it.
 """
 
 import json
@@ -78,7 +77,7 @@ class Backups:
         return self.start()
 
     def start(self) -> "Future[MadeBackup]":
-        """Begin a backup, or join the one that is being made. Raises BadRequest."""
+        """Start a backup, or join the one that is being made. Raises BadRequest."""
         config = self._config()
         folder = required_folder(config)
         order = BackupOrder(
@@ -97,7 +96,7 @@ class Backups:
         return self._running is not None
 
     def stop(self) -> None:
-        """End the process; what it has written so far is deleted by the next backup."""
+        """End the process. The next backup deletes what it has written so far."""
         with self._lock:
             self._stopped = True
             if self._process and self._process.poll() is None:
@@ -159,7 +158,7 @@ class Backups:
 
 
 def required_folder(config: Config) -> Path:
-    """The folder for backups. Raises BadRequest if there is none, or nothing to copy."""
+    """The folder for backups. Raises BadRequest if there is none, or no database file to copy."""
     if config.store.url:
         raise BadRequest(
             "Cannot make a backup",

@@ -1,4 +1,4 @@
-"""Runs scheduled chores: on the writer's thread, or elsewhere if the chore returns a future."""
+"""Runs scheduled jobs: on the writer's thread, or elsewhere if the job returns a future."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,9 +18,9 @@ Submit = Callable[[Callable[[SourceSync], None]], "Future[None]"]
 
 
 class ChoreRunner:
-    """Runs chores. `running` has the names of those that go on elsewhere.
+    """Runs scheduled jobs. `running` are the names of jobs that run elsewhere.
 
-    `note` records the end of a run on the writer's thread, where `submit` does a job.
+    `note` records the end of a run on the writer's thread, through `submit`.
     """
 
     def __init__(self, submit: Submit, note: Note) -> None:
@@ -29,7 +29,7 @@ class ChoreRunner:
         self.running: set[str] = set()
 
     def run(self, chore: Chore, sync: SourceSync) -> None:
-        """Run it, or begin it, and record how it ends. Raises errors that no user can mend."""
+        """Run or start a job, and record how it ends. Raises only unexpected errors."""
         try:
             begun = chore.run(sync)
         except Stopping:
@@ -46,7 +46,8 @@ class ChoreRunner:
             self._end(chore.name, None)
 
     def _end_elsewhere(self, name: str, done: "Future[Any]") -> None:
-        """The chore counts as running until its end is recorded, so it does not begin again."""
+        """Record the end of a job elsewhere. It counts as running until then, so it is not started
+        again."""
         noted = self._submit(lambda _: self._end(name, done.exception()))
         noted.add_done_callback(lambda _: self.running.discard(name))
 

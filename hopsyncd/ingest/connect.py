@@ -1,4 +1,4 @@
-"""Makes the connectors of configured sources."""
+"""Creates the connectors of configured sources."""
 
 import hashlib
 import time
@@ -44,9 +44,9 @@ _COMMON = set(SourceBase.model_fields)
 
 
 def connector_of(source: SourceConfig, config: Config) -> Connector:
-    """The connector of a configured source.
+    """Create the connector of a configured source.
 
-    If it cannot be made, only that source is paused.
+    If it cannot be created, only that source is paused.
     """
     try:
         return _make_connector(with_pictures(source, config), config)
@@ -55,7 +55,7 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
 
 
 def open_source(connection: Connection, source: SourceConfig, config: Config) -> Source:
-    """Register the source and make its connector."""
+    """Register the source and create its connector."""
     row_id = register_source(
         connection,
         source.name,
@@ -93,7 +93,7 @@ def is_slow(source: SourceConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnusableSource:
-    """Replaces a connector that could not be made; its listings fail with the reason."""
+    """Replaces a connector that could not be created; its listings fail with the reason."""
 
     source: str
     error: Exception
@@ -107,7 +107,7 @@ class UnusableSource:
         raise self._unavailable() from self.error
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is open."""
 
     def _unavailable(self) -> SourceUnavailable:
         return SourceUnavailable(
@@ -182,8 +182,9 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
 
 
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
-    """The connector of a folder, which never lists hopsyncd's own files, nor an mbox file that is
-    a source of its own.
+    """The connector of a folder.
+
+    It never lists hopsyncd's own files, or an mbox file that is configured as a source.
     """
     mailboxes = (one.path for one in config.sources if isinstance(one, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
@@ -211,7 +212,7 @@ def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
 
 
 def mirror_of(source: GitSource, config: Config) -> Path:
-    """The folder that a remote repository is fetched into: named for its url and branch."""
+    """The folder that a remote repository is fetched into, named after its url and branch."""
     name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
     return config.daemon.data_dir / "git" / f"{name}.git"
 

@@ -1,6 +1,6 @@
-"""Keeps the probe's vector of an encoder behind an endpoint beside its generation settings.
+"""Stores the vector that an endpoint's encoder gives a probe text, beside its generation settings.
 
-If the endpoint later gives the probe another vector, another model answers under the same name.
+If the endpoint later gives the probe another vector, it has another model under the same name.
 """
 
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
@@ -11,7 +11,7 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """Let the encoder refuse another model than the one that made the stored vectors."""
+    """Make the encoder refuse any other model than the one that made the stored vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:
@@ -19,7 +19,7 @@ def recall_probe(connection: Connection, encoder: Encoder) -> None:
 
 
 def store_probe(connection: Connection, generation: GenerationConfig, encoder: Encoder) -> None:
-    """Store the probe's vector beside settings that are registered. On the writer's thread only."""
+    """Store the probe's vector beside registered settings. On the writer's thread only."""
     if not isinstance(encoder, HttpEncoder):
         return
     recall_probe(connection, encoder)  # another daemon may have stored it meanwhile

@@ -1,8 +1,9 @@
 """watchdog's observer for Linux, without its limits on how deep folders can be nested.
 
 watchdog walks new folders with `os.walk`, which in Python 3.11 calls itself for every level and so
-fails beyond about 1,000 of them. The walk here is a loop. It also drops the made-up events for the
-content of a folder that was created or moved: a change event of a folder covers what is in it.
+fails beyond about 1,000 levels. The walk here is a loop. It also drops watchdog's artificial events
+for the content of a folder that was created or moved, because a change event of a folder covers its
+content.
 """
 
 import os
@@ -24,7 +25,7 @@ MAX_PATH_BYTES = 4095
 
 
 def folder_observer() -> BaseObserver:
-    """A new observer. Raises OSError if the system has none to give."""
+    """Create an observer. Raises OSError if the system has no more inotify instances."""
     return DeepObserver() if sys.platform == "linux" else Observer()
 
 
@@ -48,7 +49,8 @@ class _DeepGroup(InotifyWatchGroup):
     too_deep: bytes | None = None
 
     def _add_all_callbacks(self, path: bytes) -> None:
-        """Watch this folder and those below, each before it is listed, so no change is missed."""
+        """Watch this folder and the folders below, each before it is listed, so that no change is
+        missed."""
         self._add_callback(path)
         stack = [path] if self.is_recursive else []
         while stack:
@@ -96,7 +98,7 @@ class _DeepEmitter(InotifyEmitter):
 
 
 def folders_in(folder: bytes) -> Sequence[bytes]:
-    """The paths of the folders in a folder, without links; none if it cannot be listed."""
+    """The paths of the folders in a folder, without links; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,6 +1,6 @@
 """Follows a database on a server that another daemon writes, until this daemon is elected.
 
-All but `request` and `newest` belong to the writer's thread.
+Only `request` and `newest` may be used outside the writer's thread.
 """
 
 import time
@@ -60,7 +60,7 @@ class Audience(Protocol):
         ...
 
     def serve(self, snapshot: Snapshot | None) -> None:
-        """Serve this from now on; None while nothing can be served."""
+        """Serve this version from now on; None while nothing can be served."""
         ...
 
     def learn_access(self, connection: Connection) -> None:
@@ -87,12 +87,12 @@ class Follower:
 
     @property
     def is_following(self) -> bool:
-        """Whether another daemon writes, or none does."""
+        """Whether this daemon is not the writer."""
         return not self.is_writer
 
     @property
     def trouble(self) -> str | None:
-        """Why the server is away, while it is."""
+        """Why the server cannot be reached; None while it can."""
         return str(self.copy.lost) if self.copy.lost else None
 
     @property
@@ -130,7 +130,8 @@ class Follower:
                 connection = self._connected_again(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
-        """Update the local copy to version `number`, the newest. On failure, discard the copy."""
+        """Update the local copy to the newest version, `number`. If that fails, discard the
+        copy."""
         try:
             with snapshot(connection):
                 self.copy.follow(connection, number)
@@ -154,14 +155,15 @@ class Follower:
         return given
 
     def abandon(self, error: BaseException) -> None:
-        """Fail the waiting requests; the next writer does their syncs."""
+        """Fail the waiting requests. The next writer does their syncs."""
         self.is_writer = False
         for done in list(self._waiting.values()):
             done.set_exception(error)
         self._waiting.clear()
 
     def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
-        """Ask the writer to sync. Done when this daemon serves the result too. From any thread."""
+        """Ask the writer to sync. Done once this daemon serves the result. Any thread may
+        call it."""
         done: Future[Synced] = promise()
         try:
             with closing(open_reader(self._url)) as connection:
@@ -173,7 +175,7 @@ class Follower:
         return done
 
     def refusal(self) -> NotWriter:
-        """The error for operations that only the writer can do."""
+        """Make the error for operations that only the writer can do."""
         return NotWriter(
             "The request was refused",
             "another daemon writes to this database, and this one only answers",
@@ -195,14 +197,15 @@ class Follower:
         self._settle(connection)
 
     def is_deposed_by(self, error: Exception) -> bool:
-        """Whether this error of a sync means that this daemon is the writer no more."""
+        """Whether this error of a sync means that this daemon is no longer the writer."""
         if not isinstance(error, ServerLost | Deposed):
             return False
         self.is_writer = False
         return True
 
     def _reply(self, connection: Connection, asked: int, done: "Future[Synced]") -> None:
-        """Store the result of a sync for its followers; if this writer ends, the next one syncs."""
+        """Store the result of a sync for its followers. If this writer ends before, the next writer
+        syncs."""
         if not self.is_writer:
             return
         newest = head(connection)
@@ -245,7 +248,7 @@ class Follower:
             self._settle(connection)
 
     def _catch_up(self, connection: Connection, audience: Audience) -> None:
-        """Bring the index to the newest version, and serve that."""
+        """Bring the index to the newest version, and serve it."""
         with snapshot(connection):
             audience.learn_access(connection)
             newest = head(connection)

@@ -1,7 +1,7 @@
-"""Builds the next generation beside the served one, and switches to it by one version.
+"""Builds the next generation beside the served one, then switches to it with one version.
 
-The question sets of the new settings are made in pieces, while nothing else waits, and stored at
-once, so after a restart none is made again. Each piece also goes into an index of its own and is
+The question sets of the new settings are made in pieces, while there is no other work, and stored
+at once, so after a restart no set is made again. Each piece also goes into a separate index and is
 matched there. No version sees these rows until all passages of the head have them. Meanwhile, edits
 and queries use the old generation.
 """
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class SwitchProgress:
     """The progress of a switch. `left_s` is None until it can be estimated.
 
-    `problem` says why nothing can be made now; it is tried again.
+    `problem` says why there is no progress now; the work is tried again.
     """
 
     done: int
@@ -42,7 +42,7 @@ class SwitchProgress:
 
 
 class GenerationSwitch:
-    """Brings the head to the settings of another writer, whose index it builds from nothing.
+    """Brings the head to the settings of another writer, whose index it builds from scratch.
 
     For the writing thread only, apart from `progress`.
     """
@@ -77,16 +77,17 @@ class GenerationSwitch:
         return self._progress
 
     def begin_again(self) -> None:
-        """Drop the index that is being built, for instance since passages in it were purged."""
+        """Drop the index that is being built, for example because its passages were purged."""
         self._at = None
         if self._writer:
             self._writer.forget_index()
 
     def run(self, go_on: Callable[[], bool]) -> Version | None:
-        """Do pieces while `go_on` allows it. Returns the version that switches, once it is made.
+        """Build pieces while `go_on` allows it. Returns the version that switches, once it is
+        committed.
 
         A failure of the models or the disk is logged, shown by `progress`, and tried again later.
-        Raises the other errors of the store, after which the switch may be committed nevertheless.
+        Other errors of the database are raised; the switch may be committed nevertheless.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
@@ -125,7 +126,8 @@ class GenerationSwitch:
         return None
 
     def _look(self, writer: VersionWriter, newest: Version) -> None:
-        """Find the passages that are left to do. After a purge, begin again: it left no trace."""
+        """Find the passages that are left to do. After a purge, start over, so that no purged
+        content stays."""
         rewritten = rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_apart()

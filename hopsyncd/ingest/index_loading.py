@@ -1,5 +1,7 @@
-"""Loads the live index from the store, and brings it up to a version: applies the intervals that
-began and ended in the store."""
+"""Loads the live index from the database, and updates it to a version.
+
+Updating applies the intervals that began and ended in the database.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -30,7 +32,7 @@ _AT_ONCE = 1000  # question sets
 
 
 def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:
-    """Bring the index, which is as of the version `after`, up to another. Call it in a snapshot.
+    """Bring the index from version `after` to another version. Call it in a snapshot.
 
     Question sets with vectors of other encoders are left out.
     """
@@ -56,7 +58,7 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
 
 
 def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-    """The index as of a version (0: before the first), in memory, from the store alone."""
+    """The index as of a version (0: before the first), in memory, read only from the database."""
     index = LiveIndex(generation.dimensions)
     if until:
         follow(connection, index, generation.encoder, 0, until)
@@ -64,13 +66,13 @@ def load_index(connection: Connection, generation: GenerationConfig, until: int)
 
 
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
-    """One version, from the store alone. Call it in a snapshot."""
+    """One version, read only from the database. Call it in a snapshot."""
     index = load_index(connection, get_generation(connection, version.generation), version.id)
     return Snapshot(index, version, Statistics.count(index, version.id))
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
-    """Apply only the documents, if passages and matches are up to date already."""
+    """Apply only documents, if passages and matches are already up to date."""
     ended, begun = document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
@@ -165,7 +167,7 @@ def _end_versions(died: Integers) -> Integers:
 def _follow_documents(
     index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
 ) -> None:
-    """Apply documents version by version: the target of a link depends on all documents then."""
+    """Apply documents version by version, because the target of a link depends on all documents."""
     gone: dict[int, list[int]] = defaultdict(list)
     came: dict[int, list[DocumentBegun]] = defaultdict(list)
     for id_, version in zip(ended.tolist(), died.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Lists a source, and plans its sync: the action for each item, with its reason."""
+"""Lists a source, and plans its sync: an action for each item, with its reason."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,15 +32,16 @@ _CHUNK = 256  # items per call.
 
 
 class TooMuch(Exception):
-    """A small sync turned out to be too large."""
+    """A small sync turned out to be too large, so it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The current items of a source. `under` is None for the whole source, else the listed parts.
 
-    With `since`, an earlier cursor, it names only what changed, and only `gone` is gone.
-    `cursor` is where the next listing of the whole source can begin, None if the source cannot say.
+    With `since`, an earlier cursor, it names only what changed, and only the items in `gone` were
+    removed. `cursor` is where the next listing of the whole source can begin, None if the source
+    cannot say.
     """
 
     items: dict[str, Item]
@@ -51,7 +52,7 @@ class Listing:
     cursor: str | None = None
 
     def names(self, path: str) -> bool:
-        """Whether the listing shows if this item exists."""
+        """Whether the listing shows whether this item exists."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
@@ -74,9 +75,9 @@ def scan(
     yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
 ) -> Generator[Turn, None, Listing]:
-    """List to the end, or list everything if the cursor `since` has expired.
+    """List the source to the end; list everything if the cursor `since` has expired.
 
-    Raises SourceUnavailable when the listing cannot be completed, TooMuch when it names more than
+    Raises SourceUnavailable if the listing cannot be completed, TooMuch if it names more than
     `most` items.
     """
     try:
@@ -205,9 +206,9 @@ class Scope:
 
     `under` names the parts; None means the whole source. `accept_empty` allows the last documents
     to be removed. `afresh` reads every document again. `whole` lists everything, even if the source
-    can list only its changes. A `small` sync is one that a caller waits for: it asks no LLM yet,
-    and gives up if there is much to do. `edits` limits a small sync to that number of edited
-    documents, in the order of their names in `under`.
+    can list only its changes. A `small` sync has a waiting caller: it does not ask the LLM yet, and
+    gives up if there is much to do. `edits` limits a small sync to that number of edited documents,
+    in the order of their names in `under`.
     """
 
     under: tuple[str, ...] | None = None
@@ -220,10 +221,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of a sync, and the listing that they follow from.
+    """The steps of a sync, and the listing from which they were decided.
 
-    `gone`: the documents that the sync removes, by path, with their content. A sync of edits looks
-    only at the paths `only`, and leaves the edits `left` to the next sync.
+    `gone`: the documents that the sync removes, by path, with their content. A sync of edits reads
+    only the paths `only`, and leaves the edits `left` to the next sync.
     """
 
     steps: tuple[Step, ...]
@@ -233,16 +234,16 @@ class Plan:
     left: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
-        """Whether the sync that executes the plan sees how this item is."""
+        """Whether the sync that executes the plan reads the state of this item."""
         return self.listing.names(path) if self.only is None else path in self.only
 
     def of(self, *actions: Action) -> dict[str, Step]:
-        """The steps of these actions, by path."""
+        """The steps with these actions, by path."""
         return {step.path: step for step in self.steps if step.action in actions}
 
 
 def source_paused_error(name: str) -> SourceUnavailable:
-    """The error for syncing a source that a user has paused."""
+    """Make the error for syncing a source that a user has paused."""
     return SourceUnavailable(
         "The source is paused", "a user paused it", f"Resume it with `hopsyncd resume '{name}'`"
     )
@@ -263,7 +264,7 @@ def make_plan(
     since: str | None = None,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Generator[Turn, None, Plan]:
-    """List the source and decide what a sync would do, in turns, changing nothing.
+    """List the source and decide what a sync would do, in turns, without changing anything.
 
     Raises SourceUnavailable, and TooMuch if a small sync would have too much to do.
     """
@@ -320,7 +321,8 @@ def decide(
     accept_empty: bool = False,
     documents: int | None = None,
 ) -> tuple[Step, ...]:
-    """Decide every step: what to fetch first, what to report, and what to remove last. Pure.
+    """Decide every step: what to fetch first, what to report, and what to remove last. Has no
+    effects.
 
     Edited documents are fetched before new ones, because many new documents may come with an edit.
     Long documents come after short ones, so that an import is soon searchable. Removals come last,
@@ -333,8 +335,8 @@ def decide(
     absence changes nothing. `excluded` items were purged: they are skipped, whether they are listed
     or not.
 
-    Raises SourceUnavailable if the removals would leave the source without any document. This is
-    what an unmounted disk looks like, or an account that has lost its rights.
+    Raises SourceUnavailable if the removals would leave the source without any document, as for an
+    unmounted disk or an account that has lost its rights.
     """
     fetches = [
         _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
@@ -385,7 +387,7 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
 
 
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
-    """The first edits of the plan, in the order of the scope."""
+    """Keep only the first edits of the plan, in the order of the scope."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]
     only, left = wanted[: scope.edits], tuple(wanted[scope.edits :])

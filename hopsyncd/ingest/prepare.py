@@ -1,4 +1,4 @@
-"""Prepares a commit while edits continue: the question sets.
+"""Prepares a commit while edits continue: makes the question sets of its passages.
 
 Every passage gets its question set once, and the set is stored as soon as it is made.
 
@@ -60,7 +60,7 @@ def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of one version; without a usage no LLM is asked.
+    """The cost of one version. Without a usage, the LLM is not asked.
 
     The usage may belong to a whole sync; only calls from now on count for this version.
     """
@@ -102,7 +102,7 @@ class Preparer:
         now_ms: Callable[[], int],
         patience_s: float,
     ) -> None:
-        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait."""
+        """Ask the LLM for at most `patience_s` seconds at a time; the remaining passages wait."""
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
@@ -119,11 +119,11 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Give every passage a question set of the present settings, at least a provisional set.
+        """Give every passage a question set of the present settings, at least a provisional one.
 
         `on_progress` receives the number of finished passages and of all passages. Another
-        prepare() may run when this one yields; no set is made by both.
-        Raises TooMuch if more than `most` passages have no set.
+        prepare() may run when this one yields; no set is made by both. Raises TooMuch if more than
+        `most` passages have no set.
         """
         self._store()
         missing = self._without_questions(wanted)
@@ -147,13 +147,13 @@ class Preparer:
             on_progress(done, total)
 
     def lacks_sets(self, passages: Sequence[Passage]) -> bool:
-        """Whether a passage has no set, after storing the sets that were made."""
+        """Store the finished sets; returns whether a passage still has none."""
         self._store()
         ids = {passage.id for passage in passages}
         return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """The passages that have no set by the time they are reached."""
+        """Yield the passages that have no set at that time."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
@@ -161,7 +161,7 @@ class Preparer:
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
-        """Store provisional sets: copies where the questions were made before."""
+        """Store provisional sets: copies, if the questions were made before."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
@@ -184,12 +184,12 @@ class Preparer:
         self._store()
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
-        """Ask for the questions of passages that have only a provisional set."""
+        """Ask for the questions of passages that only have a provisional set."""
         for made in self._make_sets(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
 
     def _without_questions(self, wanted: BySource) -> BySource:
-        """The passages without a question set, each once."""
+        """The passages without a question set, without repeats."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
@@ -244,7 +244,7 @@ class Preparer:
             put_content(self._connection, self.generation, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
-        """Record why the passages have only a provisional set."""
+        """Record why the passages only have a provisional set."""
         sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])
         known = waits_of(self._connection, sets.values())
         waits = []
@@ -255,7 +255,7 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _again_ms(self, error: LlmError, tries: int) -> int:
-        """When to ask again. For an endpoint that is down, the maker decides."""
+        """When to ask again, in Unix ms. If an endpoint is down, the maker decides."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)

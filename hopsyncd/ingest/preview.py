@@ -59,10 +59,10 @@ def preview(
     price: Price | None,
     extract: Extract,
 ) -> Preview:
-    """Preview a sync of the source; writes nothing, and asks no LLM.
+    """Preview a sync of the source, without writing anything or asking an LLM.
 
-    `generation` (a row id) says which questions exist already; None: none do. `price` is None if no
-    LLM would be asked.
+    `generation` (a row id) tells which questions exist already; None: no questions exist. `price`
+    is None if no LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []
@@ -130,7 +130,7 @@ def preview_file(config: Config, names: Sequence[str], limit: int | None) -> Pre
 def preview_json(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
 ) -> PreviewAnswer:
-    """Preview a sync of the named sources; lists have at most `limit` lines."""
+    """Preview a sync of the named sources; each list has at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
     tesseract = tesseract_of(config)

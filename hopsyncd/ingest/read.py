@@ -1,7 +1,7 @@
-"""Reads documents, and collects what was read into the batch of the next version.
+"""Reads documents, and collects them into the batch of the next version.
 
-`read_step` goes from a planned fetch to the passages, or to the reason for having none. A `SyncRun`
-is the state of one sync, with its progress and its `PendingBatch`.
+`read_step` goes from a planned fetch to the passages, or to the reason why there are none. A
+`SyncRun` is the state of one sync, with its progress and its `PendingBatch`.
 """
 
 import json
@@ -68,7 +68,7 @@ class ReadDocument:
 class Reading:
     """The result of one fetch; `read` is None if the head has this content already.
 
-    If it `waits`, the machine lacks a reader now, and the next scan tries again.
+    If it `waits`, the machine has no working reader now, and the next scan tries again.
     """
 
     seen: Seen
@@ -77,7 +77,7 @@ class Reading:
 
 
 def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """Identifies how documents become passages. If it changes, all are read again."""
+    """A text that identifies how documents become passages. If it changes, all are read again."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -93,8 +93,7 @@ def read_step(
     """Fetch an item and split it into passages.
 
     Returns None if the head is up to date, and if the item was purged or has vanished; the next
-    listing then decides whether it was removed.
-    Raises SourceUnavailable.
+    listing then finds out whether it was removed. Raises SourceUnavailable.
     """
     item = step.item
     if item is None or item.id in excluded_paths(connection, source.id, [item.id]):
@@ -149,7 +148,7 @@ def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
 
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
-    """The hint for a document without text: what was left out, and what to do."""
+    """The hint for a document without text: what the reader left out, and what to do."""
     skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}Add it to `ignore` if it is no document"
@@ -184,7 +183,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """The properties in the document, and its date, if its source knows it."""
+    """The properties in the document, and its date, if its source gives one."""
     said = {
         (name, in_one_line(value))
         for block in blocks
@@ -261,7 +260,7 @@ class Batch:
         return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
-        """The end of a part of its documents with about `passages` passages."""
+        """The end of the next part of its documents, which has about `passages` passages."""
         end = first
         while end < len(self.read) and passages > 0:
             passages -= len(self.read[end].passages)
@@ -269,7 +268,7 @@ class Batch:
         return end
 
     def first(self, documents: int) -> Self:
-        """A batch of only the first `documents` documents."""
+        """A batch with only the first `documents` documents."""
         read = self.read[:documents]
         paths = {(one.document.source, one.document.path) for one in read}
         seen = tuple(one for one in self.seen if (one.source, one.path) in paths)
@@ -285,7 +284,8 @@ class PassageIntervals:
 
 
 def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
-    """The passages that begin and end with the batch. Documents keep a passage in force."""
+    """The passages that the batch begins and ends. A passage stays in force while a document has
+    it."""
     touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
     held = {passage.id for one in batch.read for passage in one.passages}
     released = live_passages(connection, touched) - held
@@ -335,14 +335,14 @@ class Pace:
 
     The first batch is small, so that the first documents are soon searchable. Each later batch
     takes ten seconds of work or twice the passages of the batch before, whichever is more. Every
-    version has a cost of its own, so an import with few versions is cheap. A batch takes at most a
+    version has a fixed cost, so an import with few versions is cheap. A batch takes at most a
     minute.
     """
 
     passages: int = _FIRST_PASSAGES
 
     def after(self, passages: int, took_s: float) -> None:
-        """Learn from a finished batch; `took_s` includes its commit."""
+        """Adjust the limit after a batch; `took_s` includes its commit."""
         wanted, most = 2 * self.passages, _MOST_PASSAGES
         if took_s and passages:
             wanted = max(wanted, int(_SOON_S * passages / took_s))
@@ -355,22 +355,22 @@ _PART_S = 0.5
 
 @dataclass(slots=True)
 class PartSize:
-    """The size of the parts that matching is divided into, of about half a second each."""
+    """The size of the parts that matching is divided into: about half a second of work each."""
 
     most: int
 
     def after(self, took_s: float) -> None:
-        """Learn from a finished part."""
+        """Adjust the size after a part."""
         self.most = max(1, min(2 * self.most, int(self.most * _PART_S / took_s)))
 
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """The batch so far for the next version of a source: readings, reports, removals by path.
+    """The current batch for the next version of a source: readings, reports, removals by path.
 
     A small sync may preempt the sync that fills the batch, and read some of its paths later. Those
-    paths are then dropped from the batch. `unsettled`: the paths to look at again soon. `new`: for
-    each document, the number of its passages that are not in the store.
+    paths are then dropped from the batch. `unsettled`: the paths to read again soon. `new`: for
+    each document, the number of its passages that are not in the database.
     """
 
     source: int
@@ -396,7 +396,7 @@ class PendingBatch:
         self._reading = path
 
     def end(self, reading: Reading, new: int) -> None:
-        """Add the reading with `new` new passages, unless another sync read the path later."""
+        """Add the reading with `new` new passages, unless another sync has read the path since."""
         if self._reading is not None:
             self.readings[self._reading] = reading
             self.new[self._reading] = new
@@ -415,7 +415,7 @@ class PendingBatch:
             self._reading = None
 
     def whole(self) -> Batch:
-        """The whole batch, for a version."""
+        """The whole batch, ready to be committed as a version."""
         gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
@@ -432,7 +432,7 @@ class PendingBatch:
         )
 
     def remove(self, taken: Batch) -> None:
-        """Remove what a version has committed."""
+        """Remove the items that a version has committed."""
         for path in taken.paths:
             for found in (self.readings, self.reports, self.removals, self.new):
                 found.pop(path, None)
@@ -442,10 +442,10 @@ class PendingBatch:
 class SyncRun:
     """The state of one sync: its plan and its results so far.
 
-    `removals` wait for their batch. `moved` has the paths among them by content, the first path
-    last. `back`: planned removals that exist again. `looked_at`: the paths in a version.
-    `vanished`: the paths that no longer existed when they were to be read. `encoder_error`: why new
-    passages have no vectors; then only what needs none is committed.
+    `removals` wait for their batch. `moved` has their paths by content, the first path last.
+    `back`: planned removals that exist again. `looked_at`: the paths in a version. `vanished`:
+    paths that no longer existed when they were read. `encoder_error`: why new passages have no
+    vectors; only changes that need no vectors are committed then.
     """
 
     source: Source

@@ -1,4 +1,4 @@
-"""Estimates what it takes to bring the record to the configured models, before anything is sent."""
+"""Estimates the work of switching the database to the configured models, before starting it."""
 
 import time
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ class RebuildEstimate:
     """The work that a switch to the configured models needs.
 
     lacking: how many of the `passages` at the head have no vectors of these models yet. texts: how
-    many texts are embedded for them. seconds: the time on this machine; None if an endpoint embeds.
-    encoder_tokens: 0 unless an endpoint embeds. Everything but the passages is approximate.
+    many texts must be embedded. seconds: the time on this machine; None if an endpoint embeds.
+    encoder_tokens: 0 unless an endpoint embeds. All values except the passages are approximate.
     """
 
     generation: str
@@ -41,7 +41,7 @@ class RebuildEstimate:
 
 
 def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
-    """Estimate with the configured models, on up to 24 passages. Asks no endpoint, stores nothing.
+    """Estimate with the configured models, on up to 24 passages. Uses no endpoint, stores nothing.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -71,7 +71,7 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
 
 
 def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
-    """The seconds that the sample takes by the built-in generator, once the models are loaded."""
+    """The seconds that the built-in generator takes for the sample, once the models are loaded."""
     if not sample:
         return 0.0
     maker.make_provisional(sample[0])
@@ -84,7 +84,7 @@ def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
 def _estimate_llm(
     connection: Connection, config: Config, name: str, passages: Sequence[PassageId]
 ) -> Estimate:
-    """The calls and tokens for the passages that have no questions of the configured LLM."""
+    """The LLM calls and tokens for the passages without questions of the configured LLM."""
     llm = config.llm
     if not llm.base_url or llm.questions == "off":
         return Estimate(0, 0)

@@ -1,4 +1,5 @@
-"""Removes sources: a version without their documents; a purge removes them from all versions."""
+"""Removes sources: commits a version without their documents; a purge removes them from all
+versions."""
 
 import shutil
 import time
@@ -40,10 +41,10 @@ def remove_source_documents(
     purge: bool,
     between: Callable[[], None] = lambda: None,
 ) -> RemoveAnswer:
-    """Commit a version without the documents of a source, and forget all else about it.
+    """Commit a version without the documents of a source, and delete its other data.
 
-    `apply` commits the version. `purge` takes them out of the other versions too, and does so
-    after a kill (`finish_purges`); `between` runs after each of its transactions.
+    `apply` commits the version. `purge` removes the documents from the other versions too; after a
+    crash, `finish_purges` continues. `between` runs after each transaction.
     """
     rows = {known: row for row, known in source_names(connection).items()}
     gone: list[str] = []
@@ -99,7 +100,8 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """Like remove_source_documents, without a daemon. `config` still has the source.
+    """Remove a source like remove_source_documents, without a daemon. `config` still has the
+    source.
 
     Raises WriterBusy.
     """
@@ -128,7 +130,7 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
-    """A writer with the generation settings and rules of the head; it loads no model."""
+    """A writer with the generation settings and rules of the head. It loads no model."""
     return VersionWriter(
         connection,
         _NoQuestions(get_generation(connection, newest.generation)),

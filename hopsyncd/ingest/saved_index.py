@@ -1,15 +1,15 @@
-"""The live index on disk: mapped vectors, and the other columns as of one version.
+"""Saves the live index on disk: mapped vectors, and the other columns as of one version.
 
 The saved index is derived data. It is used only if every digest in the manifest matches and the
-store gives the same stamp as when it was saved. Otherwise the index is built from the store. The
-manifest is removed before any other file is replaced, and written last. So after a kill at any
+database gives the same stamp as when it was saved. Otherwise the index is built from the database.
+The manifest is removed before any other file is replaced, and written last. So after a crash at any
 step, an incomplete index is never used.
 
-Vectors are in files that only grow; rows behind the saved ones are ignored. The other columns are
-in one file that never changes, with spare room behind each column. Processes map these files, and
+Vectors are in files that only grow; rows after the saved ones are ignored. The other columns are in
+one file that never changes, with spare capacity after each column. Processes map these files, and
 share all pages that they do not write to.
 
-A thread saves the index as of a version, while the writer goes on.
+A thread saves the index as of a version, while the writer continues.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ Parts = dict[str, Sequence[NDArray[np.generic]]]
 
 
 class SavedIndex:
-    """The folder of a database's live index. Only the writer changes files in it."""
+    """The folder with a database's live index. Only the writer changes its files."""
 
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self.folder = folder
@@ -73,7 +73,8 @@ class SavedIndex:
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-        """Load the index as of a version: the saved index brought up to date, or from the store.
+        """Load the index as of a version: the saved index updated to it, or built from the
+        database.
 
         Call it in a snapshot.
         """
@@ -96,7 +97,7 @@ class SavedIndex:
         return index
 
     def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the index, which then uses the new file of columns. A failure is logged."""
+        """Save the index, which then uses the new file of columns. A failure is only logged."""
         self.start_saving(made, index, encoder)
         self.finish_saving()
 
@@ -119,7 +120,7 @@ class SavedIndex:
         return self._saving is not None and not self._saving[1].done()
 
     def finish_saving(self) -> None:
-        """Wait for a save that is under way. On the writer's thread."""
+        """Wait for a running save. On the writer's thread."""
         if self._saving is None:
             return
         (saving, result), self._saving = self._saving, None
@@ -137,7 +138,7 @@ class SavedIndex:
             self.finish_saving()
 
     def _try_to_save(self, saving: "_Saving") -> MovedColumns | None:
-        """The new columns; None if the save was cancelled, or failed and that was logged."""
+        """Save the columns; None if the save was cancelled or failed. A failure is logged."""
         try:
             return self._save(saving)
         except OSError as error:
@@ -214,7 +215,8 @@ class SavedIndex:
         return len(index.passages) > _MORE * self._entries + _FEWEST
 
     def is_close(self, index: LiveIndex) -> bool:
-        """Whether a start has little to add to the files, so that saving is not worth the time."""
+        """Whether the saved index is nearly up to date, so that saving again is not worth the
+        time."""
         rows, versions = len(index.passages) - self._entries, index.version - self.version
         return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
 
@@ -274,7 +276,7 @@ class SavedIndex:
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
-        """Map the columns with spare room. Changes stay in memory."""
+        """Map the columns with spare capacity. Changes stay in memory."""
         data = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
         return {
             name: data[at : at + room * np.dtype(kind).itemsize].view(kind)
@@ -292,9 +294,9 @@ class SavedIndex:
         return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-        """Make the file longer, and map it again. Processes that map its beginning keep that.
+        """Extend the file, and map it again. Processes that map its beginning keep their mapping.
 
-        Grows in memory instead if the disk is full, because the mapped file could not be written.
+        If the disk is full, grows in memory instead, because the mapped file could not be written.
         """
         if not self._is_owned:
             return grow_in_memory(name, old, rows)
@@ -324,7 +326,7 @@ class SavedIndex:
 
 
 class _Cancelled(Exception):
-    """Raised on the thread that saves, if the index is forgotten meanwhile."""
+    """Raised on the saving thread if the index is deleted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,7 +340,7 @@ class _Saving:
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def go_on(self) -> None:
-        """Raise if it was cancelled."""
+        """Raise _Cancelled if the save was cancelled."""
         if self.cancelled.is_set():
             raise _Cancelled
 

@@ -1,4 +1,5 @@
-"""When each job is due, and whose turn it is: one batch of each source with work, in a ring."""
+"""Decides when each job is due, and which source is next: one batch of each source with work in
+turn."""
 
 import time
 from collections import deque
@@ -28,7 +29,7 @@ GC, BACKUP = "gc", BACKUP_JOB  # the names of jobs
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The wall clock and the steady one."""
+    """The wall clock and the monotonic clock."""
 
     wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     steady_s: Callable[[], float] = time.monotonic
@@ -39,7 +40,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job, its times in words, and the wall time of its next run."""
+    """A job, its schedule in words, and the wall time of its next run."""
 
     job: str
     times: str
@@ -48,9 +49,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Other scheduled work, begun while the writer's thread is idle.
+    """Scheduled work besides scans, started while the writer's thread is idle.
 
-    If `run` returns a future, the work goes on elsewhere, and the run ends with the future.
+    If `run` returns a future, the work runs elsewhere, and the run ends with the future.
     """
 
     name: str
@@ -59,10 +60,10 @@ class Chore:
 
 
 class Timetable:
-    """The jobs by name, with the store's memory of their last runs.
+    """The jobs by name, with their last runs, which the database stores.
 
-    Runs before this start have only a wall time, as the steady clock counts from the start. Jobs in
-    `running` are not due.
+    Runs before this start only have a wall time, because the monotonic clock counts from the start.
+    Jobs in `running` are not due.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Timetable:
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
-        """Whether it is time; never for a job that runs or has no times."""
+        """Whether the job must run now; never for a running job or one without a schedule."""
         now = self._clocks.now()
         waits = job in self._jobs and job not in self._running
         return waits and self._next_ms(job, now) <= now.wall_ms
@@ -105,7 +106,7 @@ class Timetable:
         return (soonest_ms - now.wall_ms) / 1000
 
     def next_runs(self) -> list[Planned]:
-        """When each job runs next. For any thread."""
+        """When each job runs next. Any thread may call it."""
         now = self._clocks.now()
         return [
             Planned(job, when.text, max(self._next_ms(job, now), now.wall_ms))
@@ -131,12 +132,12 @@ def full_scan_times(source: SourceConfig, config: Config) -> When | None:
 
 
 def gc_times(config: Config) -> When | None:
-    """When gc runs by itself; None if it does not. Raises ConfigError."""
+    """When gc runs by itself; None if never. Raises ConfigError."""
     return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
 def backup_times(config: Config) -> When | None:
-    """When backups are made by themselves; None if they are not. Raises ConfigError."""
+    """When backups are made by themselves; None if never. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
     return _at(config.backup.cron, config) if wanted and config.backup.at else None
 
@@ -166,12 +167,12 @@ def scan_job(source: str) -> str:
 
 
 def full_scan_job(source: str) -> str:
-    """The name of the job that lists a source whole."""
+    """The name of the job that lists a source completely."""
     return f"full scan {source}"
 
 
 def promise() -> "Future[Any]":
-    """A future that its waiters cannot cancel: the work goes on without them."""
+    """A future that its waiters cannot cancel, so that the work continues without them."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -181,7 +182,7 @@ def promise() -> "Future[Any]":
 class Task:
     """A source to keep in sync, and when to scan it.
 
-    `full_when` is when to list it whole, if its scans list only what changed. `at_start` scans it
+    `full_when` is when to list it completely, if its scans list only changes. `at_start` scans it
     at once, no matter when its last scan was.
     """
 
@@ -193,9 +194,9 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A barrier: answered once each of its sources has been scanned after it, and the scan applied.
+    """A request for syncs, answered once each of its sources was scanned and committed after it.
 
-    Empty `sources` are all sources. `outcomes` are by source, None while awaited.
+    Empty `sources` mean all sources. `outcomes` are by source, None while awaited.
     """
 
     sources: frozenset[str]
@@ -229,8 +230,10 @@ class _Underway:
 
 @dataclass(slots=True)
 class _Due:
-    """A source, its sync under way, and what the next one is to do: list everything at once
-    (`asked`, or for `requests`), or only some `parts`."""
+    """A source, its running sync, and the work for the next sync.
+
+    The next sync lists everything (if `asked`, or for `requests`), or only some `parts`.
+    """
 
     source: Source
     asked: bool
@@ -240,7 +243,7 @@ class _Due:
 
     @property
     def scan(self) -> str:
-        """The name of the job."""
+        """The name of the job that scans the source."""
         return scan_job(self.source.name)
 
     @property
@@ -248,7 +251,7 @@ class _Due:
         return full_scan_job(self.source.name)
 
     def end(self) -> list[Request]:
-        """Abandon the sync under way; returns the requests that wait for this source."""
+        """Abandon the running sync; returns the requests that wait for this source."""
         waiting = self.requests
         if self.underway:
             self.underway.turns.close()
@@ -258,7 +261,7 @@ class _Due:
 
 
 class SourceScheduler:
-    """The sources of one SourceSync in a ring, which plan() fills.
+    """The sources of one SourceSync, in a ring that plan() fills.
 
     `on_synced` gets the working time of each sync, in seconds.
     """
@@ -331,7 +334,7 @@ class SourceScheduler:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts inside the work that runs now, the newest first, if they are small.
+        """Sync these parts inside the running work, the newest first, if they are small.
 
         Otherwise, sync only the newest edits among them; the others wait for the source's turn.
         Returns the edits to preempt with next.
@@ -382,7 +385,7 @@ class SourceScheduler:
         return []
 
     def abandon(self, *, all_again: bool = True) -> list[Request]:
-        """End what is under way, to begin again; returns the requests left unanswered.
+        """Abandon all running syncs, which begin again later; returns the unanswered requests.
 
         all_again: whether sources without work are listed again too.
         """
@@ -435,7 +438,7 @@ def _log(outcome: SyncOutcome) -> None:
 def make_task(
     connection: Connection, source: SourceConfig, config: Config, same: Task | None = None
 ) -> Task:
-    """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
+    """The task that keeps a source in sync; `same` is its present task if nothing changed."""
     ready = same.source if same else open_source(connection, source, config)
     return Task(
         ready,

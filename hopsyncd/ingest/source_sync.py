@@ -2,7 +2,7 @@
 
 Read `SourceSync._sync` and `_execute` from top to bottom. At every slow step a small sync may run
 inside a long one (`yield_to_edits`). After each batch the other sources have a turn (`Turn`).
-`Upgrades` asks the LLM for missing questions, in pieces, while nothing else waits.
+`Upgrades` asks the LLM for missing questions, in pieces, while there is no other work.
 """
 
 import time
@@ -63,10 +63,10 @@ _FIRST_WAIT_S = 30.0
 
 
 class Upgrades:
-    """Replaces provisional questions by the LLM's. `due_s` is when next, by the monotonic clock.
+    """Replaces provisional questions by the LLM's. `due_s` is the time of the next try (monotonic).
 
-    While the endpoint fails, the waits grow from half a minute to ten; once it answers, all that
-    waits is asked for at once, within the limits of one sync.
+    While the endpoint fails, the waits grow from half a minute to ten minutes. Once it answers, all
+    waiting questions are asked for, within the limits of one sync.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ _LONGEST_READING_S = 10.0  # after this time reading a slow source, others get a
 class SyncOutcome:
     """The result of a sync. `problem` says why the source is paused, None if it is not.
 
-    `too_large`: a small sync proved too large and was not done. `left`: edited documents that a
-    small sync left for the next one.
+    `too_large`: a small sync was too large and was not done. `left`: edited documents that a small
+    sync left to the next one.
     """
 
     source: str
@@ -147,14 +147,14 @@ class SyncOutcome:
 
 @dataclass(slots=True)
 class SourceSync:
-    """The write path over the store.
+    """The write path over the database.
 
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
     run a small sync, or raise an error to abandon the work. A commit is one long step. If it
     `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
     LLM usage of one sync. `on_reading` is called before a document is read, and `on_idle` while
-    nothing is left to do, at least every minute. `switch` builds the next generation, and
-    `on_switch` is called with its version. `paused` says why each paused source is paused.
+    there is no work, at least every minute. `switch` builds the next generation, and `on_switch` is
+    called with its version. `paused` says why each paused source is paused.
     """
 
     connection: Connection
@@ -287,9 +287,11 @@ class SourceSync:
             self._note_listing(run, plan, began_ms, before)
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Read and commit what the plan fetches, in batches; removals last, after a second look.
+        """Read and commit what the plan fetches, in batches; then list the removals again, and
+        commit them.
 
-        A removal whose content comes back at another path goes with the batch that has it there.
+        If the content of a removed document is found at another path, the removal is in the same
+        batch.
         """
         batch, run.back = run.batch, []
         fetches = [*plan.of(Action.FETCH).values()]
@@ -312,7 +314,7 @@ class SourceSync:
     def _read_and_commit(
         self, run: SyncRun, plan: Plan, steps: Collection[Step]
     ) -> Generator[Turn, None, None]:
-        """Read the items of these steps, and commit each full batch; the last one stays in hand."""
+        """Read the items of these steps, and commit each full batch; the last batch stays open."""
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting and not run.encoder_error:
@@ -431,7 +433,8 @@ class SourceSync:
         run.pace.after(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
-        """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
+        """Commit the open batch, or a part of it while others wait; returns whether it was
+        committed whole.
 
         A complete re-read is one version, and so is a batch that others wait for.
         """
@@ -450,21 +453,21 @@ class SourceSync:
         return taken is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Drop the older readings that preempted syncs have of this sync's paths."""
+        """Drop older readings of paths that a preempting sync has read since."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)
 
     def _note_rules(self, run: SyncRun) -> None:
-        """Record that the source was read by the present rules, except unreadable items."""
+        """Record that the source was read by the present rules, except for unreadable items."""
         unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
         put_rules(self.connection, run.source.id, self.writer.rules, unread)
         run.batch.unsettled |= unread
 
     def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
-        """Record that every item of the listing is indexed, so the next listing can begin there.
+        """Record that every listed item is indexed, so that the next listing can begin there.
 
-        Nothing is recorded if a caller has meanwhile asked for something that needs a full listing.
+        Nothing is recorded if a caller has meanwhile requested a full listing.
         """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms

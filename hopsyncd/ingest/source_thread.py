@@ -1,13 +1,13 @@
-"""How syncs share the one thread that writes, and where the calls to a source are made.
+"""Shares the one writing thread among syncs, and makes the calls to slow sources on other threads.
 
-Two kinds of work interrupt a sync, each at a point of its own:
+Two kinds of work interrupt a sync:
 
 - Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync them there.
 - Other sources have their turns. A sync is a generator; it yields a `Turn` between two batches and
-  while a slow source keeps it waiting.
+while a slow source keeps it waiting.
 
-A source over a network may take seconds to answer. Its calls are made on a thread of its own, all
-of them and in order, so the writer's thread can do other work while it waits.
+A source over a network may take seconds to answer. Its calls are made on a separate thread, one
+after the other, so the writer's thread can do other work while it waits.
 """
 
 import threading
@@ -40,7 +40,7 @@ _WAIT_S = 0.05
 
 
 class Stopping(Exception):
-    """Raised inside a sync to abandon it: committed and prepared work is kept."""
+    """Raised inside a sync to abandon it. Committed and prepared work is kept."""
 
 
 class Turn(Enum):
@@ -64,15 +64,15 @@ class CallRunner(Protocol):
     """Makes the calls to one source."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Start the call. A result that is not awaited is abandoned."""
+        """Start the call. If nobody waits for its result, the result is dropped."""
         ...
 
     def end(self) -> None:
-        """Take no more calls, without waiting for the one under way."""
+        """Accept no more calls, without waiting for the running one."""
         ...
 
     def has_ended(self, timeout_s: float) -> bool:
-        """After end(): whether the last call is over."""
+        """Whether the last call is over, after end()."""
         ...
 
 
@@ -85,16 +85,16 @@ class WriterThread:
         return done
 
     def end(self) -> None:
-        """Nothing is under way between two calls."""
+        """Do nothing: no call runs between two calls of this thread."""
 
     def has_ended(self, timeout_s: float) -> bool:
         return True
 
 
 class SourceThread:
-    """Makes slow calls, on a thread that starts with the first of them.
+    """Makes slow calls, on a thread that starts with the first call.
 
-    An abandoned call goes on until its own time limits end it.
+    An abandoned call runs until its own time limits end it.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,7 +125,7 @@ class SourceThread:
 def in_turns(
     work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
 ) -> Generator[Turn, None, Result]:
-    """The result of a call, or its exception; each short wait for it ends a turn."""
+    """Wait for the result of a call, or its exception; each short wait ends a turn."""
     yield_to_edits()
     done = caller.begin(work)
     while not wait([done], _WAIT_S).done:

@@ -45,7 +45,7 @@ UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Other work for the writer's thread; `run` resolves `done`."""
+    """A job for the writer's thread; `run` resolves `done`."""
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
@@ -53,7 +53,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """The write path of an open store, with the work that is planned."""
+    """The write path of an open database, with the planned work."""
 
     sync: SourceSync
     tasks: Sequence[Task]
@@ -71,10 +71,10 @@ class _Opened:
 
 
 class SyncWorker:
-    """Runs syncs on its own thread, a batch of each source in turn.
+    """Runs syncs on its own thread, one batch of each source in turn.
 
-    `follower` is there if the record is on a server. `on_synced` receives the seconds of each sync.
-    `require_encoder` raises EncoderUnavailable while the encoder gives no vectors.
+    `follower` is set if the database is on a server. `on_synced` receives the seconds of each sync.
+    `require_encoder` raises EncoderUnavailable while the encoder is unavailable.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SyncWorker:
         self._chores = ChoreRunner(self.submit, self._note_run)
 
     def start(self, open_path: Callable[[Interruptions], WritePath]) -> None:
-        """Open the store, then scan every source.
+        """Open the database, then scan every source.
 
         `open_path` is called on the worker's thread, and again after a failure.
         """
@@ -113,7 +113,7 @@ class SyncWorker:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Abandon the work in hand and end; False if the thread did not end in time."""
+        """Abandon the current work and stop; False if the thread did not end in time."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -123,7 +123,7 @@ class SyncWorker:
         return not self._thread.is_alive()
 
     def add_change(self, source: str, paths: Sequence[str] | None) -> None:
-        """Note changes at or below `paths` (newest last); None means anywhere in the source."""
+        """Record changes at or below `paths` (newest last); None means anywhere in the source."""
         if self.is_following:  # the writer gets its own change events
             return
         with self._wake:
@@ -143,7 +143,7 @@ class SyncWorker:
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a complete scan of these sources (empty: all); done once it is committed."""
+        """Request a complete scan of these sources (empty: all). Done once it is committed."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -159,7 +159,7 @@ class SyncWorker:
     ) -> "Future[Result]":
         """Do a job on the writer's thread, between two batches.
 
-        Once done it `counts_as` a run of that job of the schedule.
+        Its end counts as a run of the scheduled job `counts_as`.
         """
         done: Future[Result] = promise()
 
@@ -188,7 +188,7 @@ class SyncWorker:
         return done
 
     def next_runs(self) -> list[Planned]:
-        """When each job runs next; nothing before the store is open."""
+        """When each job runs next; empty before the database is open."""
         opened = self._opened
         if opened is None:
             return []
@@ -199,7 +199,7 @@ class SyncWorker:
 
     @property
     def is_following(self) -> bool:
-        """Whether another daemon writes the record, or none does."""
+        """Whether this daemon is not the writer of the database."""
         return self._follower is not None and self._follower.is_following
 
     @property
@@ -219,7 +219,7 @@ class SyncWorker:
         return dict(self._latest.paused) if self._latest else {}
 
     def keep_index(self) -> None:
-        """Keep the index for the next start, once the worker has stopped. Raises ServerLost."""
+        """Save the index for the next start, after the worker has stopped. Raises ServerLost."""
         if self._follower and self._follower.is_following:
             self._follower.keep_index()
         elif self._latest:
@@ -227,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether there are known changes that the served version may not have yet."""
+        """Whether there are known changes that the served version may lack."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
 
@@ -254,13 +254,13 @@ class SyncWorker:
         self._retry_s = min(2 * self._retry_s, longest_s)
 
     def _has_encoder(self) -> bool:
-        """Whether the encoder gives vectors again."""
+        """Whether the encoder is available again."""
         try:
             self._require_encoder()
         except EncoderUnavailable as error:
             self.error = str(error)
             return False
-        log.info("the encoder gives vectors again; indexing goes on")
+        log.info("the encoder is available again; indexing continues")
         return True
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
@@ -297,7 +297,7 @@ class SyncWorker:
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
         """Replace the tasks and chores. A source that is unchanged keeps its due work.
 
-        On the worker's own thread only.
+        Only on the worker's thread.
         """
         timetable = self._timetable_of(self._at_work.sync, tasks, chores)
         self._opened = replace(self._at_work, timetable=timetable, chores=chores)
@@ -372,7 +372,7 @@ class SyncWorker:
         return self._at_work.scheduler.turn()
 
     def _take_change_events(self) -> None:
-        """Pass the change events to the scheduler; paths preempt a running sync."""
+        """Pass the change events to the scheduler; edited paths preempt a running sync."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             change_events: dict[str, dict[str, None]] = {}
@@ -398,7 +398,7 @@ class SyncWorker:
         self._at_work.sync.writer.release_memory()
 
     def _go_on_switching(self) -> None:
-        """Build the next generation until there is other work, or it is time to look for some."""
+        """Build the next generation until there is other work, or it is time to check for some."""
         sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
             return
@@ -423,7 +423,7 @@ class SyncWorker:
         return self._opened
 
     def _yield_to_edits(self) -> None:
-        """At every slow step of a sync, stop if requested, or else let small edits preempt it.
+        """Stop if requested; otherwise let small edits preempt the sync. Called at every slow step.
 
         Edits get at most half of the time, so that a file that changes all the time cannot block
         the other files.
@@ -440,7 +440,7 @@ class SyncWorker:
             self._next_changes_s = 2 * self._clocks.steady_s() - began_s
 
     def _is_awaited(self) -> bool:
-        """Whether an edit may preempt the current work, or the worker has to stop."""
+        """Whether an edit may preempt the current work, or the worker must stop."""
         rests = self._in_change_events or self._clocks.steady_s() < self._next_changes_s
         return self._stopping or (bool(self._change_events) and not rests)
 
@@ -490,5 +490,7 @@ def _reportable(error: BaseException) -> BaseException:
     if isinstance(error, REPORTABLE):
         return error
     if isinstance(error, Stopping):
-        return SyncFailed("The sync was abandoned", "the daemon stops", "Start it again")
+        return SyncFailed(
+            "The sync was abandoned", "the daemon is stopping", "Start the daemon again"
+        )
     return SyncFailed("The sync failed", str(error), "The daemon's log has the details")

@@ -1,4 +1,4 @@
-"""Operations on versions and the database that users request, and checks of the matches.
+"""Operations that users request on versions and the database, and checks of the matches.
 
 Functions that take a SourceSync run on the writer's thread; the others only read.
 """
@@ -78,9 +78,9 @@ _MATCHES = """
 
 
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
-    """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
+    """Compare every stored similarity with Eq. 1, and the head's matches with newly computed ones.
 
-    Matches to questions that do not exist are store.check's to find.
+    store.check finds matches to questions that do not exist.
     """
     return run_checks(connection, (_similarities, _best_matches), on_check)
 
@@ -202,7 +202,7 @@ def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreA
 
 
 def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
-    """Pause a source until it is resumed, also across restarts. Its index is kept."""
+    """Pause a source until it is resumed, even across restarts. Its index is kept."""
     (row,) = _rows(path.connection, [name])
     problem = source_paused_error(name)
     hold_source(path.connection, row, now_ms)
@@ -230,16 +230,14 @@ def release_sources(path: SourceSync, names: Sequence[str]) -> None:
 def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
     """Commit a version with the documents of the sources (id to name) as of version `number`.
 
-    None when they are that already. Nothing on disk is touched. The restored documents are pinned:
-    as long as a document's file stays as it was at the restore (or stays missing), scans leave the
-    restored state. An edit made later, a file that appears or a deletion is taken in as always, and
-    ends that document's pin. Releasing the pins brings every document back to its file at the next
-    scan.
+    None if there is no difference. No file on disk is changed. The restored documents are pinned:
+    as long as a document's file stays as it was at the restore (or stays missing), scans keep the
+    restored state. A later edit, deletion or new file is indexed as usual, and ends that document's
+    pin. Releasing the pins brings every document back to its file at the next scan.
 
     Worked example. Version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4
-    makes version 8 with a.md ("one") and no b.md, though the files still say otherwise. Touching
-    a.md changes nothing; writing "three" into it makes version 9 with a.md ("three") and, still, no
-    b.md.
+    makes version 8 with a.md ("one") and no b.md, although the files still differ. Touching a.md
+    changes nothing; writing "three" into it makes version 9 with a.md ("three") and still no b.md.
 
     Raises NoSuchVersion.
     """
@@ -382,9 +380,10 @@ def include_document_again(path: SourceSync, document: str, source: str | None) 
 def _locate_document(
     connection: Connection, document: str, source: str | None
 ) -> tuple[int, str, str]:
-    """Source id, source name and path of a document given by its path, absolute or in its source.
+    """The source id, source name and path of a document, given by an absolute path or a path in its
+    source.
 
-    Raises PurgeRefused when no source, or more than one, knows such a document.
+    Raises PurgeRefused if no source, or more than one, has such a document.
     """
     found = [
         (row.id, row.name, item)

@@ -1,9 +1,9 @@
 """Turns changed documents into one committed version.
 
-First, passages without a question set get one; this slow work is stored at once. Then the live
-index takes in the passages and matches them, part by part. No version has these pending rows yet,
-so a large version can end after any part if a caller waits. Finally, one transaction commits
-everything. Until then, queries read the old version.
+First, passages without a question set get one; this slow work is stored at once. Then the passages
+are added to the live index and matched, part by part. No version has these pending rows yet, so a
+large version can end after any part if a caller waits. Finally, one transaction commits everything.
+Until then, queries read the old version.
 """
 
 import math
@@ -125,7 +125,7 @@ class VersionWriter:
         return Snapshot(self.index, version, self._statistics)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
-        """Take an index that is as of the head, with its counts."""
+        """Use an existing index that is at the head, with its statistics."""
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
@@ -138,7 +138,7 @@ class VersionWriter:
             self._saved.start_saving(made, self._index, self._maker.generation.encoder)
 
     def keep_index(self) -> None:
-        """Save the index for the next start, unless this has little to add to the saved one."""
+        """Save the index for the next start, unless the saved one is nearly up to date."""
         if self._saved and self._index is not None and self._index.version:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
@@ -146,7 +146,7 @@ class VersionWriter:
                 self._saved.save(made, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Release memory that only changes need; takes some milliseconds."""
+        """Release memory that only changes need. Takes some milliseconds."""
         if self._saved and not self._saved.is_saving:
             self._saved.finish_saving()
         release_memory(self._connection)
@@ -171,13 +171,13 @@ class VersionWriter:
     ) -> None:
         """Make and store the questions of the documents, the slow part of a version.
 
-        Raises TooMuch if more than `most` passages have none.
+        Raises TooMuch if more than `most` passages have no questions.
         """
         passages = by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
     def select_unprepared(self, readings: Mapping[str, Reading]) -> set[str]:
-        """The paths of the documents of which some passage has no question set."""
+        """The paths of the documents that have a passage without a question set."""
         return {
             path
             for path, reading in readings.items()
@@ -230,10 +230,10 @@ class VersionWriter:
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
     ) -> Version | None:
-        """Ask the LLM again for passages at the head that wait for its questions, at most `limit`.
+        """Ask the LLM again for up to `limit` passages at the head that wait for its questions.
 
-        Commits a version with the passages that got their questions; None if none did. No more is
-        asked once `go_on` returns False.
+        Commits a version with the passages that got their questions; None if none did. Stops once
+        `go_on` returns False.
         """
         newest = head(self._connection)
         if newest is None or not self.serves(newest):
@@ -248,7 +248,7 @@ class VersionWriter:
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
-        """The passages that have a set which is not provisional."""
+        """The passages that have a question set which is not provisional."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
         return {ids[one] for one in known_sets(self._connection, ids)}
@@ -276,8 +276,7 @@ class VersionWriter:
         """Compute the head again from its content and commit it; None without a head.
 
         Word counts, vectors, matches and the edge threshold are computed from the stored content.
-        No question is generated and no text is embedded. Matches that turn out equal keep their
-        rows.
+        No question is generated and no text is embedded. Unchanged matches keep their rows.
         """
         newest = head(self._connection)
         if newest is None:
@@ -313,18 +312,20 @@ class VersionWriter:
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def made_in_s(self, passage: Passage) -> float:
-        """Measure how long the built-in questions of a passage take; nothing is stored."""
+        """Measure the seconds in which the built-in questions of a passage are made. Stores
+        nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
 
     @property
     def has_index(self) -> bool:
-        """Whether the index is in memory; it is not after a failed change."""
+        """Whether the index is in memory. It is not after a failed change."""
         return self._index is not None
 
     def begin_apart(self) -> None:
-        """Begin an index without content, for the head's passages by the present settings."""
+        """Start a separate index, without content, for the head's passages with the present
+        settings."""
         self._statistics = None
         if self._saved:
             self._saved.forget()
@@ -333,7 +334,7 @@ class VersionWriter:
             self._index = LiveIndex(self._maker.generation.dimensions)
 
     def left_to_build(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
-        """The passages of the head to be built apart, and those among them without a question set.
+        """The passages of the head to add to the separate index, and those without a question set.
 
         A gc can have deleted sets that the index has already.
         """
@@ -342,9 +343,9 @@ class VersionWriter:
         return [one for one in passages if one not in known or one in lacking], lacking
 
     def build_apart(self, passages: Sequence[PassageId], yield_to_edits: YieldToEdits) -> None:
-        """Make the question sets of these passages, store them, and match them in the index apart.
+        """Make and store the question sets of these passages, and match them in the separate index.
 
-        An edit that is committed by another writer at `yield_to_edits` can remove passages.
+        If another writer commits an edit at `yield_to_edits`, passages may disappear.
         """
         known = known_passages(self._connection, passages)
         self._preparer.prepare({"": [*known.values()]}, Cost(), yield_to_edits=yield_to_edits)
@@ -353,7 +354,8 @@ class VersionWriter:
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
 
     def switch_apart(self, newest: Version) -> Version:
-        """Commit the head by the present settings, from the index apart, which is dropped then."""
+        """Commit the head with the present settings from the separate index, which is then
+        dropped."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             gone = index.find_vertices([*index.interval_of_passage.keys() - set(passages)])
@@ -385,7 +387,8 @@ class VersionWriter:
         return version
 
     def _foreign(self, newest: Version) -> list[QuestionId]:
-        """Questions with a match at the head that the index lacks: of another encoder or wrong."""
+        """The questions with a match at the head that the index lacks, of another encoder or
+        wrong."""
         known = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
         _, of = known.find_all(questions)
@@ -393,9 +396,9 @@ class VersionWriter:
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
-        """The index, to be changed in the block.
+        """Provide the index to be changed in the block.
 
-        If the block fails, the index is ahead of the store. It is then loaded again at the next
+        If the block fails, the index is ahead of the database. It is then loaded again at the next
         use.
         """
         try:
@@ -427,7 +430,8 @@ class VersionWriter:
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
     ) -> Version:
-        """Commit. The matches of the questions `foreign`, which the index lacks, end too."""
+        """Commit the version. Also ends the matches of the questions `foreign`, which the index
+        lacks."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._find_sets(changed.begun)
             gone = index.find_vertices(changed.ended)

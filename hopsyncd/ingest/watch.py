@@ -1,4 +1,4 @@
-"""Change events of the watched folders, from the operating system's file events.
+"""Turns file events of the operating system into change events of the watched folders.
 
 Events can be lost, doubled or late. A change event only says where a scan should look first; the
 periodic full scan finds all other changes. In doubt this module reports None, which means "scan
@@ -60,7 +60,7 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether the folder is watched. If it is not, or only in part: why, and a hint what to do.
+    """Whether the folder is watched. If it is not, or only in part: the reason, and what to do.
 
     Scans continue in any case.
     """
@@ -71,13 +71,13 @@ class WatchStatus:
 
 
 class FolderWatcher:
-    """Watches one folder, on one thread beside the threads of watchdog.
+    """Watches one folder, with one thread besides watchdog's own.
 
     An event on a path that was quiet for `debounce_s` is passed on at once; later events, and
-    events on many paths, are collected for that long.
-    `skip` says which relative paths do not matter. A change event names at most `max_paths` paths,
-    the newest; if more came, an event with None follows. A dead watch, or a root that is back, is
-    noticed within `check_every_s`. `observer` makes watchdog's observer.
+    events on many paths, are collected for that long. `skip` says whether a relative path can be
+    ignored. A change event names at most `max_paths` paths, the newest; if there are more, an event
+    with None follows. A failed watch, or a root that is back, is noticed within `check_every_s`.
+    `observer` makes watchdog's observer.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class FolderWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, root: Path, on_change: OnChange) -> None:
-        """Start. Later changes cause events, so call this before the first scan.
+        """Start watching. Later changes cause events, so call this before the first scan.
 
         If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
-        success gives an event with None. `on_change` is called on the watcher's thread; while one
-        call lasts, changes are collected for the next.
+        success gives an event with None. `on_change` is called on the watcher's thread; during a
+        call, changes are collected for the next one.
         """
         if self._thread is not None:
             raise RuntimeError("This watcher has its folder already: make one for each folder.")
@@ -125,7 +125,7 @@ class FolderWatcher:
         return self._status
 
     def stop(self) -> None:
-        """End the watch. No event comes after the return; a hanging callback is not awaited."""
+        """Stop watching. No event comes after the return; a hanging callback is not awaited."""
         self._stopping.set()
         self._pending.lose()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -173,7 +173,7 @@ class FolderWatcher:
         return len(self._passed_on_s) < _FEW_PATHS and self._pending.holds_none(self._passed_on_s)
 
     def _begin(self, root: Path) -> bool:
-        """Try to watch. Sets the status."""
+        """Try to watch the folder; sets the status."""
         try:
             self._session = _Session(root, self._new_observer, self._pending)
         except OSError as error:
@@ -196,7 +196,7 @@ class FolderWatcher:
         self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Whether the watch still sees everything; if not, end it, to begin again later."""
+        """Whether the watch still sees everything. If not, end it, to start again later."""
         try:
             session.check(root, new_folder)
         except OSError as error:
@@ -223,8 +223,10 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The paths of one window, the newest last, and whether each was itself written to. `lost`:
-    some are missing."""
+    """The paths of one window, newest last, each with a flag: whether the file itself was written.
+
+    `lost`: some paths are missing.
+    """
 
     paths: Mapping[str, bool]
     lost: bool
@@ -262,11 +264,11 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether an event came in time."""
+        """Wait for an event; returns whether one came in time."""
         return self._filled.wait(timeout_s)
 
     def holds_none(self, paths: Collection[str]) -> bool:
-        """Whether none of these paths is among those since the last `take`."""
+        """Whether none of these paths has an event since the last `take`."""
         with self._lock:
             return self._paths.keys().isdisjoint(paths)
 
@@ -279,7 +281,8 @@ class _Pending(events.FileSystemEventHandler):
 
 
 class _LossListener(logging.Handler):
-    """Only watchdog's log says that the kernel's queue overflowed or a watch broke."""
+    """Listens to watchdog's log, the only place that reports a full event queue or a failed
+    watch."""
 
     def __init__(self, pending: _Pending) -> None:
         super().__init__(logging.WARNING)
@@ -310,7 +313,7 @@ class _Session:
             raise
 
     def check(self, root: Path, new_folder: bool) -> None:
-        """Raises OSError if the folder is gone or replaced, a thread died, or watches ran out."""
+        """Raise OSError if the folder is gone or replaced, a thread died, or watches ran out."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "another folder has taken its place")
         # The thread that reads the kernel's queue is not an emitter, and exists only on Linux.
@@ -348,7 +351,7 @@ _LIMITS = (errno.ENOSPC, errno.EMFILE)
 
 
 def _identity(root: Path) -> tuple[int, int]:
-    """Device and inode. Raises OSError if the root is not a folder."""
+    """The device and inode of the root. Raises OSError if it is not a folder."""
     state = root.stat()
     if not stat.S_ISDIR(state.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -374,10 +377,11 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """The paths relative to the root that are not to be skipped; None if the root is among them.
+    """The relative paths that are not to be skipped; None if the root itself is among them.
 
     A path below another one is kept only if its file was written to. When a folder moves, each of
-    its files has an event, which its own covers; but an edited file must not wait for the others.
+    its files has an event, which the folder's own event covers; but an edited file must not wait
+    for the others.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)
@@ -400,7 +404,8 @@ def _folders_above(id_: str) -> list[str]:
 
 
 class SourceWatchers:
-    """`on_change` takes the name of a source, and below which of its paths something changed."""
+    """Watches all sources that are folders. `on_change` takes the name of a source, and the changed
+    paths."""
 
     def __init__(self, on_change: Callable[[str, Sequence[str] | None], None]) -> None:
         self._on_change = on_change
@@ -412,7 +417,7 @@ class SourceWatchers:
         return {*self._watchers}
 
     def status(self, name: str) -> WatchStatus | None:
-        """How the watch of a source is; None if it has none."""
+        """The state of the watch of a source; None if it is not watched."""
         watcher = self._watchers.get(name)
         return watcher.status() if watcher else None
 

@@ -98,7 +98,7 @@ def test_an_endpoint_killed_in_an_import_loses_nothing(cities: Place) -> None:
         assert sent + len(texts) < 2.5 * 3 * (MANY + len(CITIES))
         assert cities.printed("check", "--deep")["findings"] == []
     assert "indexing waits for the encoder" in cities.log.read_text()
-    assert "indexing goes on" in cities.log.read_text()
+    assert "indexing continues" in cities.log.read_text()
 
 
 def degraded(place: Place) -> list[str]:
