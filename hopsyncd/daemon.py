@@ -27,11 +27,7 @@ from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
 from hopsyncd.api.query_workers import query_workers
 from hopsyncd.api.read_service import ReadService
-from hopsyncd.api.server import (
-    bound_listeners,
-    serve,
-    share_heap,
-)
+from hopsyncd.api.server import bound_listeners, serve, share_heap
 from hopsyncd.api.serving import (
     DaemonParts,
     Freshness,
@@ -85,7 +81,7 @@ from hopsyncd.models.generations import load_serving_models
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from hopsyncd.web.listener import with_page
+from hopsyncd.web.listener import team_page, with_page
 from store.check import opening_check
 from store.contract import Connection
 from store.exceptions import ServerLost
@@ -467,6 +463,7 @@ def run(
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners = bound_listeners(stack, config)
+        page = team_page(config)
         on_listening()
         stack.enter_context(hold_writer_lock(config.database))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
@@ -493,7 +490,7 @@ def run(
                 " `hopsyncd add PATH` adds to one"
             )
         app = make_app(services, worker_pools(config.limits, daemon.load))
-        guard = guard_daemon(app, daemon.access, daemon.audit, config, listeners.tls)
+        guard = guard_daemon(app, daemon.access, daemon.audit, config, listeners.tls, page)
         whole = stack.enter_context(with_page(guard, config, config_file))
         serve(whole, listeners, config.limits, daemon.load, daemon.stop, supervisor, summary)
     log.info("stopped")

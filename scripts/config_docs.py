@@ -47,6 +47,7 @@ The kinds `folder`, `git` and `remote` also have these:
 _KINDS = """\
 A kind from an [installed package](connectors.md#a-connector-in-40-lines) has keys of its own.
 """
+_SECTION = re.compile(r"\[.*|# \[[a-z]+\.[a-z]+\]")  # a nested one is commented out
 _KEY = re.compile(r"(?:# )?(\w+) = \S")
 
 
@@ -63,7 +64,11 @@ def page_text() -> str:
     parts = [_INTRODUCTION]
     for name, field in Config.model_fields.items():
         if isinstance(field.annotation, type):
-            parts += [f"## [{name}]\n", _table(name, field.annotation.model_fields, meanings)]
+            parts += [f"## [{name}]\n", _table(name, _plain_fields(field.annotation), meanings)]
+            for key, nested in _sections_in(field.annotation).items():
+                section = f"{name}.{key}"
+                parts += [f"### [{section}]\n", f"{(nested.__doc__ or '').strip()}\n"]
+                parts.append(_table(section, nested.model_fields, meanings))
     parts += [_SOURCES, _table("folder", SourceBase.model_fields, meanings)]
     parts += [_FILES, _table("folder", _own_fields(FilesSource, SourceBase), meanings)]
     for kind, model in SOURCE_MODELS.items():
@@ -82,8 +87,8 @@ def meanings_in(text: str) -> Meanings:
     section, comment, was_key = "", list[str](), False
     for line in [*head.splitlines(), mark.strip(), *sources]:
         key = _KEY.match(line)
-        if line.startswith("["):
-            section, comment, was_key = line.strip("[]"), [], False
+        if _SECTION.fullmatch(line):
+            section, comment, was_key = line.strip("# []"), [], False
         elif key:
             if section == "source" and key[1] == "kind":
                 section = line.partition('"')[2].partition('"')[0]
@@ -105,6 +110,22 @@ def meanings_in(text: str) -> Meanings:
 
 def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.:])\s+(?=[A-Z\"])", text, maxsplit=1)[0].rstrip(":.") + "."
+
+
+def _sections_in(model: type[Section]) -> dict[str, type[Section]]:
+    """The tables in a section, by their keys."""
+    found = {}
+    for name, field in model.model_fields.items():
+        for part in get_args(field.annotation):
+            if isinstance(part, type) and issubclass(part, Section):
+                found[name] = part
+    return found
+
+
+def _plain_fields(model: type[Section]) -> dict[str, FieldInfo]:
+    """The keys of a section that are no tables."""
+    nested = _sections_in(model)
+    return {name: field for name, field in model.model_fields.items() if name not in nested}
 
 
 def _own_fields(model: type[Section], base: type[Section]) -> dict[str, FieldInfo]:
@@ -152,7 +173,7 @@ def _kind(annotation: Any) -> str:
         return ", ".join(f"`{_toml(value)}`" for value in parts)
     if origin is tuple:
         return "list"
-    if origin is dict:
+    if origin in (dict, Mapping):
         return "table"
     if parts:
         return " or ".join(_kind(part) for part in parts if part is not NoneType)

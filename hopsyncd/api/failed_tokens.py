@@ -1,10 +1,11 @@
 """Slows down addresses that send wrong tokens. The tables are limited in size and not stored."""
 
-import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from hopsyncd.client.trust import network_of
 
 FREE = 5
 """How many wrong tokens an address may send before it has to wait."""
@@ -35,12 +36,12 @@ class FailedTokens:
     def wait_s(self, address: str) -> float:
         """The seconds until the next wrong token of this address is checked; 0 if it need not
         wait."""
-        failures = self._failed.get(_network_of(address))
+        failures = self._failed.get(network_of(address))
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
         """Count a wrong token; returns the number so far, and the seconds to wait now."""
-        now_s, network = self._now_s(), _network_of(address)
+        now_s, network = self._now_s(), network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:
             failures.count = 0
@@ -53,16 +54,3 @@ class FailedTokens:
         if len(self._failed) > _MAX_ADDRESSES:
             self._failed.popitem(last=False)
         return failures.count, wait_s
-
-
-def _network_of(address: str) -> str:
-    """The address; for IPv6, the network in which a host can choose its addresses."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.version == 4:
-        return address
-    if mapped := found.ipv4_mapped:
-        return str(mapped)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))

@@ -2,14 +2,19 @@
 
 A web page can make a visitor's browser send requests, and over loopback TCP those come from this
 machine. So the guard refuses requests that a browser marks as such, or that name another host.
+
+The page that the daemon serves to a team asks through the daemon's own socket, as the daemon's own
+user. Its requests say for which browser they are, and then count only as the user of their token.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 from starlette.responses import JSONResponse
@@ -21,7 +26,8 @@ from hopsyncd.api.failed_tokens import FailedTokens
 from hopsyncd.api.failures import failure_body
 from hopsyncd.api.proxy import BehindProxy
 from hopsyncd.api.tls import ServerTls
-from hopsyncd.api.tokens import TokenCheck, Tokens, WrongToken
+from hopsyncd.api.tokens import TOKEN_START, Role, TokenCheck, Tokens, WrongToken
+from hopsyncd.client.response import BROWSER_HEADER
 from hopsyncd.client.trust import Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig
@@ -32,7 +38,29 @@ LOCAL_NAMES = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
 # Not sec-fetch-mode, which a browser sends only beside these, and Node's fetch alone: editors.
 _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
 
+_BROWSER_HEADER = BROWSER_HEADER.lower().encode()
+
 Headers = list[tuple[bytes, bytes]]
+
+
+class Person(Protocol):
+    """Who logged in to the page."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+
+
+class TeamPage(Protocol):
+    """The page that browsers of other machines open, as an ASGI application."""
+
+    def find_person(self, key: bytes) -> Person | None:
+        """Who is behind the key of a session; None if it is not one, or its session has ended."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class OwnNames:
@@ -61,6 +89,7 @@ class Guard:
         tokens: TokenCheck,
         is_own_name: Callable[[str], bool] = LOCAL_NAMES.__contains__,
         per_user: int = LimitsConfig().per_user,
+        page: TeamPage | None = None,
     ) -> None:
         self._app = app
         self._access = access
@@ -68,6 +97,7 @@ class Guard:
         self._tokens = tokens
         self._is_own_name = is_own_name
         self._per_user = per_user
+        self._page = page
         self._failed = FailedTokens()
         self._in_hand: Counter[object] = Counter()
 
@@ -118,7 +148,10 @@ class Guard:
         """The caller of a request, or its refusal."""
         credentials: Credentials = scope["state"]["credentials"]
         headers: Headers = list(scope["headers"])
-        if credentials.uid is None:
+        browsers = [value.decode("latin-1") for name, value in headers if name == _BROWSER_HEADER]
+        if browsers and credentials.uid == os.geteuid():
+            found = self._page_caller(Credentials(address=browsers[0]), headers)
+        elif credentials.uid is None:
             address = (scope.get("client") or ("", 0))[0]
             found = self._remote_caller(replace(credentials, address=address), headers)
             if isinstance(found, Caller) and (identify := scope["state"].get("identify")):
@@ -128,6 +161,18 @@ class Guard:
         if isinstance(found, JSONResponse):
             return found
         return self._browser_refusal(headers) or found
+
+    def _page_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
+        """The person who uses our page: known by a session, or by a pasted token."""
+        sent = _bearer_token(headers)
+        if sent is None or sent.startswith(TOKEN_START):
+            return self._remote_caller(credentials, headers)
+        person = self._page.find_person(sent) if self._page else None
+        if person is None:
+            return _refuse_token("its session on the page has ended")
+        groups = frozenset(person.groups)
+        known = replace(credentials, holder=person.user, group_names=groups)
+        return self._access.remote_caller(person.role, known)
 
     def _remote_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
         """The caller whose token is in a request over TCP, or the refusal."""
@@ -175,13 +220,35 @@ class Guard:
 
 
 def guard_daemon(
-    app: ASGIApp, access: Access, audit: AuditLog, config: Config, tls: ServerTls | None
+    app: ASGIApp,
+    access: Access,
+    audit: AuditLog,
+    config: Config,
+    tls: ServerTls | None,
+    page: TeamPage | None = None,
 ) -> ASGIApp:
-    """The daemon's application behind its guard and, if configured, its proxy check."""
+    """The daemon's application behind its guard and, if configured, its proxy check.
+
+    With a page, requests over TCP that are not for the API go to the page.
+    """
     names = OwnNames(config.access.hosts, tls)
-    guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user)
+    guard = Guard(app, access, audit, Tokens.of(config), names, config.limits.per_user, page)
+    whole: ASGIApp = guard
+    if page:
+
+        async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+            await (page if _is_for_page(scope) else guard)(scope, receive, send)
+
+        whole = dispatch
     proxies = config.access.behind_proxy
-    return BehindProxy(guard, proxies) if proxies else guard
+    return BehindProxy(whole, proxies) if proxies else whole
+
+
+def _is_for_page(scope: Scope) -> bool:
+    if scope["type"] != "http" or not scope.get("client"):  # the Unix socket
+        return False
+    is_program = any(name == b"authorization" for name, _ in scope["headers"])
+    return not (is_program or scope["path"].startswith("/v1/"))
 
 
 def _bearer_token(headers: Headers) -> bytes | None:

@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 FILE_NAME = "tokens.json"  # in the data_dir
 _USES_NAME = "token-uses.json"  # in the data_dir
 _FORMER_NAMES = ("token", "token-metrics", "token-read", "token-owner")
+TOKEN_START = b"hops_"
 _TOKEN = re.compile(r"hops_(?P<id>[0-9a-f]{8})_(?P<secret>[\w-]{43})")
 _NOTED_EVERY_S = 60
 

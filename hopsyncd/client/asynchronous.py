@@ -53,6 +53,7 @@ class AsyncClient(Methods):
         token: str = "",
         timeout_s: float | None = None,
         ca: Path | None = None,
+        browser: str | None = None,
     ) -> None:
         import httpx2  # takes 0.2 s to import, which the CLI does not need
 
@@ -70,7 +71,7 @@ class AsyncClient(Methods):
                 ),
             ),
             base_url=remote.url if remote else "http://hopsyncd",
-            headers=headers_of(token),
+            headers=headers_of(token, browser),
             timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         )
 

@@ -132,7 +132,8 @@ class Client(Methods):
     Every method raises DaemonUntrusted if somebody else could be answering, DaemonUnavailable if no
     valid answer comes within `timeout_s`, and RequestFailed if the daemon answers with an error.
     `ca` is the file of the authorities that may have signed the server's certificate, instead of
-    the system's. Connections over TLS are kept for further requests.
+    the system's. Connections over TLS are kept for further requests. `browser` is the address of
+    the browser for which the daemon's page asks its own socket, with the rights of the `token`.
     """
 
     def __init__(
@@ -141,11 +142,13 @@ class Client(Methods):
         token: str = "",
         timeout_s: float | None = None,
         ca: Path | None = None,
+        browser: str | None = None,
     ) -> None:
         self._place = place_of(place, ca)
         self._timeout_s = timeout_s
         self._keeps = isinstance(self._place, Remote) and self._place.tls
-        self._headers = headers_of(token)
+        self._browser = browser
+        self._headers = headers_of(token, browser)
         if not self._keeps:
             self._headers["Connection"] = "close"
         self._token = token
@@ -154,14 +157,14 @@ class Client(Methods):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the daemon may be on another machine, whose files are not here."""
-        return isinstance(self._place, Remote)
+        """Whether the daemon may be on another machine than the user, whose files are not here."""
+        return isinstance(self._place, Remote) or self._browser is not None
 
     def asynchronous(self) -> AsyncClient:
         """A client for asyncio that speaks to the same daemon with the same token."""
         from hopsyncd.client.asynchronous import AsyncClient
 
-        return AsyncClient(self._place, self._token, self._timeout_s)
+        return AsyncClient(self._place, self._token, self._timeout_s, browser=self._browser)
 
     def __enter__(self) -> Client:
         return self

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
 
 
+BROWSER_HEADER = "Hopsyncd-Browser"
+"""The address of the browser that the daemon's own page asks for. The token then says who asks."""
+
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
 WHOLE_S = 120.0  # from the first byte of an answer to its last; does not apply to streams
@@ -52,10 +55,15 @@ def place_of(place: Path | str | Remote, ca: Path | None = None) -> Path | Remot
     return place.expanduser() if isinstance(place, Path) else place
 
 
-def headers_of(token: str) -> dict[str, str]:
-    """The headers of every request. Only TCP connections need the token."""
+def headers_of(token: str, browser: str | None = None) -> dict[str, str]:
+    """The headers of every request. Only TCP connections and pages need the token.
+
+    browser: as in Client.
+    """
     headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
-    return {**headers, "Authorization": f"Bearer {token}"} if token else headers
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return {**headers, BROWSER_HEADER: browser} if browser is not None else headers
 
 
 def body_of(value: object) -> bytes:

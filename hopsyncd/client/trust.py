@@ -6,6 +6,7 @@ A client sends nothing to a socket that another user could have created instead 
 from __future__ import annotations
 
 import grp
+import ipaddress
 import os
 import pwd
 import socket
@@ -65,6 +66,19 @@ class Credentials:
 
 
 UNKNOWN = Credentials()
+
+
+def network_of(address: str) -> str:
+    """The address; for IPv6, the network in which a host can choose its addresses."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if mapped := found.ipv4_mapped:
+        return str(mapped)
+    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
 
 @lru_cache

@@ -2,7 +2,9 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
@@ -16,6 +18,7 @@ from hopsyncd.config.values import (
     is_loopback,
 )
 
+_HERE = ("127.0.0.1", "::1", "localhost")
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]+\]")
 
 
@@ -47,6 +50,76 @@ NetworkList = Annotated[
     tuple[Annotated[str, AfterValidator(_is_network)], ...], Field(strict=False)
 ]
 HostList = Annotated[tuple[Annotated[str, AfterValidator(_is_host_name)], ...], Field(strict=False)]
+
+
+def _is_page_address(address: str, info: ValidationInfo) -> str:
+    """The origin of the page, as browsers write it. It must be safe to log in there."""
+    if not address:
+        return address
+    parts = urlsplit(address)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    has_more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme != "https" or not host or has_more or address != address.strip():
+        raise ValueError("it is not the https address of a server")
+    if not info.data.get("listen"):
+        raise ValueError("`listen` is not set, so no browser could reach the page")
+    if not (info.data.get("tls_cert") or info.data.get("behind_proxy")):
+        raise ValueError("the page needs TLS: `tls_cert` and `tls_key`, or `behind_proxy`")
+    name = f"[{host}]" if ":" in host else host
+    return f"https://{name}" + (f":{port}" if port not in (None, 443) else "")
+
+
+def _is_issuer(address: str) -> str:
+    """An https address. A provider on this machine, such as a test's, may use http."""
+    parts = urlsplit(address)
+    is_here = parts.scheme == "http" and parts.hostname in _HERE
+    if not (parts.scheme == "https" or is_here) or not parts.hostname:
+        raise ValueError("it is not an https address")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("it has parts that no issuer has")
+    return address
+
+
+PageRole = Literal["read", "write", "admin"]
+
+
+class OidcConfig(Section):
+    """The login of a company, by OpenID Connect, for the page at `access.page`."""
+
+    issuer: Annotated[str, AfterValidator(_is_issuer)] = Field(
+        description='Write it as the provider does, like "https://login.example.org".'
+    )
+    client_id: str = Field(
+        min_length=1, description="Write the id that the provider gave to this client."
+    )
+    client_secret_file: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+    ca: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+    scopes: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=("openid", "profile", "email"),
+        description='Write a list like ["openid", "profile", "groups"].',
+    )
+    user_claim: str = Field(default="preferred_username", min_length=1)
+    groups_claim: str = "groups"
+    role: Literal["read", "write", "none"] = "read"
+    roles: Mapping[str, PageRole] = Field(
+        default={}, description='Write a table like { editors = "write", ops = "admin" }.'
+    )
+    required_claims: Mapping[str, str] = Field(
+        default={}, description='Write a table like { hd = "example.org" }.'
+    )
+
+
+def _has_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | None:
+    if oidc and not info.data.get("page"):
+        raise ValueError("`page` in [access] is not set, so there is no page to log in to")
+    return oidc
 
 
 class AccessConfig(Section):
@@ -90,6 +163,14 @@ class AccessConfig(Section):
     )
     backup_dir: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
+    )
+    page: Annotated[str, AfterValidator(_is_page_address)] = Field(
+        default="",
+        description='Write the address that browsers open, like "https://notes.example.org:7717",'
+        " or nothing.",
+    )
+    oidc: Annotated[OidcConfig | None, AfterValidator(_has_page)] = Field(
+        default=None, description="Set `page` in [access] too, or remove the section."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
-from hopsyncd.config.access import AccessConfig, ClientConfig
+from hopsyncd.config.access import AccessConfig, ClientConfig, OidcConfig
 from hopsyncd.config.mistakes import (
     SOURCE_SECTION,
     KeyPath,
@@ -276,6 +276,7 @@ _MODELS: dict[str, type[Section]] = {
     for name, field in Config.model_fields.items()
     if isinstance(field.annotation, type)
 }
+_MODELS["access.oidc"] = OidcConfig
 _MODELS |= {SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()}
 
 

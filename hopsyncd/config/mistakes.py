@@ -18,7 +18,8 @@ KeyPath = tuple[str | int, ...]
 """A place in the file, as pydantic names it: `("source", 0, "path")`."""
 
 Models = Mapping[str, type[BaseModel]]
-"""The model of each section, by its name in the file; for a source, by "source " + its kind."""
+"""The model of each section, by its name in the file, such as "access" or "access.oidc"; for a
+source, by "source " + its kind."""
 
 SOURCE_SECTION = "source "
 
@@ -136,7 +137,7 @@ class Mistake:
 
 def explain_error(error: ErrorDetails, models: Models) -> Mistake:
     """Turn an error of pydantic into a Mistake."""
-    at, section = _place_of(error["loc"])
+    at, section = _place_of(error["loc"], models)
     kind = error["type"]
     if kind == "unknown_kind":
         got = error["input"].get("kind")
@@ -147,9 +148,7 @@ def explain_error(error: ErrorDetails, models: Models) -> Mistake:
         field = models[section].model_fields[str(at[2])]
         return Mistake(at, "it is missing", field.description or "Add it.")
     if kind == "model_type":
-        return Mistake(
-            at, "it should be a table", f"Write {_header(str(at[0]))} and its keys below."
-        )
+        return Mistake(at, "it should be a table", f"Write {_header(section)} and its keys below.")
     if at == ("source",):
         return Mistake(at, "sources are a list of tables", "Write [[source]], in two brackets.")
     why = error["msg"].removeprefix("Value error, ")
@@ -159,18 +158,25 @@ def explain_error(error: ErrorDetails, models: Models) -> Mistake:
     return Mistake(at, why.replace("Input should", "it should"), hint)
 
 
-def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
+def _place_of(loc: KeyPath, models: Models) -> tuple[KeyPath, str]:
     """The key path in the file and the name of its model. pydantic inserts a source's kind."""
     if loc[0] == "source" and len(loc) > 2:
         return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
-    return loc, str(loc[0])
+    return loc, _section_of(loc, models)
+
+
+def _section_of(at: KeyPath, models: Models) -> str:
+    """The name of the section that has a key: a table in a section is a section too."""
+    nested = ".".join(map(str, at[:2]))
+    return nested if nested in models else str(at[0])
 
 
 def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
+    is_deep = at[0] == "source" or ("." in section and len(at) > 2)
     if len(at) < 2 or (at[0] == "source" and len(at) < 3):
         return "docs/sources.md and config.toml show how to write it."
-    key = str(at[2] if at[0] == "source" else at[1])
-    field = models[section].model_fields[key]
+    model = models[section] if is_deep else models[str(at[0])]
+    field = model.model_fields[key := str(at[2] if is_deep else at[1])]
     choices = getattr(field.annotation, "__args__", ())
     near = difflib.get_close_matches(str(got), [c for c in choices if isinstance(c, str)], n=1)
     if near:
@@ -257,6 +263,8 @@ def _place(at: KeyPath, models: Models) -> str:
     """The key and its section, in words."""
     if at[0] == "source" and len(at) > 1 and isinstance(at[1], int):
         section, keys = f"[[source]] number {at[1] + 1}", at[2:3]
+    elif len(at) > 2 and (nested := _section_of(at, models)) != at[0]:
+        section, keys = _header(nested), at[2:3]
     else:
         section, keys = _header(str(at[0])), at[1:2]
     if len(at) == 1 and at[0] != "source" and at[0] not in models:

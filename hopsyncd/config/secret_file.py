@@ -33,8 +33,11 @@ def write_secret(file: Path, secret: str) -> None:
         made.write(secret + "\n")
 
 
-def read_secret(file: Path) -> str:
-    """The secret in a file. Raises SocketRefused for a secret that others could know."""
+def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
+    """The secret in a file. Raises SocketRefused for a secret that others could know.
+
+    what: the kind of secret, for messages.
+    """
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor
@@ -43,21 +46,23 @@ def read_secret(file: Path) -> str:
                 raise OSError(errno.EINVAL, "it is not a regular file")
             secret = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(file, error) from error
-    what = f"Cannot use the token in {file}"
+        raise _refusal(file, error, what) from error
+    failed = f"Cannot use the {what} in {file}"
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
-    if len(secret) < _MIN_CHARACTERS:
+        raise SocketRefused(failed, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+    if len(secret) < min_characters:
         raise SocketRefused(
-            what,
-            f"it has fewer than {_MIN_CHARACTERS} characters",
-            "Remove the file, and put a token there again",
+            failed,
+            f"it has fewer than {min_characters} characters",
+            f"Remove the file, and put a {what} there again",
         )
     return secret
 
 
-def _refusal(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
+def _refusal(file: Path, error: OSError | UnicodeDecodeError, what: str = "token") -> SocketRefused:
     why = getattr(error, "strerror", None) or "it is not text"
     return SocketRefused(
-        f"Cannot use the token in {file}", why.lower(), f"Make {file} a file of yours, or remove it"
+        f"Cannot use the {what} in {file}",
+        why.lower(),
+        f"Make {file} a file of yours, or remove it",
     )

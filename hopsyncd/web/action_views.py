@@ -123,6 +123,12 @@ class ActionViews(View):
         return {"document": document}
 
     def _open(self, form: Form) -> Form:
+        if self.shared.user:
+            raise Forbidden(
+                "Nothing was opened",
+                "this page is served by another machine, which opens no programs for you",
+                "Read the document here",
+            )
         passage = self.client.passage(_require(form, "id"))["passage"]
         if not passage["document"]:
             raise NotFound(

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -27,6 +28,9 @@ from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import host_and_port
 
+if TYPE_CHECKING:
+    from hopsyncd.web.team_page import TeamPage
+
 COOKIE = "hopsyncd"
 KEPT_NAME = "page.html"  # in the data_dir: opens the page that the daemon serves
 _SECRET_BYTES = 32
@@ -34,7 +38,7 @@ _PATH_BYTES = 12
 _TOKEN_S = 600.0
 _MAX_COOKIE = 8192  # characters of the header; browsers send at most 4096 per cookie
 _MAX_SESSIONS = 8  # browsers at once; a new one ends the oldest session
-_HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
     " frame-ancestors 'none'",
@@ -93,7 +97,7 @@ class Door:
 
     def form_token(self, request: Request) -> str:
         """The token that the forms of a request's session carry. Other pages cannot know it."""
-        session = next(filter(self.is_open_to, session_cookies(request)), "")
+        session = next(filter(self.is_open_to, cookies_of(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
     def is_form_of(self, request: Request, token: str) -> bool:
@@ -123,7 +127,7 @@ class PageGuard:
         async def send_closed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -156,20 +160,20 @@ class PageGuard:
             entered = HTMLResponse(_ENTERED.format(base=base))
             entered.set_cookie(COOKIE, session, path=base, httponly=True, samesite="strict")
             return entered
-        if not any(map(self._door.is_open_to, session_cookies(request))):
+        if not any(map(self._door.is_open_to, cookies_of(request))):
             return _refusal(401, "This browser has no session")
         return None
 
 
-def session_cookies(request: Request) -> list[str]:
-    """The values of our cookie in a request.
+def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
+    """The values of the cookie of that name in a request.
 
     `request.cookies` takes quadratic time to unquote values in some versions of Python. Ours are
     never quoted.
     """
     given = request.headers.getlist("cookie")
     pairs = [pair.partition("=") for header in given for pair in header[:_MAX_COOKIE].split(";")]
-    return [value.strip() for name, _, value in pairs if name.strip() == COOKIE][:_MAX_SESSIONS]
+    return [value.strip() for name, _, value in pairs if name.strip() == wanted][:_MAX_SESSIONS]
 
 
 def _refusal(status: int, why: str) -> HTMLResponse:
@@ -199,6 +203,15 @@ def _write_own(file: Path, text: str) -> None:
     except OSError:
         Path(made).unlink(missing_ok=True)
         raise
+
+
+def team_page(config: Config) -> "TeamPage | None":
+    """The page at `access.page`; None if that is not set. Raises SocketRefused."""
+    if not config.access.page:
+        return None
+    from hopsyncd.web.team_page import make_team_page  # slow to import
+
+    return make_team_page(config)
 
 
 @contextmanager

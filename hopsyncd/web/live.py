@@ -6,6 +6,8 @@ version only if documents that its user may see differ, and only of those docume
 
 import asyncio
 import json
+import math
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
@@ -30,12 +32,43 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Event = Mapping[str, Any]
 
 
-class VersionHub:
-    """Asks the daemon for new versions on behalf of all open pages."""
+def newest_version(client: Client) -> int:
+    """The number of the daemon's newest version."""
+    return client.health()["version"]
 
-    def __init__(self, client: Client, is_stopping: Callable[[], bool] = lambda: False) -> None:
+
+class SharedVersion:
+    """The newest version, asked once for the pages of many users. Any thread may call it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._known = (0, -math.inf)  # the version, and when it was asked by time.monotonic()
+
+    def __call__(self) -> int:
+        with self._lock:
+            version, asked_s = self._known
+            if time.monotonic() - asked_s > _POLL_S / 2:
+                version = newest_version(self._client)
+                self._known = version, time.monotonic()
+            return version
+
+
+class VersionHub:
+    """Asks the daemon for new versions on behalf of all open pages of one user.
+
+    `version` returns the number of the newest version; by default the daemon is asked for it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        is_stopping: Callable[[], bool] = lambda: False,
+        version: Callable[[], int] | None = None,
+    ) -> None:
         self._client = client
         self._is_stopping = is_stopping
+        self._version = version or partial(newest_version, client)
         self._listeners: dict[asyncio.Queue[Event | None], None] = {}
         self._task: asyncio.Task[None] | None = None
         self._thread = CapacityLimiter(1)
@@ -90,9 +123,6 @@ class VersionHub:
 
     async def _run(self, work: Callable[[], Any]) -> Any:
         return await run_sync(work, limiter=self._thread)
-
-    def _version(self) -> int:
-        return self._client.health()["version"]
 
     def _changes(self, old: int, new: int) -> Event | None:
         """The documents that differ between two versions; None if the user can see none."""

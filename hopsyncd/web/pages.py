@@ -28,7 +28,9 @@ from hopsyncd.web.watch_views import WatchViews
 _ASSETS = {file.name: file.read_bytes() for file in (Path(__file__).parent / "assets").iterdir()}
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # Part of the address of assets, so that browsers cache them until they change.
-_DIGEST = blake2b(b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_size=8).hexdigest()
+ASSETS_DIGEST = blake2b(
+    b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_size=8
+).hexdigest()
 _KEEP = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
@@ -52,8 +54,13 @@ def make_page(
     `is_stopping` says whether the program is about to end: open pages are let go then.
     `config_file` is the configuration that actions change; by default, the user's.
     """
-    shared = Shared(client, door, _DIGEST)
+    shared = Shared(client, door, ASSETS_DIGEST)
     hub = VersionHub(client, is_stopping)
+    return PageGuard(page_routes(shared, hub, config_file), door)
+
+
+def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
+    """The views of the page for one user, with no check of who asks."""
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
     maps, pdfs = MapViews(shared), PdfViews(shared)
@@ -85,9 +92,9 @@ def make_page(
         Route("/act/{name}", actions.act, methods=["POST"]),
         Route("/restore/{number:number}", actions.preview_restore),
         Route("/events", hub.events),
-        Route(f"/assets/{_DIGEST}/{{name}}", asset),
+        Route(f"/assets/{ASSETS_DIGEST}/{{name}}", asset),
     ]
-    return PageGuard(Starlette(routes=[Mount(door.base, routes=routes)]), door)
+    return Starlette(routes=[Mount(shared.base, routes=routes)])
 
 
 async def asset(request: Request) -> Response:

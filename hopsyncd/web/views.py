@@ -2,28 +2,31 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.errors import REPORTABLE, BadRequest, DaemonUnavailable, Forbidden, NotFound
 from hopsyncd.web.confirmations import DONE
 from hopsyncd.web.evidence import document_key
 from hopsyncd.web.index_state import ImportClock, describe_state
 from hopsyncd.web.links import Links, read_asked
-from hopsyncd.web.listener import Door
 from hopsyncd.web.reading import passage_citation
 from hopsyncd.web.rendering import make_templates
 
 _THREADS = 8  # views rendered at the same time
 _RECENT = 8  # versions in the menu of the header
 _MAX_FORM_BYTES = 64 << 10
+
+_STATUSES = {BadRequest: 400, Forbidden: 403, NotFound: 404, DaemonUnavailable: 502}
 
 AnyView = TypeVar("AnyView", bound="View")
 Shown = Callable[..., Awaitable[Response]]
@@ -50,18 +53,54 @@ def run_view(view: Callable[..., Response]) -> Shown:
     return respond
 
 
-class Shared:
-    """The client, the templates and the door, which all views use."""
+class Forms(Protocol):
+    """The path of the page, and the tokens that prove that its own forms were sent."""
 
-    def __init__(self, client: Client, door: Door, assets: str) -> None:
+    @property
+    def base(self) -> str: ...
+
+    def form_token(self, request: Request) -> str: ...
+
+    def is_form_of(self, request: Request, token: str) -> bool: ...
+
+
+@dataclass(frozen=True)
+class PageTools:
+    """Templates and threads, which the pages of all sessions can share."""
+
+    templates: Environment
+    pool: ThreadPoolExecutor
+
+    @classmethod
+    def make(cls, base: str, assets: str, threads: int = _THREADS) -> "PageTools":
+        templates = make_templates(base=base, assets=f"{base}/assets/{assets}")
+        return cls(templates, ThreadPoolExecutor(threads, "page"))
+
+
+class Shared:
+    """The client, the templates and the door, which all views use.
+
+    user: who logged in to the page of a server; empty on the user's own machine.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        door: Forms,
+        assets: str,
+        tools: PageTools | None = None,
+        user: str = "",
+    ) -> None:
+        tools = tools or PageTools.make(door.base, assets)
         self.client = client
         self.door = door
         self.base = door.base
+        self.user = user
         self.threads = CapacityLimiter(_THREADS)
-        self.pool = ThreadPoolExecutor(_THREADS, "page")
+        self.pool = tools.pool
         self.clock = ImportClock()
         self._rights: frozenset[str] | None = None
-        self.templates = make_templates(base=door.base, assets=f"{door.base}/assets/{assets}")
+        self.templates = tools.templates
 
     def note_rights(self, status: Mapping[str, Any]) -> None:
         """Remember what the daemon lets the user of the page do, as its status says."""
@@ -120,6 +159,8 @@ class View:
             "csrf": partial(self.shared.door.form_token, request),
             "citation": passage_citation,
             "may": self.shared.has_right,
+            "user": self.shared.user,
+            "is_own_daemon": not self.client.is_remote,
             "done": _confirmation(request),
             "is_first": False,
             **Links(request, self.base, asked).names(),
@@ -129,7 +170,7 @@ class View:
 
     def show_error(self, request: Request, error: Exception) -> Response:
         """An error of the daemon, as a page."""
-        status = 502 if isinstance(error, DaemonUnavailable) else 500
+        status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
         if isinstance(error, RequestFailed):
             status = error.status
         return self.html(request, "error.html", status, error=error)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.config.access import OidcConfig
 from hopsyncd.config.configuration import (
     Config,
     config_path,
@@ -58,11 +59,12 @@ def folder_source(found: object) -> FolderSource:
 def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
     text = shipped_text()
     assert Config.model_validate(tomllib.loads(text)) == Config()
-    live = re.sub(r"(?m)^# ?(# \w|\[\[source|\w+ = )", r"\1", text)
+    live = re.sub(r"(?m)^# ?(# \w|\[\[source|\[access\.oidc|\w+ = )", r"\1", text)
     tables = tomllib.loads(live)
     models = {name: type(getattr(Config(), name)) for name in tables if name != "source"}
     assert models.keys() | {"sources"} == Config.model_fields.keys()
     assert all(tables[name].keys() == model.model_fields.keys() for name, model in models.items())
+    assert tables["access"]["oidc"].keys() == OidcConfig.model_fields.keys()
     assert tables["source"][0].keys() == FolderSource.model_fields.keys()
     example = FolderSource.model_validate(tables["source"][0])
     defaults = FolderSource.model_validate({"name": "notes", "path": "~/notes"})

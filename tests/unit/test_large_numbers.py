@@ -50,6 +50,8 @@ def test_the_refusal_says_which_field_and_why() -> None:
 
 
 class _FakeClient:
+    is_remote = False
+
     def log(self, limit: int, before: int | None = None) -> Any:
         raise RequestFailed(404, "not_found", f"limit {limit} before {before} a\u202eb\x9b2J", "Go")
 

@@ -47,6 +47,8 @@ MAIL: dict[str, Any] = {
 
 
 class Daemon:
+    is_remote = False
+
     def passage(self, id_: str, at: str) -> Mapping[str, Any]:
         questions: dict[str, list[str]] = {"incoming": [], "outgoing": []}
         return {"passage": MAIL, "version": 3, "questions": questions}

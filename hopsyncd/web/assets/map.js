@@ -543,7 +543,7 @@
     asking = new AbortController();
     const fields = new URLSearchParams(new FormData(find));
     try {
-      const response = await fetch(`${find.dataset.found}?${fields}`, { signal: asking.signal });
+      const response = await requestPage(`${find.dataset.found}?${fields}`, { signal: asking.signal });
       const made = new DOMParser().parseFromString(await response.text(), "text/html");
       const content = response.ok ? made.body : made.querySelector("main");
       foundList.replaceChildren(...content.childNodes);
@@ -602,7 +602,7 @@
   }
 
   async function load() {
-    const response = await fetch(map.dataset.source);
+    const response = await requestPage(map.dataset.source);
     if (!response.ok) return;
     const made = await response.json();
     const first = !data;
@@ -618,7 +618,7 @@
 
   async function reload() {
     await load();
-    const response = await fetch(groupList.dataset.groups);
+    const response = await requestPage(groupList.dataset.groups);
     if (!response.ok) return;
     const made = new DOMParser().parseFromString(await response.text(), "text/html");
     groupList.replaceChildren(...made.body.childNodes);

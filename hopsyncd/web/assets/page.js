@@ -28,6 +28,13 @@ function morph(target, nodes) {
   });
 }
 
+// When the session has ended, loading the page again leads to the login.
+async function requestPage(address, options) {
+  const response = await fetch(address, options);
+  if (response.status === 401) location.reload();
+  return response;
+}
+
 function say(text) {
   const toast = byId("toast");
   toast.textContent = text;
@@ -70,7 +77,7 @@ async function ask(fields, submitted) {
 async function showResults(fields, signal) {
   document.body.setAttribute("aria-busy", "true");
   try {
-    const response = await fetch(`${form.dataset.results}?${fields}`, { signal });
+    const response = await requestPage(`${form.dataset.results}?${fields}`, { signal });
     const made = parse(await response.text());
     if (!response.ok) {
       results.replaceChildren(...made.querySelector("main").childNodes);
@@ -175,7 +182,7 @@ async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
   if (tab && tab !== "document") fields.set("tab", tab);
   else fields.delete("tab");
   fields.delete("open");
-  const response = await fetch(`${base}/preview/${id}?${fields}`);
+  const response = await requestPage(`${base}/preview/${id}?${fields}`);
   const made = parse(await response.text());
   const content = response.ok ? made.body : made.querySelector("main");
   preview.replaceChildren(...content.childNodes);
@@ -281,7 +288,7 @@ document.addEventListener("keydown", (event) => {
 /* Parts that are drawn again */
 
 async function refresh(part, prepare = () => {}) {
-  const response = await fetch(part.dataset.part);
+  const response = await requestPage(part.dataset.part);
   // Nothing moves below a pointer that is about to press a button.
   if (!response.ok || part.querySelector("button:hover, .act:hover")) return;
   const made = parse(await response.text()).body;
@@ -464,7 +471,7 @@ addEventListener("pagehide", () => stream.close());
 addEventListener("pageshow", (event) => event.persisted && listen());
 setInterval(tellAges, 1000);
 async function fill(place) {
-  const response = await fetch(place.dataset.lazy);
+  const response = await requestPage(place.dataset.lazy);
   if (!response.ok || !place.isConnected) return;
   place.replaceChildren(...parse(await response.text()).body.childNodes);
   if (!place.querySelector(".pdf-page")) return;

@@ -163,7 +163,7 @@
 
   async function stream(turn, asked, signal) {
     const body = new URLSearchParams({ csrf, asked: JSON.stringify(asked) });
-    const response = await fetch(`${base}/thread`, { method: "POST", body, signal });
+    const response = await requestPage(`${base}/thread`, { method: "POST", body, signal });
     if (!response.ok) {
       const refused = await response.json().catch(() => ({}));
       throw new Error(refused.error ?? "The page's program refused the question: load the page again");
@@ -356,7 +356,7 @@
       .filter(isAnswered)
       .map(({ question, answer }) => ({ question, text: answer.text, cards: answer.cards }));
     const body = new URLSearchParams({ csrf, thread: JSON.stringify(turns) });
-    const response = await fetch(`${base}/thread/note`, { method: "POST", body });
+    const response = await requestPage(`${base}/thread/note`, { method: "POST", body });
     const saved = await response.json();
     say(saved.file ? `Saved as ${saved.file}` : capitalize(saved.error));
   }

@@ -1,0 +1,90 @@
+"""Logins that began here and have not come back from the provider yet.
+
+Each is bound to the browser that began it, by a cookie: a link with somebody else's code logs
+nobody in. Each can be used once, for ten minutes.
+"""
+
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from hopsyncd.client.trust import network_of
+
+MAX_LOGINS = 2048
+LONGEST_S = 600.0
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLogin:
+    """`browser` is what the browser holds as a cookie, and `to` the path that was asked for.
+
+    address: of the browser. network: as failed tokens are counted.
+    """
+
+    state: str
+    nonce: str
+    verifier: str
+    browser: str
+    to: str
+    address: str
+    network: str
+    began_s: float
+
+
+class PendingLogins:
+    """A bounded number of logins; when there are more, the network with the most loses one."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._by_state: dict[str, PendingLogin] = {}  # the oldest first
+
+    def begin(self, to: str, address: str, cookies: Collection[str]) -> PendingLogin:
+        """A new login for a browser. Logins in several tabs share the cookie of the browser."""
+        self._forget_old()
+        if len(self._by_state) >= MAX_LOGINS:
+            counts = Counter(one.network for one in self._by_state.values())
+            ((busiest, _),) = counts.most_common(1)
+            self._by_state.pop(
+                next(state for state, one in self._by_state.items() if one.network == busiest)
+            )
+        known = {one.browser for one in self._by_state.values()}
+        browser = next((one for one in cookies if one in known), "") or _secret()
+        made = PendingLogin(
+            _secret(),
+            _secret(),
+            _secret(),
+            browser,
+            to,
+            address,
+            network_of(address),
+            self._now_s(),
+        )
+        self._by_state[_digest(made.state)] = made
+        return made
+
+    def take(self, state: str, cookies: Collection[str]) -> PendingLogin | None:
+        """The login of that state, if this browser began it. It cannot be taken again."""
+        self._forget_old()
+        found = self._by_state.get(_digest(state))
+        if found is None or found.browser not in cookies:
+            return None
+        return self._by_state.pop(_digest(state))
+
+    def _forget_old(self) -> None:
+        after_s = self._now_s() - LONGEST_S
+        old = [state for state, one in self._by_state.items() if one.began_s < after_s]
+        for state in old:
+            del self._by_state[state]
+
+
+def _secret() -> str:
+    return secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def _digest(secret: str) -> str:
+    """Looked up by its hash, so that the time of a look-up says nothing of a state."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,362 @@
+"""The login of a company: OpenID Connect, by the authorization code flow with PKCE.
+
+PyJWT checks the signature and the claims of the ID token. This module speaks to the provider and
+says whose login it is. It blocks, so call it on a thread.
+"""
+
+import hashlib
+import json
+import math
+import ssl
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx2
+import jwt
+
+from hopsyncd.config.access import OidcConfig, PageRole
+from hopsyncd.config.secret_file import read_secret
+from hopsyncd.config.values import PERSON
+from hopsyncd.errors import SocketRefused
+from hopsyncd.printable import printable
+from hopsyncd.web.sessions import Person
+
+_WHOLE_S = 15.0  # for one response of the provider
+_WAIT_S = 5.0  # for its next bytes
+_MAX_BYTES = 1 << 20
+_KEPT_S = 3600.0  # the description and the keys of the provider
+_FAILURE_KEPT_S = 3.0
+_LEEWAY_S = 60  # between the clocks
+_MAX_KEYS = 64
+_MAX_GROUPS = 2000
+# No algorithm with a shared secret, and never "none".
+_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+               "EdDSA")  # fmt: skip
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_REQUIRED = ("iss", "sub", "aud", "exp", "iat")
+_BY_POWER: Sequence[PageRole] = ("read", "write", "admin")
+
+
+class LoginFailed(Exception):
+    """Nobody was logged in: `why`, what to do, and the status of the page that says so.
+
+    detail: for the log of the server alone.
+    """
+
+    def __init__(self, why: str, hint: str, status: int = 403, detail: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+        self.status = status
+        self.detail = detail
+
+
+def provider_down(detail: str) -> LoginFailed:
+    """The provider gives no usable response."""
+    return LoginFailed(
+        "The login of your company does not answer",
+        "Try again in a minute. Sessions that are open already go on",
+        503,
+        detail,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The addresses of a provider. by_body: how its client sends the secret."""
+
+    authorization: str
+    token: str
+    keys: str
+    end_session: str
+    by_body: bool
+
+
+class Provider:
+    """The provider of `access.oidc`. Its description and keys are kept for an hour.
+
+    redirect_uri: where it sends browsers back to. Raises SocketRefused if the secret or the file of
+    authorities cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: OidcConfig,
+        redirect_uri: str,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._redirect_uri = redirect_uri
+        self._now_s = now_s
+        file = settings.client_secret_file
+        self._secret = read_secret(file, "client secret", 1) if file else ""
+        self._http = httpx2.Client(
+            verify=_context(settings),
+            headers={"accept": "application/json", "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(_WAIT_S),
+            follow_redirects=False,
+        )
+        self._lock = threading.Lock()
+        self._endpoints: tuple[Endpoints | LoginFailed | None, float] = None, -math.inf
+        self._keys: tuple[list[dict[str, Any]], float] = [], -math.inf
+
+    @property
+    def name(self) -> str:
+        """The host of the provider."""
+        return urlsplit(self._settings.issuer).hostname or ""
+
+    def login_address(self, state: str, nonce: str, verifier: str) -> str:
+        """Where the browser logs in. Raises LoginFailed."""
+        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        fields = {
+            "response_type": "code",
+            "client_id": self._settings.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": " ".join(dict.fromkeys(("openid", *self._settings.scopes))),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge.decode(),
+            "code_challenge_method": "S256",
+        }
+        return _with_fields(self.endpoints().authorization, fields)
+
+    def logout_address(self) -> str:
+        """Where the browser can end its login at the provider; empty if it has no such place."""
+        try:
+            address = self.endpoints().end_session
+        except LoginFailed:
+            return ""
+        return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
+
+    def log_in(self, brought: Mapping[str, str], verifier: str, nonce: str) -> Person:
+        """Who logged in. `brought`: the fields that the browser came back with.
+
+        Raises LoginFailed.
+        """
+        if error := brought.get("error"):
+            raise LoginFailed(
+                "The login of your company did not log you in",
+                "Log in again, or ask whoever runs it",
+                403,
+                f"it says {error!r}",
+            )
+        if brought.get("iss", self._settings.issuer) != self._settings.issuer:
+            raise _refusal("the browser comes from another issuer")
+        token = self._redeem(brought.get("code", ""), verifier)
+        return person_of(self._claims(token, nonce), self._settings)
+
+    def endpoints(self) -> Endpoints:
+        """The addresses of the provider. Raises LoginFailed."""
+        with self._lock:
+            known, read_s = self._endpoints
+            kept_s = _FAILURE_KEPT_S if isinstance(known, LoginFailed) else _KEPT_S
+            if known is None or self._now_s() - read_s > kept_s:
+                try:
+                    known = self._discover()
+                except LoginFailed as error:
+                    # A description that was read before is better than none.
+                    known = error if not isinstance(known, Endpoints) else known
+                self._endpoints = known, self._now_s()
+        if isinstance(known, LoginFailed):
+            raise provider_down(known.detail)
+        return known
+
+    def _discover(self) -> Endpoints:
+        issuer = self._settings.issuer
+        found = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if found.get("issuer") != issuer:
+            raise provider_down(f"it calls itself {found.get('issuer')!r}, not {issuer!r}")
+        methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        return Endpoints(
+            self._address(found, "authorization_endpoint"),
+            self._address(found, "token_endpoint"),
+            self._address(found, "jwks_uri"),
+            self._address(found, "end_session_endpoint") if "end_session_endpoint" in found else "",
+            "client_secret_basic" not in methods,
+        )
+
+    def _address(self, found: Mapping[str, Any], name: str) -> str:
+        """An address in the description. It must be as safe as the issuer's."""
+        address = found.get(name)
+        schemes = {"https", urlsplit(self._settings.issuer).scheme}
+        if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
+            raise provider_down(f"its description has no usable {name}")
+        return address
+
+    def _redeem(self, code: str, verifier: str) -> str:
+        """The ID token for a code."""
+        endpoints, settings = self.endpoints(), self._settings
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": verifier,
+        }
+        auth = None
+        if self._secret and not endpoints.by_body:
+            auth = httpx2.BasicAuth(_form_encode(settings.client_id), _form_encode(self._secret))
+        else:
+            fields["client_id"] = settings.client_id
+            fields |= {"client_secret": self._secret} if self._secret else {}
+        found = self._fetch("POST", endpoints.token, fields, auth)
+        token = found.get("id_token")
+        if not isinstance(token, str):
+            raise _refusal(f"the response has no ID token ({found.get('error')!r})")
+        return token
+
+    def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
+        """The claims of an ID token, once all of it is checked. Raises LoginFailed."""
+        settings = self._settings
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if algorithm not in _ALGORITHMS:
+                raise jwt.InvalidAlgorithmError(f"the algorithm {algorithm!r}")
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                self._key_of(header.get("kid"), algorithm),
+                algorithms=[algorithm],
+                issuer=settings.issuer,
+                audience=settings.client_id,
+                leeway=_LEEWAY_S,
+                options={"require": [*_REQUIRED]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise _refusal(f"{type(error).__name__}: {error}") from error
+        if claims.get("nonce") != nonce:
+            raise _refusal("its nonce belongs to another login")
+        audience, authorized = claims["aud"], claims.get("azp")
+        is_shared = isinstance(audience, list) and len(audience) > 1
+        if (authorized is not None or is_shared) and authorized != settings.client_id:
+            raise _refusal("it was issued to another client")
+        return claims
+
+    def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
+        """The provider's key of that id. If it is unknown, the keys are read again, once."""
+        for again in (False, True):
+            keys = self._read_keys(again)
+            fitting = [
+                one
+                for one in keys
+                if one.get("kty") == _KEY_TYPES[algorithm[:2]]
+                and one.get("use", "sig") == "sig"
+                and one.get("alg", algorithm) == algorithm
+                and (kid is None or one.get("kid") == kid)
+            ]
+            if len(fitting) == 1:
+                return jwt.PyJWK(fitting[0], algorithm)
+        raise jwt.InvalidKeyError(f"the provider has {len(fitting)} keys {kid!r} for {algorithm}")
+
+    def _read_keys(self, again: bool) -> list[dict[str, Any]]:
+        keys, read_s = self._keys
+        if again or not keys or self._now_s() - read_s > _KEPT_S:
+            found = self._fetch("GET", self.endpoints().keys).get("keys")
+            listed = found if isinstance(found, list) else []
+            keys = [one for one in listed if isinstance(one, dict)][:_MAX_KEYS]
+            self._keys = keys, self._now_s()
+        return keys
+
+    def _fetch(
+        self,
+        method: str,
+        address: str,
+        fields: Mapping[str, str] | None = None,
+        auth: httpx2.BasicAuth | None = None,
+    ) -> dict[str, Any]:
+        """The JSON object that the provider sends; an error of its token endpoint is one too."""
+        until_s, body = time.monotonic() + _WHOLE_S, bytearray()
+        try:
+            with self._http.stream(method, address, data=fields, auth=auth) as response:
+                for part in response.iter_raw():
+                    body += part
+                    if len(body) > _MAX_BYTES or time.monotonic() > until_s:
+                        raise provider_down(f"{address}: its response is too long or too slow")
+                status = response.status_code
+        except (httpx2.HTTPError, OSError) as error:
+            raise provider_down(f"{address}: {type(error).__name__}: {error}") from error
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        if status == 200 and isinstance(found, dict):
+            return found
+        if method == "POST" and 400 <= status < 500:
+            kind = found.get("error") if isinstance(found, dict) else None
+            raise _refusal(f"the token endpoint answers {status} ({kind!r})")
+        raise provider_down(f"{address}: status {status}, not a JSON object with 200")
+
+
+def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
+    """The person of verified claims, with the most powerful of their roles. Raises LoginFailed."""
+    for name, wanted in settings.required_claims.items():
+        if _claim(claims, name) != wanted:
+            raise _no_access(f"the claim {name} is not {wanted!r}")
+    user = _claim(claims, settings.user_claim)
+    is_verified = claims.get("email_verified", True) in (True, "true")
+    if settings.user_claim == "email" and not is_verified:
+        raise _no_access("the address is not verified")
+    if not isinstance(user, str) or not PERSON.fullmatch(user):
+        raise _no_access(f"the claim {settings.user_claim} is no name: {printable(repr(user))}")
+    groups = _groups(_claim(claims, settings.groups_claim))
+    roles = [settings.roles[group] for group in groups if group in settings.roles]
+    roles += [settings.role] if settings.role != "none" else []
+    if not roles:
+        raise _no_access(f"{user} is in no group of access.oidc.roles")
+    # What `visible_to` cannot name opens nothing. Keycloak starts the names of groups with "/".
+    names = {group.removeprefix("/") for group in groups}
+    return Person(
+        user,
+        max(roles, key=_BY_POWER.index),
+        tuple(sorted(name for name in names if PERSON.fullmatch(name))),
+    )
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> object:
+    """A claim by its name, or by a path with dots such as `realm_access.roles`."""
+    if name in claims:
+        return claims[name]
+    value: Any = claims
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _groups(value: object) -> list[str]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list):
+        return []
+    return [one for one in listed[:_MAX_GROUPS] if isinstance(one, str)]
+
+
+def _no_access(detail: str) -> LoginFailed:
+    why = "You logged in, but you have no access here"
+    return LoginFailed(why, "Ask whoever runs this server", 403, detail)
+
+
+def _refusal(detail: str) -> LoginFailed:
+    return LoginFailed("The login was not accepted", "Log in again", 403, detail)
+
+
+def _with_fields(address: str, fields: Mapping[str, str]) -> str:
+    return f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(fields)}"
+
+
+def _form_encode(text: str) -> str:
+    """As RFC 6749 wants it in the header of the client."""
+    return urlencode({"": text})[1:]
+
+
+def _context(settings: OidcConfig) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=settings.ca)
+    except (OSError, ValueError) as error:
+        raise SocketRefused(
+            f"Cannot use the authority in {settings.ca}",
+            str(getattr(error, "strerror", None) or error).lower(),
+            "Set access.oidc.ca to the certificate of the provider's authority, in PEM format",
+        ) from error

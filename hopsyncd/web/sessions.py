@@ -1,0 +1,119 @@
+"""The sessions of people who logged in to the team's page. They live in memory alone.
+
+A session has two secrets. The browser holds its cookie, of which only the hash is kept here. The
+page asks the daemon with its key, and the daemon then knows the person.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from hopsyncd.config.access import PageRole
+
+IDLE_S = 2 * 3600.0
+LONGEST_S = 12 * 3600.0
+MAX_SESSIONS = 1000
+MAX_OF_ONE_PERSON = 8
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who logged in, as the provider says, and what the configuration lets them do."""
+
+    user: str
+    role: PageRole
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Session:
+    """A login of one browser. Times are from the clock of its Sessions.
+
+    person: None for a pasted token; the daemon then knows whose that is. key: what the page sends
+    to the daemon, the token itself if one was pasted. form_token: what forms must carry.
+    """
+
+    user: str
+    person: Person | None
+    key: str
+    cookie_sha256: str
+    began_s: float
+    used_s: float
+    form_token: str = field(default_factory=lambda: secrets.token_urlsafe(_SECRET_BYTES))
+    is_over: bool = False
+
+
+class Sessions:
+    """The open sessions, a bounded number of them. For one thread.
+
+    A session ends at logout, IDLE_S after its last use, and LONGEST_S after its login.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._by_cookie: dict[str, Session] = {}
+        self._by_key: dict[str, Session] = {}
+
+    def open(self, user: str, person: Person | None, token: str = "") -> tuple[Session, str]:
+        """Open a session; returns it with the value of its cookie, which is not kept.
+
+        A person who has too many sessions loses the oldest one. If all together are too many, the
+        one that was not used for longest ends.
+        """
+        self._end_old()
+        own = [one for one in self._by_cookie.values() if one.user == user]
+        if len(own) >= MAX_OF_ONE_PERSON:
+            self.end(min(own, key=lambda one: one.began_s))
+        if len(self._by_cookie) >= MAX_SESSIONS:
+            self.end(min(self._by_cookie.values(), key=lambda one: one.used_s))
+        cookie, now_s = secrets.token_urlsafe(_SECRET_BYTES), self._now_s()
+        key = token or f"page_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        made = Session(user, person, key, _digest(cookie), now_s, now_s)
+        self._by_cookie[made.cookie_sha256] = made
+        if person:
+            self._by_key[key] = made
+        return made, cookie
+
+    def find(self, cookies: Iterable[str]) -> Session | None:
+        """The session of the first cookie that has one."""
+        for cookie in cookies:
+            found = self._by_cookie.get(_digest(cookie))
+            if found and self.is_open(found):
+                return found
+        return None
+
+    def note_use(self, session: Session) -> None:
+        """Keep a session open, because its user did something."""
+        session.used_s = self._now_s()
+
+    def is_open(self, session: Session) -> bool:
+        """Whether a session has not ended. Ends it if its time is over."""
+        now_s = self._now_s()
+        if now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S:
+            self.end(session)
+        return not session.is_over
+
+    def end(self, session: Session) -> None:
+        """End a session, at once and for good."""
+        session.is_over = True
+        self._by_cookie.pop(session.cookie_sha256, None)
+        self._by_key.pop(session.key, None)
+
+    def find_person(self, key: str) -> Person | None:
+        """Who is behind the key of an open session."""
+        found = self._by_key.get(key)
+        return found.person if found and self.is_open(found) else None
+
+    def _end_old(self) -> None:
+        for session in list(self._by_cookie.values()):
+            self.is_open(session)
+
+    def __len__(self) -> int:
+        return len(self._by_cookie)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,375 @@
+"""The page for browsers of other machines, at `access.page`: its login, and its sessions.
+
+Each session has views and a client of its own, so nothing of one user can reach another. The client
+asks the daemon's socket with the key of the session, and the daemon answers with the rights of the
+person (api/guard.py).
+
+A browser logs in at the company's provider, or pastes a token if no provider is configured.
+"""
+
+import hmac
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.client.trust import Credentials
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.printable import printable
+from hopsyncd.web.listener import SECURITY_HEADERS, cookies_of
+from hopsyncd.web.live import SharedVersion, VersionHub
+from hopsyncd.web.pages import ASSETS_DIGEST, asset, page_routes
+from hopsyncd.web.pending_logins import LONGEST_S, PendingLogins
+from hopsyncd.web.provider import LoginFailed, Provider
+from hopsyncd.web.sessions import Person, Session, Sessions
+from hopsyncd.web.views import PageTools, Shared
+
+SameSite = Literal["lax", "strict"]
+
+log = structlog.get_logger(__name__)
+
+# Browsers accept names with this start only over TLS, from this host, for all of its paths.
+SESSION_COOKIE = "__Host-hopsyncd"
+LOGIN_COOKIE = "__Host-hopsyncd-login"
+LOGGED_OUT_COOKIE = "__Host-hopsyncd-out"  # no tab of this browser logs in again by itself
+CALLBACK = "/login/callback"
+_ASSETS = f"/assets/{ASSETS_DIGEST}/"
+_MAX_FORM_BYTES = 16 << 10
+_MAX_PATH = 2000  # characters of the path to come back to
+_LOGINS_AT_ONCE = 16
+_THREADS = 32
+# Requests that an open page sends by itself. They keep no session open.
+_UNASKED = ("/state", "/events")
+_GO_ON = """<!doctype html><html lang="en"><meta charset="utf-8"><title>hopsyncd</title>
+<meta http-equiv="refresh" content="0; url={to}"><p><a href="{to}">Go on</a></p></html>"""
+
+
+class SessionForms:
+    """The forms of one session."""
+
+    base = ""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def form_token(self, request: Request) -> str:
+        """The token that the forms of the session carry."""
+        return self._session.form_token
+
+    def is_form_of(self, request: Request, token: str) -> bool:
+        """Whether a form carries the token of the session that sends it."""
+        return _is_equal(self._session.form_token, token)
+
+
+class TeamPage:
+    """The ASGI application of the page at `address`, such as "https://notes.example.org".
+
+    `client_of` makes the client that asks for a browser, with a token.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        client_of: Callable[[str, str], Client],
+        provider: Provider | None,
+        shared_version: Callable[[], int],
+    ) -> None:
+        self._address = address
+        self._host = urlsplit(address).netloc
+        self._client_of = client_of
+        self._provider = provider
+        self._version = shared_version
+        self._sessions = Sessions()
+        self._pending = PendingLogins()
+        self._views: dict[Session, Starlette] = {}
+        self._tools = PageTools.make("", ASSETS_DIGEST, _THREADS)
+        self._logins = CapacityLimiter(_LOGINS_AT_ONCE)
+
+    def find_person(self, key: bytes) -> Person | None:
+        """Who is behind the key of a session; None if it is not one, or its session has ended."""
+        return self._sessions.find_person(key.decode("latin-1"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_closed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        request = Request(scope, receive)
+        session = self._sessions.find(cookies_of(request, SESSION_COOKIE))
+        answer = self._refusal(request)
+        if answer and request.method == "POST":
+            await _form_of(request)  # the connection is for other requests too
+        answer = answer or await self._entrance(request, session)
+        if answer is None and session:
+            answer = await self._show(session, request, send_closed)
+        if answer:
+            await answer(scope, receive, send_closed)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to what no page of ours asks for."""
+        headers = request.headers
+        if request.url.scheme != "https":
+            return self._message(403, "The page is open over https only", f"Use {self._address}")
+        if headers.getlist("host") != [self._host]:
+            return self._message(403, "The page has another address", f"Use {self._address}")
+        site = headers.get("sec-fetch-site", "none")
+        is_read = request.method in ("GET", "HEAD")
+        if not is_read and headers.getlist("origin") != [self._address]:
+            return self._message(403, "Another page asked for this", f"Use {self._address}")
+        if site in ("same-origin", "none") or request.url.path == CALLBACK:
+            return None
+        if is_read and _is_navigation(request):
+            # A link of another site. The browser sends no cookie until a page of ours leads there.
+            return HTMLResponse(_GO_ON.format(to=escape(_asked_path(request))))
+        return self._message(403, "Another page asked for this", f"Use {self._address}")
+
+    async def _entrance(self, request: Request, session: Session | None) -> Response | None:
+        """The answer to logins, logouts, and whoever has no session."""
+        path, method = request.url.path, request.method
+        if path.startswith(_ASSETS) and method == "GET":
+            request.scope["path_params"] = {"name": path.removeprefix(_ASSETS)}
+            return await asset(request)
+        if path == CALLBACK and method == "GET" and self._provider:
+            return await self._come_back(request, self._provider)
+        if path == "/login" and method == "POST" and not self._provider:
+            return await self._log_in_by_token(request)
+        if session is None:
+            has_left = method == "GET" and "1" in cookies_of(request, LOGGED_OUT_COOKIE)
+            if has_left and path != "/login" and _is_navigation(request):
+                return await self._show_logged_out()
+            return await self._ask_to_log_in(request, _asked_path(request))
+        if path == "/login" and method == "GET":
+            return RedirectResponse("/", 303)
+        if path == "/logout" and method == "POST":
+            return await self._log_out(request, session)
+        return None
+
+    async def _ask_to_log_in(self, request: Request, to: str) -> Response:
+        """The login, if a browser shows the answer as a page; else a refusal."""
+        if request.method != "GET" or not _is_navigation(request):
+            return self._message(401, "You are not logged in", "Load the page again")
+        if self._provider is None:
+            return self._token_form(to)
+        address = _address_of(request)
+        pending = self._pending.begin(to, address, cookies_of(request, LOGIN_COOKIE))
+        make = partial(self._provider.login_address, pending.state, pending.nonce, pending.verifier)
+        try:
+            place = await run_sync(make, limiter=self._logins)
+        except LoginFailed as error:
+            return self._report_failure(error, request)
+        sent = RedirectResponse(place, 303)
+        # Lax, because the provider's page leads the browser back.
+        _set_cookie(sent, LOGIN_COOKIE, pending.browser, "lax", int(LONGEST_S))
+        return sent
+
+    async def _come_back(self, request: Request, provider: Provider) -> Response:
+        """The browser comes from the provider, with a code for the login that it began."""
+        given = request.query_params
+        try:
+            if any(len(given.getlist(name)) > 1 for name in given):
+                raise _stale("a field is there twice")
+            pending = self._pending.take(given.get("state", ""), cookies_of(request, LOGIN_COOKIE))
+            if pending is None:
+                raise _stale("its state is unknown to this browser")
+            log_in = partial(provider.log_in, given, pending.verifier, pending.nonce)
+            person = await run_sync(log_in, limiter=self._logins)
+        except LoginFailed as error:
+            return self._report_failure(error, request)
+        log.info(
+            "logged in to the page",
+            user=person.user,
+            role=person.role,
+            groups=len(person.groups),
+            address=pending.address,
+        )
+        return self._enter(request, person.user, person, "", pending.to)
+
+    async def _log_in_by_token(self, request: Request) -> Response:
+        """Open a session for a pasted token that the daemon accepts."""
+        form = await _form_of(request)
+        token, to = form.get("token", "").strip(), _local_path(form.get("to", ""))
+        address = _address_of(request)
+        try:
+            if not token.isascii() or not token.isprintable() or not token:
+                raise RequestFailed(401, "unauthorized", "That is not a token", "")
+            status = await run_sync(self._client_of(token, address).status, limiter=self._logins)
+            caller = status["caller"]
+            if "read" not in caller["rights"]:
+                raise RequestFailed(403, "forbidden", "That token may not read documents", "")
+        except RequestFailed as error:
+            why = {
+                401: "That token is not valid here",
+                429: "Too many wrong tokens came from your address. Wait a minute",
+            }.get(error.status, error.why)
+            return self._token_form(to, why, error.status)
+        except REPORTABLE as error:
+            return self._message(503, "The daemon does not answer", str(error))
+        log.info("logged in to the page by a token", user=caller["user"], address=address)
+        return self._enter(request, caller["user"], None, token, to)
+
+    def _enter(
+        self, request: Request, user: str, person: Person | None, token: str, to: str
+    ) -> Response:
+        """Open a session in place of the browser's earlier one, and lead on from a page of ours."""
+        if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
+            self._end(before)
+        session, cookie = self._sessions.open(user, person, token)
+        address = _address_of(request)
+        self._views = {one: views for one, views in self._views.items() if not one.is_over}
+        self._views[session] = self._views_of(session, address)
+        entered = HTMLResponse(_GO_ON.format(to=escape(_local_path(to))))
+        _set_cookie(entered, SESSION_COOKIE, cookie, "strict")
+        _set_cookie(entered, LOGGED_OUT_COOKIE, "", "strict", 0)
+        return entered
+
+    def _views_of(self, session: Session, address: str) -> Starlette:
+        client = self._client_of(session.key, address)
+        forms = SessionForms(session)
+        shared = Shared(client, forms, ASSETS_DIGEST, self._tools, session.user)
+        hub = VersionHub(client, lambda: not self._sessions.is_open(session), self._version)
+        return page_routes(shared, hub)
+
+    async def _show(self, session: Session, request: Request, send: Send) -> Response | None:
+        """Let the views of the session answer.
+
+        If the daemon does not know the session any more, because its token was revoked, it ends.
+        """
+        if identify := request.scope.get("state", {}).get("identify"):
+            # Connections are counted by user, not by the address of a proxy.
+            identify(Credentials(address=_address_of(request), holder=session.user))
+        if request.url.path not in _UNASKED and "part" not in request.query_params:
+            self._sessions.note_use(session)
+        is_refused = False
+
+        async def send_known(message: Message) -> None:
+            nonlocal is_refused
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                is_refused = True
+            if not is_refused:
+                await send(message)
+
+        await self._views[session](request.scope, request.receive, send_known)
+        if not is_refused:
+            return None
+        self._end(session)
+        return await self._ask_to_log_in(request, _asked_path(request))
+
+    async def _log_out(self, request: Request, session: Session) -> Response:
+        form = await _form_of(request)
+        if not _is_equal(session.form_token, form.get("csrf", "")):
+            return self._message(403, "The form was not sent by this page", "Load the page again")
+        self._end(session)
+        log.info("logged out of the page", user=session.user)
+        left = RedirectResponse("/", 303)
+        _set_cookie(left, SESSION_COOKIE, "", "strict", 0)
+        _set_cookie(left, LOGGED_OUT_COOKIE, "1", "strict")
+        return left
+
+    async def _show_logged_out(self) -> Response:
+        provider, place = self._provider, ""
+        if provider:
+            place = await run_sync(provider.logout_address, limiter=self._logins)
+        name = provider.name if provider else ""
+        return self._html("logged_out.html", provider=name, logout_address=place)
+
+    def _end(self, session: Session) -> None:
+        self._sessions.end(session)
+        self._views.pop(session, None)
+
+    def _report_failure(self, error: LoginFailed, request: Request) -> Response:
+        address = _address_of(request)
+        detail = printable(error.detail)[:500]
+        log.warning("a login to the page failed", address=address, why=error.why, detail=detail)
+        return self._message(error.status, error.why, error.hint)
+
+    def _message(self, status: int, why: str, hint: str) -> Response:
+        return self._html("login_message.html", status, why=why, hint=hint)
+
+    def _token_form(self, to: str, problem: str = "", status: int = 401) -> Response:
+        return self._html("login.html", status, to=to, problem=problem)
+
+    def _html(self, template: str, status: int = 200, **context: object) -> Response:
+        page = self._tools.templates.get_template(template)
+        return HTMLResponse(page.render(**context), status)
+
+
+def make_team_page(config: Config) -> TeamPage:
+    """The page at `access.page`. Raises SocketRefused."""
+    access, socket = config.access, config.daemon.socket
+    provider = Provider(access.oidc, access.page + CALLBACK) if access.oidc else None
+
+    def client_of(token: str, browser: str) -> Client:
+        return Client(socket, token, browser=browser)
+
+    return TeamPage(access.page, client_of, provider, SharedVersion(Client(socket)))
+
+
+def _address_of(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def _is_navigation(request: Request) -> bool:
+    """Whether a browser asks for something that it shows as a page of its own."""
+    headers = request.headers
+    mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", "document")
+    if mode is None:  # an old browser
+        return "text/html" in headers.get("accept", "")
+    return mode == "navigate" and target == "document"
+
+
+def _asked_path(request: Request) -> str:
+    """The path and query of a request, as they were sent, to come back to."""
+    path = request.scope.get("raw_path") or request.scope["path"].encode()
+    query = request.scope["query_string"]
+    return _local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
+
+
+def _local_path(to: str) -> str:
+    """A path of this page; the first one in place of anything that could lead elsewhere."""
+    is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
+    if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
+        return "/"
+    return "/" if to.startswith(("/login", "/logout")) else to
+
+
+def _is_equal(wanted: str, given: str) -> bool:
+    return hmac.compare_digest(wanted.encode(), given.encode())
+
+
+async def _form_of(request: Request) -> dict[str, str]:
+    """The fields of a posted form; none if it is too long."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_FORM_BYTES:
+            return {}
+    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True)
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _stale(detail: str) -> LoginFailed:
+    why = "This login was not begun in this browser, or is over"
+    return LoginFailed(why, "Log in again", 403, detail)
+
+
+def _set_cookie(
+    response: Response, name: str, value: str, same_site: SameSite, max_age_s: int | None = None
+) -> None:
+    response.set_cookie(
+        name, value, max_age=max_age_s, path="/", secure=True, httponly=True, samesite=same_site
+    )
