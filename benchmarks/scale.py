@@ -8,9 +8,9 @@ python benchmarks/scale.py --passages 1000000 --home /var/h --resume   # may be 
 python benchmarks/scale.py --passages 10000 --checkout ../older   # the same of another checkout
 python benchmarks/scale.py --real           # the default models on all passages of the data sets
 
---home keeps each size in a folder. With --resume a size that was measured is not measured again,
-and an import that was stopped goes on; so one command makes the table of all sizes. Files that have
-been written are written again, unchanged.
+--home keeps each size in a folder. With --resume a size that was measured is not measured again
+and an import that was stopped goes on, so one command makes the table of all sizes. Files that
+exist are not written again.
 
 edit: from writing one more sentence into a file until the socket answers with it; nobody asks for a
 sync, and two readers ask all the time. A tenth of the edits comes right after the import, a tenth
@@ -236,8 +236,9 @@ def _invent_collection(passages: int, notes: Path) -> Collection:
     files, questions = list[Path](), list[str]()
     for number, document in enumerate(collection(passages)):
         file = notes / ("open" if number % _CLOSED else "closed") / document.path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(document.text, encoding="utf-8")
+        if not file.exists():  # else an import that was stopped goes on
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(document.text, encoding="utf-8")
         files.append(file)
         questions.append(document.question)
     if len(files) < _SOURCES:

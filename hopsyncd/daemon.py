@@ -214,6 +214,7 @@ class Daemon:
             close_sources(task.source for task in self._tasks.values())
             with suppress(ServerLost):
                 self._worker.keep_index()
+            self._serving.state.engine.save_views()
         if self._extraction:
             self._extraction.close()
 

@@ -139,7 +139,12 @@ class _Copy:
             self._index = saved.load(self._connection, generation, newest.id)
         self._models = _DaemonModels(generation, wants)
         self._engine = Engine(
-            settings.database, self._models, WalkSettings(), budget_factor=settings.budget_factor
+            settings.database,
+            self._models,
+            WalkSettings(),
+            budget_factor=settings.budget_factor,
+            saved_views=settings.index,
+            owns_views=False,
         )
         self._asker = Asker(self._engine, self._models, self._models)
         self._statistics: Statistics | None = None

@@ -16,7 +16,7 @@ from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.query_workers import QueryWorkers
 from hopsyncd.api.watched_questions import WatchedQuestions
-from hopsyncd.config.configuration import Config
+from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follower import Follower
@@ -81,6 +81,7 @@ def make_engine(
         config.index.edge_budget_factor,
         copy,
         is_busy,
+        config.daemon.data_dir / INDEX_NAME,
     )
     engine.expect(rules.masks())
     return engine

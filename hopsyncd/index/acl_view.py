@@ -6,7 +6,7 @@ the whole index are kept as an overlay. Links of a passage are resolved again if
 has the passage or is a possible target.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,10 +43,21 @@ def build_acl_view(
     `base` is the view of an older version without the same sources, or the whole graph of any
     version.
     """
-    index = base.index
-    statistics = Statistics.count(index, version.id, hidden, base.statistics)
-    view = Snapshot(index, version, statistics, hidden)
-    is_rematched, matches, question_similarity = _match(view, base)
+    statistics = Statistics.count(base.index, version.id, hidden, base.statistics)
+    view = Snapshot(base.index, version, statistics, hidden)
+    return _complete(view, budget_factor, base, *_match(view, base))
+
+
+def _complete(
+    view: Snapshot,
+    budget_factor: float,
+    base: Snapshot,
+    is_rematched: Flags,
+    matches: MatchColumns,
+    question_similarity: Floats,
+) -> Snapshot:
+    """The view with its matches, and with links and counts."""
+    index, statistics = view.index, view.statistics
     relinked, links, link_rows = _link(view, base)
     overlay = AclOverlay(
         question_similarity,
@@ -63,7 +74,7 @@ def build_acl_view(
     matched = np.flatnonzero(question_similarity > UNMATCHED)
     budget = edge_budget(statistics.passages, budget_factor)
     visible_version = replace(
-        version,
+        view.version,
         documents=int(np.count_nonzero(statistics.visible.documents)),
         passages=statistics.passages,
         words=statistics.words,
@@ -75,6 +86,59 @@ def build_acl_view(
         counters={},
     )
     return replace(view, version=visible_version, overlay=overlay)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewMatches:
+    """The matches of a view that differ from the whole graph, by the ids of questions. So they hold
+    in any index of the same content.
+
+    rematched: the visible outgoing questions whose match is not the one in the whole graph.
+    source, target, similarity: the matches that these have.
+    """
+
+    rematched: Integers
+    source: Integers
+    target: Integers
+    similarity: Floats
+
+
+def list_view_matches(view: Snapshot) -> ViewMatches:
+    """The matches of a view, to be restored in another index."""
+    assert view.overlay is not None
+    matches, outgoing = view.overlay.matches, view.index.outgoing.id
+    return ViewMatches(
+        outgoing[np.flatnonzero(view.overlay.is_rematched)],
+        outgoing[matches.source_question],
+        view.index.incoming.id[matches.target_question],
+        matches.similarity,
+    )
+
+
+def restore_acl_view(
+    version: Version, hidden: Mask, budget_factor: float, head: Snapshot, kept: ViewMatches
+) -> Snapshot | None:
+    """The view that `build_acl_view` makes, from the matches that it had in another index.
+
+    None if the head's index lacks a question.
+    """
+    index = head.index
+    statistics = Statistics.count(index, version.id, hidden, head.statistics)
+    view = Snapshot(index, version, statistics, hidden)
+    asked, answering = index.postings.outgoing_by_id, index.postings.incoming_by_id
+    rematched, _ = asked.find_all(kept.rematched)
+    (sources, _), (targets, _) = asked.find_all(kept.source), answering.find_all(kept.target)
+    lengths = len(kept.rematched), len(kept.source), len(kept.target)
+    if (len(rematched), len(sources), len(targets)) != lengths:
+        return None
+    matches = MatchColumns(sources, targets, kept.similarity).take(np.argsort(sources))
+    is_rematched = mark_rows(len(index.outgoing), rematched)
+    question_similarity = np.full(len(index.outgoing), UNMATCHED)
+    own = view.list_matches()
+    question_similarity[own.source_question] = own.similarity
+    question_similarity[rematched] = UNMATCHED
+    question_similarity[matches.source_question] = matches.similarity
+    return _complete(view, budget_factor, head, is_rematched, matches, question_similarity)
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:

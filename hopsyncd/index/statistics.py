@@ -68,8 +68,7 @@ class Visible:
         hidden: Mask,
         filtered: Flags | None = None,
     ) -> Self:
-        """Compute the visible rows from the tables. `filtered` are the documents that a filter
-        leaves.
+        """Compute it from the tables. `filtered` are the documents that a filter leaves.
 
         A writer may append meanwhile, so a table is read before the tables that it refers to.
         """

@@ -3,9 +3,10 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from hopsyncd.retrieve.other_forms import find_other_forms
 from hopsyncd.retrieve.query_words import read_query_words
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
+from hopsyncd.retrieve.saved_views import SavedViews
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.spelling import Spelling, find_corrections
 from hopsyncd.retrieve.stored_vectors import WITHOUT_ENCODER, StoredVectors
@@ -86,7 +88,8 @@ class Engine:
     """The thread-safe read path over one database.
 
     Only searches that request the `llm` or the `reranker` use them. While `is_syncing`, an ACL view
-    of the head is computed when a caller needs it, and not in advance.
+    of the head is computed when a caller needs it, and not in advance. ACL views are loaded from
+    the folder `saved_views`, and saved there if the engine `owns_views`.
     """
 
     def __init__(
@@ -100,6 +103,8 @@ class Engine:
         budget_factor: float = 1.0,
         copy: LocalCopy | None = None,
         is_syncing: Callable[[], bool] = lambda: False,
+        saved_views: Path | None = None,
+        owns_views: bool = True,
     ) -> None:
         self._database = database
         self._copy = copy
@@ -110,7 +115,10 @@ class Engine:
         self._local = threading.local()
         self._head: Snapshot | None = None
         self._pasts = _Kept(3)  # versions other than the head
-        self._restricted = RestrictedViews(budget_factor, is_syncing)
+        saved = None
+        if saved_views:
+            saved = SavedViews(saved_views, self._open_snapshot, budget_factor, owns_views)
+        self._restricted = RestrictedViews(budget_factor, is_syncing, saved)
         self._narrowed = _Kept(8)  # filtered versions
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
@@ -169,6 +177,10 @@ class Engine:
     def expect(self, masks: Iterable[Mask]) -> None:
         """Compute views for these masks before a caller needs them."""
         self._restricted.expect(masks)
+
+    def save_views(self) -> None:
+        """Save the ACL views, for the next start."""
+        self._restricted.save()
 
     def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
         """Whether a query can start at once. False only while the view of the head is being
@@ -379,6 +391,11 @@ class Engine:
         if connection is None:
             connection = self._local.connection = open_reader(self._database)
         return connection
+
+    @contextmanager
+    def _open_snapshot(self) -> Iterator[Connection]:
+        with closing(open_reader(self._database)) as connection, snapshot(connection):
+            yield connection
 
     def _get_snapshot(
         self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: Mask

@@ -21,6 +21,7 @@ from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
+from hopsyncd.retrieve.saved_views import SavedViews
 from store.heap import release_heap
 from store.records import Version
 from store.visibility import Mask
@@ -44,10 +45,14 @@ class RestrictedViews:
     """The cached views of one engine. Any thread may use them."""
 
     def __init__(
-        self, budget_factor: float, is_syncing: Callable[[], bool] = lambda: False
+        self,
+        budget_factor: float,
+        is_syncing: Callable[[], bool] = lambda: False,
+        saved: SavedViews | None = None,
     ) -> None:
         self._budget_factor = budget_factor
         self._is_syncing = is_syncing
+        self._saved = saved
         self._changed = threading.Condition()
         # The mask used last comes last; in each list, the view that was made last comes last.
         self._kept: dict[Mask, list[Snapshot]] = {}
@@ -149,7 +154,7 @@ class RestrictedViews:
                 views = self._kept.get(hidden, [])
                 before = self._before(head, version.id, hidden)
             began_s = time.monotonic()
-            made = build_acl_view(version, hidden, self._budget_factor, before or head)
+            made = self._build(head, version, hidden, before)
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s
@@ -160,6 +165,29 @@ class RestrictedViews:
             with self._changed:
                 self._making.discard(hidden)
                 self._changed.notify_all()
+
+    def _build(
+        self, head: Snapshot, version: Version, hidden: Mask, before: Snapshot | None
+    ) -> Snapshot:
+        """The view, from an older one that is known or saved, or else from the whole graph."""
+        if before is None and self._saved:
+            before = self._saved.load(head, version.id, hidden)
+            if before and before.version.id == version.id:
+                return before
+        made = build_acl_view(version, hidden, self._budget_factor, before or head)
+        if before is None and self._saved:
+            threading.Thread(target=self._saved.save, args=(made,), name="save view").start()
+        return made
+
+    def save(self) -> None:
+        """Save the newest view of each set of hidden sources, for the next start."""
+        with self._changed:
+            newest = [max(views, key=lambda one: one.version.id) for views in self._views()]
+        for view in newest if self._saved else []:
+            self._saved.save(view)
+
+    def _views(self) -> list[list[Snapshot]]:
+        return [views for views in self._kept.values() if views]
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
         views.append(made)

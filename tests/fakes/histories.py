@@ -104,8 +104,8 @@ def states(history: Sequence[Step]) -> list[State]:
     return found[1:]
 
 
-def grown(found: Sequence[State]) -> LiveIndex:
-    """The index whose version n is the n-th state."""
+def grown(found: Sequence[State], *, is_backward: bool = False) -> LiveIndex:
+    """The index whose version n is the n-th state. Backward: with its rows in another order."""
     index, before, ids = LiveIndex(2), State(), dict[tuple[str, str], int]()
     for version, state in enumerate(found, 1):
         was, now = before.passages.items(), state.passages.items()
@@ -122,7 +122,7 @@ def grown(found: Sequence[State]) -> LiveIndex:
             version,
             [
                 passage(questions_of(*one), f"{NAMES[one[0] % 3]} said so", [NAMES[one[0] % 3]])
-                for one in sorted(now - was)
+                for one in sorted(now - was, reverse=is_backward)
             ],
             [number for number, _ in sorted(was - now)],
             [_document(ids[key], key, state.documents[key]) for key in new],

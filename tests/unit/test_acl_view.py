@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopsyncd.index import comparison
-from hopsyncd.index.acl_view import build_acl_view
+from hopsyncd.index.acl_view import build_acl_view, list_view_matches, restore_acl_view
 from hopsyncd.index.comparison import MAX_CANDIDATES
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
@@ -94,6 +94,47 @@ def test_a_view_from_the_whole_graph_of_any_version_is_the_same(
         other = snapshot_at(index, min(base, last))
         afresh = without(index, min(version, last))
         assert counted(build_acl_view(whole.version, HIDDEN, 3.0, other)) == counted(afresh)
+
+
+@given(
+    history=histories,
+    version=st.integers(1, 6),
+    factor=st.sampled_from([0.0, 0.3, 1.0, 3.0]),
+    most=st.sampled_from([1, 2, MAX_CANDIDATES]),
+)
+def test_a_view_restored_in_another_index_is_the_same(
+    history: Sequence[Step], version: int, factor: float, most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "MAX_CANDIDATES", most)
+        found = states(history)
+        view = without(grown(found), min(version, len(found)), factor)
+        other = grown(found, is_backward=True)
+        head, at = snapshot_at(other, len(found)), snapshot_at(other, min(version, len(found)))
+        kept = list_view_matches(view)
+        restored = restore_acl_view(at.version, HIDDEN, factor, head, kept)
+        assert restored is not None
+        afresh = without(other, at.version.id, factor)
+        assert counted(restored) == counted(afresh)
+        later = without(other, len(found), factor)
+        assert counted(without(other, len(found), factor, restored)) == counted(later)
+
+
+def test_a_view_is_not_restored_in_an_index_that_lacks_a_question() -> None:
+    asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])
+    closed, shown = (
+        triplets(number, incoming=[("rome", vector)])
+        for number, vector in ((2, (1.0, 0.0)), (3, (0.0, 1.0)))
+    )
+    index, other = LiveIndex(2), LiveIndex(2)
+    papers = [
+        document(1, "a.md", [1, 3], source="open"),
+        document(2, "b.md", [2], source="closed"),
+    ]
+    advance(index, 1, [asker, closed, shown], documents=papers)
+    advance(other, 1, [closed, shown], documents=papers)
+    kept, head = list_view_matches(without(index, 1)), snapshot_at(other, 1)
+    assert restore_acl_view(head.version, HIDDEN, 3.0, head, kept) is None
 
 
 def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:

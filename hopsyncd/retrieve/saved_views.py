@@ -1,0 +1,141 @@
+"""ACL views on disk, so that nobody waits for one again after a start.
+
+A view takes long to compute where much is hidden. Its matches are in a file in the folder of the
+saved index, by the ids of questions. They are used only if the store gives the same stamp for the
+version as when they were saved. Everything else in a view is counted again, which is quick.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+
+from hopsyncd.index.acl_view import ViewMatches, list_view_matches, restore_acl_view
+from hopsyncd.index.snapshot import Snapshot
+from store.changes import Stamp, stamp
+from store.contract import Connection
+from store.exceptions import NoSuchVersion, StoreError
+from store.versions import version
+from store.visibility import Mask, hidden_folders, hidden_sources
+
+log = structlog.get_logger(__name__)
+
+_FORMAT = 1
+_DIGEST_SIZE = 16  # bytes
+_MOST_FILES = 4  # one for each set of rights
+_COLUMNS = ("rematched", "source", "target", "similarity")
+
+Connect = Callable[[], AbstractContextManager[Connection]]
+"""Opens a snapshot of the store for this thread."""
+
+
+class SavedViews:
+    """The newest saved view of each set of hidden sources, in a folder that another class makes.
+
+    If it is not `is_owned`, another process writes the files.
+    """
+
+    def __init__(
+        self, folder: Path, connect: Connect, budget_factor: float, is_owned: bool
+    ) -> None:
+        self._folder = folder
+        self._connect = connect
+        self._budget_factor = budget_factor
+        self._is_owned = is_owned
+        self._lock = threading.Lock()
+        self._saved: dict[str, int] = {}  # the version in each file that was written or read
+
+    def load(self, head: Snapshot, until: int, hidden: Mask) -> Snapshot | None:
+        """The saved view, in the head's index. None if there is none of a version up to `until`."""
+        path = self._path(hidden)
+        try:
+            with np.load(BytesIO(_read_checked(path)), allow_pickle=False) as file:
+                about = json.loads(bytes(file["about"]))
+                made = Stamp(**about["stamp"])
+                if about["format"] != _FORMAT or about["mask"] != _describe(hidden):
+                    return None
+                if made.version > min(until, head.index.version):
+                    return None
+                kept = ViewMatches(*(file[name] for name in _COLUMNS))
+            with self._connect() as connection:
+                if stamp(connection, made.version) != made:
+                    return None
+                of_view = version(connection, made.version)
+            if of_view.generation != head.version.generation:
+                return None
+        except (FileNotFoundError, NoSuchVersion):
+            return None
+        except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
+            log.warning("a saved view was not read and is computed again", why=str(error))
+            return None
+        self._saved[path.name] = made.version
+        return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
+
+    def save(self, view: Snapshot) -> None:
+        """Save a view in place of the one of an older version. A failure is logged."""
+        path = self._path(view.hidden)
+        with self._lock:
+            is_saved = path.exists() and self._saved.get(path.name, 0) >= view.version.id
+            if is_saved or not self._is_owned or not self._folder.is_dir():
+                return
+            try:
+                with self._connect() as connection:
+                    made = stamp(connection, view.version.id)
+                self._write(path, view, made)
+            except (OSError, StoreError) as error:
+                log.warning("a view was not saved", why=str(error))
+                return
+            self._saved[path.name] = view.version.id
+
+    def _write(self, path: Path, view: Snapshot, made: Stamp) -> None:
+        about: dict[str, Any] = {
+            "format": _FORMAT,
+            "mask": _describe(view.hidden),
+            "stamp": asdict(made),
+        }
+        kept, new = list_view_matches(view), path.with_suffix(".new")
+        columns = {name: getattr(kept, name) for name in _COLUMNS}
+        columns["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        np.savez(buffer := BytesIO(), **columns)
+        data = buffer.getvalue()
+        new.write_bytes(_digest(data) + data)
+        new.replace(path)
+        others = sorted(self._folder.glob("view-*.bin"), key=os.path.getmtime)
+        for other in others[:-_MOST_FILES]:
+            with suppress(OSError):
+                other.unlink()
+            self._saved.pop(other.name, None)
+
+    def _path(self, hidden: Mask) -> Path:
+        described = json.dumps(_describe(hidden)).encode()
+        return self._folder / f"view-{_digest(described).hex()}.bin"
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+
+def _read_checked(path: Path) -> bytes:
+    """The content of a file behind its digest; ValueError if the two do not agree."""
+    content = path.read_bytes()
+    data = content[_DIGEST_SIZE:]
+    if _digest(data) != content[:_DIGEST_SIZE]:
+        raise ValueError("its digest does not match its content")
+    return data
+
+
+def _describe(hidden: Mask) -> list[Any]:
+    """The hidden sources and folders as JSON, the same for equal masks."""
+    folders = [
+        [one.source, list(one.patterns), list(one.decisions)] for one in hidden_folders(hidden)
+    ]
+    return [hidden_sources(hidden), sorted(folders)]
