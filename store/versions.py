@@ -5,6 +5,7 @@ so a version exists as a whole or not at all.
 """
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -35,6 +36,7 @@ _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
     "cut_similarity, cut_question, counters"
 )
+_MATCHES_AT_ONCE = 1000  # changed together
 CHANGES = "documents_added, documents_changed, documents_removed, passages_added, passages_removed"
 
 
@@ -327,15 +329,25 @@ def _change_intervals(connection: Connection, number: int, change: Change) -> No
 def _change_matches(
     connection: Connection, number: int, ended: Iterable[QuestionId], begun: Iterable[Match]
 ) -> None:
-    connection.executemany(
-        f"UPDATE match SET died = {number} WHERE question = ? AND died = {ALIVE}",
-        [(question,) for question in sorted(ended)],
-    )
-    connection.executemany(
-        "INSERT INTO match (question, born, died, target, similarity)"
-        f" VALUES (?, {number}, {ALIVE}, ?, ?)",
-        sorted((match.question, match.target, match.similarity) for match in begun),
-    )
+    """In the order of the questions, part by part, so that each page is changed once: a question
+    whose match is replaced has the two beside each other."""
+    ending = sorted(ended)
+    beginning = sorted((match.question, match.target, match.similarity) for match in begun)
+    done = 0
+    for start in range(0, max(len(beginning), 1), _MATCHES_AT_ONCE):
+        part = beginning[start : start + _MATCHES_AT_ONCE]
+        is_last = start + _MATCHES_AT_ONCE >= len(beginning)
+        end = len(ending) if is_last else bisect_right(ending, part[-1][0])
+        connection.executemany(
+            f"UPDATE match SET died = {number} WHERE question = ? AND died = {ALIVE}",
+            [(question,) for question in ending[done:end]],
+        )
+        connection.executemany(
+            "INSERT INTO match (question, born, died, target, similarity)"
+            f" VALUES (?, {number}, {ALIVE}, ?, ?)",
+            part,
+        )
+        done = end
 
 
 def _recount_words(connection: Connection) -> None:

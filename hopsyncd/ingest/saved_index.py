@@ -48,7 +48,7 @@ _FEWEST = 2000
 _FEW_ROWS, _FEW_VERSIONS = 500, 50  # that a start adds to a saved index at once
 _ROOM, _FEWEST_ROWS = 1.5, 4096  # spare room of a column: a factor and a minimum of rows.
 _ALIGNED = 64  # bytes
-_MORE_VECTORS = 1.125  # room of a file of vectors
+_MORE_VECTORS = 1.02  # room of a file of vectors, which takes space on disk
 _FEWEST_VECTORS = 4096
 _TEXTS_AT_ONCE = 1 << 12  # while they become JSON, other threads wait
 
