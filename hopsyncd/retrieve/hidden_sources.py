@@ -181,13 +181,12 @@ class RestrictedViews:
 
     def save(self) -> None:
         """Save the newest view of each set of hidden sources, for the next start."""
+        if self._saved is None:
+            return
         with self._changed:
-            newest = [max(views, key=lambda one: one.version.id) for views in self._views()]
-        for view in newest if self._saved else []:
-            self._saved.save(view)
-
-    def _views(self) -> list[list[Snapshot]]:
-        return [views for views in self._kept.values() if views]
+            kept = [[*views] for views in self._kept.values() if views]
+        for views in kept:
+            self._saved.save(max(views, key=lambda one: one.version.id))
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
         views.append(made)
