@@ -1,4 +1,5 @@
-"""Child processes: how they start, become ready, end, and start again after a failure."""
+"""Starts and ends child processes, waits until they are ready, and restarts them after a
+failure."""
 
 import math
 import os
@@ -21,10 +22,10 @@ def start_child(
     stdout: int = subprocess.PIPE,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a program at the root folder, with only this environment. Raises OSError.
+    """Start a program in the root folder, with only this environment. Raises OSError.
 
-    It has a session of its own, so that Ctrl-C reaches only the daemon, and a kill reaches the
-    program's children too.
+    It has its own session, so that Ctrl-C reaches only the daemon, and a kill also ends the
+    program's children.
     """
     return subprocess.Popen(
         command,
@@ -39,7 +40,7 @@ def start_child(
 
 
 def end_child(process: Process) -> None:
-    """Kill a child with its own children, wait for it, and close its pipes."""
+    """Kill a child and its own children, wait for it, and close its pipes."""
     if process.returncode is None:  # until then its number is not given to another process
         with suppress(ProcessLookupError, PermissionError):  # on macOS, of one that ended itself
             os.killpg(process.pid, signal.SIGKILL)
@@ -48,7 +49,8 @@ def end_child(process: Process) -> None:
 
 
 class StartRefused(Exception):
-    """No start is tried now, because the last few failed; `why` says how the last one failed."""
+    """No start is tried now, because the last few failed; `why` is the reason of the last
+    failure."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -56,7 +58,7 @@ class StartRefused(Exception):
 
 
 class Restarts:
-    """Limits the cost of starts that fail.
+    """Limits the cost of failing starts.
 
     After `most` failures in a row, no start is tried for `rest` times the duration of the last
     start, at most `longest_s`. By default, no start is ever tried again. Only errors of the types
@@ -102,9 +104,9 @@ class Restarts:
 
 
 class ChildProcess:
-    """At most one child: started when it is needed, and started again after its end.
+    """Up to one child, started when it is needed and restarted after it ends.
 
-    `start` starts it, and `expect_ready` waits for its first words; both may raise.
+    `start` starts it, and `expect_ready` waits until it is ready; both may raise.
     """
 
     def __init__(
@@ -138,9 +140,10 @@ class ChildProcess:
 
 
 class IdleTimer:
-    """Calls `expire`, on a thread of its own, once `idle_s` have passed since the last restart.
+    """Calls `expire`, on a separate thread, once `idle_s` seconds have passed since the last
+    restart.
 
-    `expire` must check `has_expired` again under the owner's lock, as the timer may have been
+    `expire` must check `has_expired` again under the owner's lock, because the timer may have been
     restarted meanwhile.
     """
 

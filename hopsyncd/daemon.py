@@ -1,4 +1,4 @@
-"""The daemon: puts the parts together."""
+"""The daemon: creates its parts, connects them, and runs them."""
 
 import os
 import signal
@@ -99,7 +99,7 @@ _LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
 
 
 class Daemon:
-    """Keeps the graph in step with the sources; `services` answer from it.
+    """Keeps the graph up to date with the sources; `services` answer from it.
 
     The connection, the tasks and the reader's process belong to the worker's thread.
     """
@@ -196,12 +196,12 @@ class Daemon:
         try_readers_soon(self._unavailable)
 
     def wait_for_stored(self) -> None:
-        """Wait until the stored version is published or cannot be. No query comes before."""
+        """Wait until the stored version is served, or cannot be. Queries are accepted only then."""
         self._publisher.stored.wait()
         self._watched.start()
 
     def stop(self) -> None:
-        """Abandon the current batch, keep what it prepared, and end every thread."""
+        """Abandon the current batch, keep its prepared work, and end every thread."""
         self._watched.stop()
         self._backups.stop()
         self._workers.close()
@@ -384,7 +384,7 @@ class Daemon:
         self._serving.state.access.warn_of_closed(config.sources)
 
     def _plan_switch(self, path: SourceSync, models: Models) -> None:
-        """Build the generation of the configured models beside the one that answers."""
+        """Build the generation of the configured models, while the present one answers."""
         path.switch = None
         self._saved_next.forget()
         if (following := models.next) is None:
@@ -399,7 +399,7 @@ class Daemon:
     def _answer_by(
         self, path: SourceSync, models: Models, writer: VersionWriter, version: Version
     ) -> None:
-        """Answer and write by other models, whose version is the head."""
+        """Answer and write with other models; their version is the head."""
         self._serve_with(path, models, writer, version)
         self._publisher.announce(self._connection, writer, version)
 
@@ -430,7 +430,7 @@ class Daemon:
         return writer
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
-        """Update the head to the newer encoder on the writer's thread, and answer by it."""
+        """Update the head to the newer encoder on the writer's thread, and answer with it."""
         state = self._serving.state
         newer = state.models.with_newer_encoder()
         writer = self._writer_of(newer)
@@ -446,10 +446,10 @@ def run(
     config_file: Path | None = None,
     on_listening: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises whatever prevents the start.
+    """Serve until SIGTERM or SIGINT. Raises any error that prevents the start.
 
-    `on_listening` is called once there is a socket. Requests wait there for the end of the start.
-    SIGHUP reloads the configuration from `config_path(config_file)`.
+    `on_listening` is called once the socket exists. Requests wait there until the start is
+    complete. SIGHUP reloads the configuration from `config_path(config_file)`.
     """
     configure_daemon_logs(config)
     supervisor = Supervisor()

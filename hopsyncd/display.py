@@ -1,4 +1,4 @@
-"""How answers are shown to people, at a terminal and on the page: titles, counts and times."""
+"""Formats answers for people, at a terminal and on the page: titles, counts and times."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,10 @@ def title_of(passage: Mapping[str, Any]) -> str:
 
 
 def document_title(passage: Mapping[str, Any]) -> str:
-    """The title of a passage's document: its first heading, or else its name. A mail is named by
-    its subject and sender."""
+    """The title of a passage's document: its first heading, or else its name.
+
+    A mail is named by its subject and sender.
+    """
     name = document_name(passage)
     is_mail = name != passage["document"]
     return str(passage["heading"][0]) if passage["heading"] and not is_mail else name
@@ -79,7 +81,7 @@ def mail_subject(passage: Mapping[str, Any]) -> str:
 
 
 def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
-    """The words that join the first end of a hop to the second, or the reverse.
+    """The words between the first and the second end of a hop, or in the reverse direction.
 
     >>> hop_verb("link"), hop_verb("link", is_reversed=True)
     ('links to', 'is linked from')
@@ -88,7 +90,7 @@ def hop_verb(asked_by: str, *, is_reversed: bool = False) -> str:
 
 
 def hop_reason(question: str) -> str:
-    """Why a hop joins two passages: a name in both, the link's text, or its question.
+    """The reason for a hop: a name in both passages, the link's text, or its question.
 
     >>> [hop_reason(one) for one in ("What is said of the Tiber?", "See Rome.", "Who signed it?")]
     ['the Tiber', '"Rome"', 'Who signed it?']
@@ -110,7 +112,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def relative_time(time: str | None, now: datetime | None = None) -> str:
-    """A time of the API as people say it: how long ago or until then, or else the local date.
+    """A time of the API in relative form: how long ago or until then, or else the local date.
 
     >>> noon = datetime.fromisoformat("2026-11-25T12:00:00+00:00")
     >>> [relative_time(f"2026-11-25T{at}+00:00", noon) for at in ("11:59:40", "11:48", "15:00")]

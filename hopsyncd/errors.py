@@ -32,7 +32,7 @@ from store.exceptions import StoreError
 
 
 class HopsyncdError(Exception):
-    """Base: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -46,15 +46,15 @@ class ConfigError(HopsyncdError):
 
 
 class BadRequest(HopsyncdError):
-    """The request is malformed."""
+    """The request is malformed, or can never be answered as it is."""
 
 
 class Forbidden(HopsyncdError):
-    """The caller may not do that."""
+    """The caller lacks the right to do this."""
 
 
 class NotFound(HopsyncdError):
-    """The requested thing does not exist."""
+    """No thing of that name exists at this version."""
 
 
 class Busy(HopsyncdError):
@@ -82,7 +82,7 @@ class ModelUnavailable(HopsyncdError):
 
 
 class EncoderUnavailable(ModelUnavailable):
-    """The embedding endpoint gives no vectors for now. Indexing waits for it."""
+    """The embedding endpoint is unavailable for now. Indexing waits for it."""
 
 
 class DaemonUnavailable(HopsyncdError):
@@ -102,7 +102,7 @@ class SocketRefused(HopsyncdError):
 
 
 class SyncFailed(HopsyncdError):
-    """A sync ended without a version."""
+    """A sync could not be completed."""
 
 
 class LlmError(HopsyncdError):
@@ -130,7 +130,7 @@ class LlmNonsense(LlmError):
 
 
 class BudgetSpent(LlmError):
-    """A budget forbids the call."""
+    """A limit of calls or tokens is reached, so the call was not made."""
 
     kind = "budget"
 

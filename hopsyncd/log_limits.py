@@ -27,7 +27,7 @@ _OTHERS = "other messages"
 
 @dataclass(slots=True)
 class _Message:
-    """One kind of message in the current minute."""
+    """The state of one kind of message in the current minute."""
 
     began_s: float
     count: int = 0
@@ -95,7 +95,7 @@ class RepeatLimit:
         ]
 
     def _tell_later(self) -> None:
-        """Schedule the summary, so that it appears even if nothing else is ever logged."""
+        """Schedule the summary, so that it appears even if nothing else is logged."""
         if self._timer is None:
             self._timer = threading.Timer(self._window_s, self.flush)
             self._timer.daemon = True
@@ -135,11 +135,11 @@ SUMMARY = "is_summary"
 class RotatingFile:
     """A log file that is renamed when it is full; `kept` older files stay beside it.
 
-    Only its owner can read it. If the disk is full, lines are lost and the daemon goes on.
+    Only its owner can read it. If the disk is full, lines are lost and the daemon continues.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept: int = KEPT_FILES) -> None:
-        """Raises OSError if the file cannot be written."""
+        """Open the file. Raises OSError if it cannot be written."""
         self._path = path
         self._max_bytes = max_bytes
         self._kept = kept
@@ -155,7 +155,7 @@ class RotatingFile:
                 self._rotate()
 
     def reopen(self) -> None:
-        """Open the file at the path once more. Raises OSError, and then goes on as before."""
+        """Open the file at the path again. If that fails, raises OSError and keeps the old file."""
         with self._lock:
             fresh = self._open()
             os.close(self._handle)

@@ -64,7 +64,8 @@ def redact(text: str) -> str:
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """How a secret may appear in a line: as it is, in JSON, in a repr, in an address."""
+    """The forms in which a secret may appear in a line: plain, in JSON, in a repr, in an
+    address."""
     if len(secret) < _MIN_SECRET_CHARACTERS:
         return ()
     return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")

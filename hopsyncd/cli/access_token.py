@@ -1,4 +1,4 @@
-"""`hopsyncd token`: make, list and revoke the tokens that let people and programs in over TCP."""
+"""`hopsyncd token`: create, list and revoke the tokens for access over TCP."""
 
 import re
 import time
@@ -29,7 +29,7 @@ def token() -> None:
 
 
 class _Expiry(click.ParamType[int | None]):
-    """A span such as 90d, a day, or "never", as Unix seconds or None."""
+    """Converts a span such as 90d, a day, or "never" to Unix seconds or None."""
 
     name = "when"
 

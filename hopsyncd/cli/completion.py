@@ -33,7 +33,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_source(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of the sources in the configuration file. Needs no daemon."""
+    """The names of the sources in the configuration file. Needs no daemon."""
     try:
         sources = load_config(context.find_root().params.get("config_file")).sources
     except REPORTABLE:

@@ -79,7 +79,7 @@ def _code_of(error: Exception) -> str:
 
 
 def _print(as_json: bool, code: str, message: str, hint: str) -> None:
-    """Print an error. At a terminal it is coloured, and its hint stands on a line of its own."""
+    """Print an error. At a terminal it is coloured, with its hint on a separate line."""
     if as_json:
         failed = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(json.dumps(failed), err=True)

@@ -128,7 +128,7 @@ def _merge(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
-    """A tree in which each passage hangs below a nearer one, by the first edge between them."""
+    """A tree in which each passage is below a nearer one, by the first edge between them."""
     from rich.tree import Tree
 
     passages = {one["id"]: one for one in found["passages"]}
@@ -153,7 +153,7 @@ def _tree(found: Mapping[str, Any], verbose: bool) -> "Tree":
 def _label(
     one: dict[str, Any], verb: str, verbose: bool, edge: dict[str, Any] | None = None
 ) -> "Text":
-    """A passage in the tree. At a terminal, its place stands on a line of its own."""
+    """A passage in the tree. At a terminal, its place is on a separate line."""
     from rich.text import Text
 
     label = Text.assemble((f"{verb} " if verb else "", "cyan"), (heading_text(one), "bold"))

@@ -75,7 +75,7 @@ def log(context: click.Context, limit: int, verbose: bool, as_json: bool) -> Non
 
 
 def _counts_text(version: Mapping[str, Any]) -> str:
-    """The size of a version, and what making it took."""
+    """The size of a version, and the cost of making it."""
     counters = version["counters"]
     return (
         f"documents {_changes(version, 'documents_')}, passages {_changes(version, 'passages_')};"

@@ -83,7 +83,7 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def take_filters(given: dict[str, Any]) -> list[str]:
-    """Remove the filters from a command's options, and return them as the daemon reads them.
+    """Remove the filters from a command's options, and return them in the daemon's notation.
 
     A value that begins with `!` excludes documents.
     """
@@ -122,7 +122,8 @@ def client_of(context: click.Context) -> Client:
 
 
 def _await_sign_of_life(socket: Path) -> None:
-    """Give a daemon that was started with this command the time to announce its start."""
+    """Wait briefly for a daemon that was started together with this command to announce its
+    start."""
     end_s = time.monotonic() + _SIGN_OF_LIFE_S
     with suppress(PermissionError):  # the request itself will say so
         while not socket.exists() and not is_starting(socket) and time.monotonic() < end_s:

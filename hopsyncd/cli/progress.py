@@ -55,7 +55,8 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
 
 
 def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
-    """The answer that events lead to. Meanwhile, show the LLM's searches and its draft."""
+    """Show the LLM's searches and its draft, and return the final answer. `first` begins the
+    events."""
     result: Any = None  # the last event has it, or the client raises
     draft = ""
     with Live(console=Console(), transient=True) as shown:

@@ -1,4 +1,4 @@
-"""The server that the commands ask instead of the local daemon, and the token for it."""
+"""The server that commands contact instead of the local daemon, and the token for it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def server_of(context: click.Context) -> Server | None:
 
 
 def refuse_elsewhere(context: click.Context, command: str | None) -> None:
-    """Refuse a command that works on this machine only, if a server was named for it."""
+    """Refuse a command that works only on this machine, if the user named a server for it."""
     if context.params["server"] and command in HERE:
         raise click.UsageError(
             f"`hopsyncd {command}` works on this machine only. Run it on the server, or leave out"

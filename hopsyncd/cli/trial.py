@@ -1,4 +1,4 @@
-"""`hopsyncd try`: index a folder for a look, and leave nothing behind."""
+"""`hopsyncd try`: indexes a folder temporarily, and deletes the index at the end."""
 
 import os
 import shlex
@@ -69,7 +69,7 @@ def try_(folder: Path, port: int, no_browser: bool) -> None:
 
 
 def make_home() -> Path:
-    """A temporary folder with a path that is short enough for the address of a socket."""
+    """Make a temporary folder whose path is short enough for a socket's address."""
     for parent in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):
         with suppress(OSError):
             home = Path(tempfile.mkdtemp(prefix="hopsyncd-try-", dir=parent))
@@ -85,7 +85,7 @@ def make_home() -> Path:
 
 @contextmanager
 def _daemon(home: Path, config: Config, log: IO[bytes]) -> Iterator[Client]:
-    """A daemon of its own in that home, until the end of the block."""
+    """Run a separate daemon in that folder until the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "hopsyncd", "serve"],
         stdin=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ def _wait_until_ready(client: Client, process: "subprocess.Popen[bytes]", home: 
 
 
 def _serve_page(client: Client, config: Config, port: int, no_browser: bool) -> None:
-    """Serve the page until Ctrl-C, and print the progress and the example questions meanwhile."""
+    """Serve the page until Ctrl-C, while printing the progress and the example questions."""
     with open_page(client, config.limits, None, port, no_browser) as serve:
         ended = Event()
         printing = Thread(target=_print_progress, args=(client, ended), daemon=True)

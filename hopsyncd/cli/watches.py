@@ -46,7 +46,7 @@ def watch(
 ) -> None:
     """Watch a question, and report when its answer changes.
 
-    A change is another answer, or other passages among the first five. `watches` shows the
+    A change is a different answer, or different passages among the first five. `watches` shows the
     changes.
 
     Example: hopsyncd watch "Who maintains the billing service?" --exec ~/bin/tell-me

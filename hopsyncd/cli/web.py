@@ -55,7 +55,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
 def open_page(
     client: Client, limits: LimitsConfig, config_file: Path | None, port: int, no_browser: bool
 ) -> Iterator[Callable[[], None]]:
-    """Print the address of a page of its own and open it; yields what serves it until Ctrl-C."""
+    """Print the address of a separate page and open it; yields a function that serves it until
+    Ctrl-C."""
     from hopsyncd.api.server import bound_address, loopback_server
     from hopsyncd.web.listener import Door, opener
     from hopsyncd.web.pages import make_page

@@ -82,7 +82,7 @@ class AsyncClient(Methods):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections of requests under way."""
+        """Close the connections of running requests."""
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:
@@ -97,9 +97,9 @@ class AsyncClient(Methods):
         return answer
 
     async def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
-        """The events of the work; the last one has the answer.
+        """Yield the events of the work; the last event has the answer.
 
-        Closing the iterator early ends the work, unless somebody else needs it.
+        Closing the iterator early ends the work, unless another client needs it.
         """
         async with self._response(call, NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")
@@ -140,7 +140,7 @@ class AsyncClient(Methods):
 def _only_to(
     place: Path, trusted: frozenset[int]
 ) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
-    """A trace hook for httpx2 that closes a connection to an untrusted user before its use."""
+    """A trace hook for httpx2 that closes a connection to an untrusted user before it is used."""
 
     async def trace(step: str, info: Mapping[str, Any]) -> None:
         if step == "connection.connect_unix_socket.complete":
@@ -155,7 +155,8 @@ def _only_to(
 
 
 async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
-    """The body. It must arrive within WHOLE_S: an answer that is not streamed comes at once."""
+    """Read the body. It must arrive within WHOLE_S: an answer that is not streamed is sent at
+    once."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
         async for part in response.aiter_raw():

@@ -1,4 +1,4 @@
-"""The blocking client, on the standard library alone: the CLI must start quickly."""
+"""The blocking client. It uses only the standard library, because the CLI must start quickly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _IDLE_S = 30.0  # shorter than the server keeps them
 
 
 class _Deadline(socket.socket):
-    """A socket whose deadline holds for a whole answer, however slowly that drips in."""
+    """A socket whose deadline applies to a whole answer, even if the server sends it slowly."""
 
     until_s: float | None = None  # the deadline, by time.monotonic()
     whole_s: float | None = None  # the time for the answer, from its first byte on
@@ -65,7 +65,7 @@ class _Deadline(socket.socket):
 
 
 class _TlsDeadline(_Deadline, ssl.SSLSocket):
-    """The same over TLS."""
+    """A TLS socket with a deadline for a whole answer."""
 
 
 class _Connection(HTTPConnection):
@@ -106,9 +106,11 @@ class _Connection(HTTPConnection):
             return secured
 
     def expect(self, timeout_s: float | None, *, streams: bool) -> None:
-        """Set the deadlines of the next answer. Without `timeout_s` it waits for an answer.
+        """Set the deadlines of the next answer. Without `timeout_s`, waits for an answer without
+        limit.
 
-        A response that `streams` may pause between two lines. Others have WHOLE_S once they begin.
+        A response that `streams` may pause between two lines. Others must be complete WHOLE_S after
+        they begin.
         """
         self.sock.settimeout(timeout_s)
         self.sock.until_s = self.sock.whole_s = None
@@ -126,7 +128,7 @@ class _Connection(HTTPConnection):
 
 
 class Client(Methods):
-    """Speaks to the daemon at `place`: the path of its socket, or "https://HOST:PORT" with the
+    """Connects to the daemon at `place`: the path of its socket, or "https://HOST:PORT" with the
     `token`. "HOST:PORT" is plain TCP on this machine.
 
     Every method raises DaemonUntrusted if somebody else could be answering, DaemonUnavailable if no
@@ -198,9 +200,9 @@ class Client(Methods):
         return answer
 
     def events(self, call: Call[Any]) -> Generator[Event, None, None]:
-        """The events of the work; the last one has the answer.
+        """Yield the events of the work; the last event has the answer.
 
-        Closing the iterator early ends the work, unless somebody else needs it.
+        Closing the iterator early ends the work, unless another client needs it.
         """
         with self._response(call, NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")

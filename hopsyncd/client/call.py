@@ -1,6 +1,6 @@
-"""Requests to the daemon as values, and methods that both clients send them by.
+"""Requests to the daemon as values, and the methods with which both clients send them.
 
-Nothing here sends or receives.
+This module does not use the network.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _query_value(value: Any) -> str:
 
 
 class Blocking(Protocol):
-    """A client whose methods block until the answer is there."""
+    """A client whose methods wait for the answer."""
 
     def send(self, call: Call[Answer]) -> Answer: ...
 

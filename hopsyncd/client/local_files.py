@@ -1,4 +1,4 @@
-"""Where the documents of answers lie on this machine: their absolute paths."""
+"""Finds the documents of answers on this machine: their absolute paths."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from hopsyncd.client.blocking import Client
 def local_file(
     source: str | None, document: str | None, sources: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """The absolute path of a document, or None if no file of this machine holds it.
+    """The absolute path of a document; None if it is not a file of this machine.
 
     `sources` are the daemon's sources, by name.
     """
@@ -24,7 +24,7 @@ def local_file(
 
 
 def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The daemon's sources by name; none if the daemon is on another machine, where the files are.
+    """The daemon's sources by name; empty if the daemon is on another machine.
 
     A file of this machine could have the same path and another text.
     """

@@ -1,4 +1,4 @@
-"""Opening a document on this machine: its file or address, and the program for it."""
+"""Opens a document on this machine: finds its file or address, and the program for it."""
 
 import os
 import shlex

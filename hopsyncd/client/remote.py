@@ -1,7 +1,7 @@
-"""The place of a daemon behind TCP, and why a TLS connection to it failed, in plain words.
+"""The address of a daemon behind TCP, and plain messages for failed TLS connections.
 
-A token goes in clear text only to this machine. To any other it goes over TLS, and only once the
-server's certificate is verified.
+A token is sent in clear text only to this machine. To any other machine it is sent over TLS, and
+only after the server's certificate is verified.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def remote_place(place: str, ca: Path | None = None) -> Remote | None:
     if not (remote.tls or _is_loopback(remote.host)):
         raise DaemonUntrusted(
             f"Nothing was sent to {place}",
-            "without TLS everybody on the way could read the token",
+            "without TLS, others on the network could read the token",
             f"Write https://{place.rpartition('/')[2]}",
         )
     return remote
 
 
 def tls_error(place: Remote, error: ssl.SSLError) -> DaemonUntrusted:
-    """The error for a server that does not speak TLS, or whose certificate is not good."""
+    """Make the error for a server without TLS, or with a certificate that is not valid."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why, hint = _certificate_problem(place, error)
     elif error.reason in _NO_TLS:

@@ -1,6 +1,6 @@
-"""Responses of the daemon: an answer, or an error that says what failed.
+"""Parses responses of the daemon: an answer, or an error that says what failed.
 
-Both clients use this module. Nothing here sends or receives.
+Both clients use this module. It does not use the network.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def event_of(place: object, call: Call[Any], line: bytes) -> Event:
     if kind == "answer":
         _check(place, call, event.get("answer"))
     elif not isinstance(kind, str):
-        raise unusable(place, "a line of the stream is not an event")
+        raise unusable(place, "it contains a line that is not a valid event")
     found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
     return found
 
@@ -114,7 +114,7 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:
-    """The error for a response that is invalid or incomplete."""
+    """Make the error for a response that is invalid or incomplete."""
     return DaemonUnavailable(
         f"The response from {place} cannot be used",
         why,
@@ -130,7 +130,7 @@ def too_long(place: object) -> DaemonUnavailable:
 def unreachable(
     place: Path | Remote, error: BaseException, *, connecting: bool
 ) -> DaemonUnavailable | DaemonUntrusted:
-    """The error for a connection that failed or broke."""
+    """Make the error for a connection that failed or broke."""
     hint = "Start one with `hopsyncd serve`"
     if isinstance(place, Remote):
         hint = "Check the address, and whether the daemon listens there (access.listen)"
@@ -191,7 +191,7 @@ def _request_failed(status: int, answer: dict[str, Any]) -> RequestFailed:
 
 
 def misfit(name: str, answer: object) -> str | None:
-    """How an answer differs from a type in hopsyncd.answers, or None if it matches.
+    """Describe how an answer differs from a type in hopsyncd.answers; None if it matches.
 
     Unknown fields are allowed, because the daemon may be newer than the client.
     """

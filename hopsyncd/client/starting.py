@@ -1,6 +1,6 @@
-"""How clients recognise a daemon that is starting: it holds a lock beside its socket.
+"""Detects a daemon that is starting: it holds a lock beside its socket.
 
-Loading Python's modules takes a second or more, and only then is there a socket.
+Loading Python's modules takes a second or more, and there is no socket before that.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ _ATTEMPTS = 5  # a client that looks holds the lock for an instant
 class StartLock:
     """Announces a start until `release`, or until the process ends.
 
-    Where the lock cannot be taken, clients do not wait, and the start itself says why.
+    If the lock cannot be taken, clients do not wait, and the start reports the reason.
     """
 
     def __init__(self, place: Path, *, may_create_folder: bool) -> None:
@@ -35,7 +35,7 @@ class StartLock:
                 self._take(self._descriptor)
 
     def release(self) -> None:
-        """The socket is there, or never will be."""
+        """Release the lock: the socket exists, or the start has failed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -68,7 +68,7 @@ def is_starting(place: Path) -> bool:
 
 
 def while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
-    """Yield until a starting daemon listens, for the caller to wait PAUSE_S at each step.
+    """Yield until a starting daemon listens; the caller must wait PAUSE_S at each step.
 
     Yields nothing if no daemon is starting. Raises DaemonUnavailable after START_S or `timeout_s`.
     """
@@ -79,8 +79,8 @@ def while_starting(place: Path | object, timeout_s: float | None = None) -> Iter
         if time.monotonic() > end_s:
             raise DaemonUnavailable(
                 f"No daemon answers at {place}",
-                "one is still starting",
-                "Ask again in a moment; its output shows how far it is",
+                "it is still starting",
+                "Ask again in a moment; its output shows the progress",
             )
         yield
 

@@ -1,4 +1,4 @@
-"""The process at the other end of a socket, and whether a client may trust it.
+"""Identifies the process at the other end of a socket, and decides whether a client may trust it.
 
 A client sends nothing to a socket that another user could have created instead of the daemon.
 """
@@ -34,8 +34,8 @@ _ROOT = 0
 class Credentials:
     """The process at the other end of a connection.
 
-    Over TCP nothing is known of it but its address. The request's token then says whose it is:
-    `holder` and `group_names`, and `token`, the public id.
+    Over TCP only its address is known. The token of the request then identifies the user: `holder`,
+    `group_names`, and `token`, the public id.
     """
 
     uid: int | None = None
@@ -53,7 +53,7 @@ class Credentials:
 
     @property
     def account(self) -> object:
-        """Who shares the limits of one user: the user, as far as known, or else the address."""
+        """The account that limits apply to: the user, if known, or else the address."""
         return self.uid if self.uid is not None else (self.holder or self.address)
 
     @property
@@ -90,7 +90,7 @@ def _name(uid: int) -> str:
 
 
 def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
-    """The process that opened a connection, with the groups it had then."""
+    """The process that opened a connection, with its groups at that time."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
     if sys.platform == "darwin":
@@ -109,7 +109,7 @@ def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int
 
 
 def _known_groups(uid: int, gid: int) -> list[int]:
-    """The groups in the system's user database, if the kernel does not say."""
+    """The groups in the system's user database, used if the kernel does not report them."""
     try:
         return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
     except KeyError:
@@ -117,7 +117,7 @@ def _known_groups(uid: int, gid: int) -> list[int]:
 
 
 def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
-    """struct xucred: version, uid, number of groups, 16 groups."""
+    """Parse struct xucred: version, uid, number of groups, 16 groups."""
     packed = connection.getsockopt(_MACOS_LEVEL, _MACOS_CREDENTIALS, struct.calcsize("2Ih16I"))
     _, uid, count, *groups = struct.unpack("2Ih16I", packed)
     (pid,) = struct.unpack("i", connection.getsockopt(_MACOS_LEVEL, _MACOS_PID, 4))
@@ -125,12 +125,13 @@ def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
 
 
 def trusted_users(path: Path) -> frozenset[int]:
-    """The users who may serve at a socket's path: we, root, and owners of folders on the way to it.
+    """The users who may serve at a socket's path: this user, root, and owners of folders on the
+    way.
 
-    We walk the folders from the root. Where others could create or replace the next folder, as in
-    /tmp, it must belong to a trusted user. Where only trusted users could, its owner is there by
-    their choice and is trusted too: so a group can share a daemon. Raises DaemonUntrusted. A path
-    that does not exist or may not be read is left for the connection attempt to report.
+    The folders are checked from the root. If others could create or replace the next folder, as in
+    /tmp, that folder must belong to a trusted user. If only trusted users could, they chose its
+    owner, who is trusted too: so a group can share a daemon. Raises DaemonUntrusted. If a path does
+    not exist or cannot be read, the connection attempt reports it.
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))
@@ -172,7 +173,7 @@ def check_peer(
 
 
 def user_name(uid: int | None) -> str:
-    """A user as messages name them."""
+    """The name of a user for messages."""
     if uid is None:
         return "an unknown user"
     try:
@@ -188,7 +189,8 @@ def _others_may_write(folder: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is root's, or ours alone: many systems give each user a group."""
+    """Whether a group is root's, or contains only this user: many systems give each user a
+    group."""
     if gid == _ROOT:
         return True
     try:

@@ -1,1 +1,2 @@
-"""config.toml: one typed model, and every mistake with its line and a suggestion."""
+"""Reads config.toml into one typed model, and reports every mistake with its line and a
+suggestion."""

@@ -23,7 +23,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]+\]")
 
 
 def _is_safe_to_listen_on(address: str, info: ValidationInfo) -> str:
-    """Other machines may reach an address only over TLS: ours, or a named proxy's."""
+    """Refuse an address that other machines can reach without TLS, by hopsyncd or a named proxy."""
     has_tls = [bool(info.data.get(key)) for key in ("tls_cert", "tls_key")]
     if has_tls == [True, False]:
         raise ValueError("`tls_cert` is set, but not `tls_key`")
@@ -123,15 +123,15 @@ def _has_page(oidc: OidcConfig | None, info: ValidationInfo) -> OidcConfig | Non
 
 
 class AccessConfig(Section):
-    """Who may use the daemon besides its own user, who may do everything.
+    """The rights of users other than the daemon's own, and the network address.
 
-    `listen` comes after the keys that make it safe.
+    `listen` is validated after the keys that make it safe.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _rename_tcp(cls, given: object) -> object:
-        """`tcp` is the former name of `listen`."""
+        """Accept `tcp`, the former name of `listen`."""
         if isinstance(given, dict) and "tcp" in given and "listen" not in given:
             return {"listen" if key == "tcp" else key: value for key, value in given.items()}
         return given
@@ -175,7 +175,7 @@ class AccessConfig(Section):
 
 
 class ClientConfig(Section):
-    """The server that the commands ask instead of the daemon of this machine."""
+    """The server that commands contact instead of the daemon of this machine."""
 
     server: str = Field(
         default="",

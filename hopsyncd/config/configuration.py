@@ -93,7 +93,8 @@ def default_socket() -> Path:
 
 
 def _is_own_folder(path: str) -> bool:
-    """Whether this user owns the folder: after `su`, $XDG_RUNTIME_DIR may be another user's."""
+    """Whether this user owns the folder. After `su`, $XDG_RUNTIME_DIR may belong to another
+    user."""
     try:
         return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
     except OSError:
@@ -107,7 +108,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def _require_endpoint(model: str, info: ValidationInfo) -> str:
-    """Model and base_url come together. A refused base_url is not in `info`."""
+    """Require model and base_url together. A base_url that was refused is not in `info`."""
     base_url = info.data.get("base_url")
     if base_url and not model:
         raise ValueError("`base_url` is set, but no model")
@@ -134,7 +135,8 @@ class IndexConfig(Section):
 
 
 def _require_encoder(url: str, info: ValidationInfo) -> str:
-    """An encoder behind an address is named. A refused `encoder` is not in `info`."""
+    """Require a model name for an encoder behind an address. A refused `encoder` is not in
+    `info`."""
     encoder = info.data.get("encoder")
     if url and encoder == "default":
         raise ValueError("`encoder_url` is set, but `encoder` names no model there")
@@ -218,7 +220,8 @@ _MOST_PRICE = 1e6
 
 
 class LlmConfig(Section):
-    """While `base_url` is empty, no data leaves the machine. A limit of 0 means no limit."""
+    """The LLM. While `base_url` is empty, no data leaves the machine. A limit of 0 means no
+    limit."""
 
     base_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'

@@ -1,4 +1,4 @@
-"""Adds sources to the configuration file or removes them, and compares configurations on reload.
+"""Adds sources to the configuration file and removes them, and compares configurations at a reload.
 
 Edits keep comments and all other text.
 """
@@ -47,7 +47,7 @@ def add_source(
         raise ConfigError(
             f"Cannot add {added.location}",
             f"it is already the source {there[0]!r}",
-            "--name adds it again, under another name",
+            "Use --name to add it again under another name",
         )
     if not dry_run:
         _replace(file, new)
@@ -133,7 +133,7 @@ def exact_pattern(path: str) -> str:
 
 
 def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str | None:
-    """The text with that line for `ignore` in a source; None if its place is not found."""
+    """The text with that line for `ignore` in a source; None if the place cannot be found."""
     places, lines = key_lines(text), text.splitlines(keepends=True)
     table, key = ("source", index), ("source", index, "ignore")
     if table not in places:

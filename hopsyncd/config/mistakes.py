@@ -1,4 +1,4 @@
-"""Explaining mistakes in a configuration: the line, the key, why, and what to write instead."""
+"""Explains mistakes in a configuration: the line, the key, the reason, and a correction."""
 
 import difflib
 import re
@@ -63,7 +63,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of the path, or of the nearest table around it."""
+    """The line of the path, or of the nearest table that contains it."""
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), None)
 
 
@@ -104,7 +104,7 @@ def _keys(text: str, at: int) -> tuple[KeyPath, int]:
 
 
 def _value_end(text: str, at: int) -> int:
-    """Where the value ends: at a newline outside strings and brackets."""
+    """The position where the value ends: a newline outside strings and brackets."""
     depth = 0
     while at < len(text):
         string = _STRING.match(text, at)

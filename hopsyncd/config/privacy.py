@@ -1,4 +1,4 @@
-"""Protects secrets in the configuration, and the folders that only the owner may write to."""
+"""Protects secrets in the configuration, and folders that only the owner may write to."""
 
 import os
 import re
@@ -44,7 +44,8 @@ def _secrets(model: BaseModel) -> Iterator[str]:
 
 
 def _below(key: str, value: Any) -> Iterator[str]:
-    """Secrets in the settings of drivers and packages, recognised by the names of their keys."""
+    """Yield secrets in the settings of drivers and packages, recognised by the names of their
+    keys."""
     if isinstance(value, BaseModel):
         yield from _secrets(value)
     elif isinstance(value, dict):
@@ -58,7 +59,7 @@ def _below(key: str, value: Any) -> Iterator[str]:
 
 
 def writers_besides_owner(path: Path) -> str | None:
-    """Who else may write to a file or folder: "others", "its group", or None.
+    """Who else may write to a file or folder: "others", "its group", or None for nobody.
 
     Raises OSError.
     """
@@ -82,7 +83,7 @@ def check_config_file(file: Path) -> None:
         raise ConfigError(
             f"Cannot use the configuration {file}",
             f"its mode is {_mode(file)}, so others can write to it",
-            f"Check what it says. Run: chmod 600 {file}",
+            f"Check its content. Run: chmod 600 {file}",
         )
     if writers:
         log.warning(
@@ -98,7 +99,7 @@ def _mode(path: Path) -> str:
 
 
 def own_folder(folder: Path) -> None:
-    """Create the data folder, accessible to its owner only. Raises ConfigError.
+    """Create the data folder, accessible only to its owner. Raises ConfigError.
 
     A folder that others can write to is refused, because they may have replaced files in it.
     """
@@ -115,15 +116,15 @@ def own_folder(folder: Path) -> None:
         raise ConfigError(
             f"Cannot use the data folder {folder}",
             f"its mode is {_mode(folder)}, so {writers} can write to it",
-            f"Check that nobody has changed what is in it. Run: chmod 700 {folder}",
+            f"Check that nobody has changed its files. Run: chmod 700 {folder}",
         )
 
 
 def use_own_temporary(folder: Path) -> None:
-    """Keep the temporary files of this process and its children where nobody else can write.
+    """Keep the temporary files of this process and its children in a private folder.
 
     Libraries then find only their own files there, and a full, read-only or missing system folder
-    stops nothing. Deletes what an earlier process left in the folder.
+    does no harm. Deletes files that an earlier process left in the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)
     own_folder(folder)

@@ -1,9 +1,9 @@
-"""When jobs run: a pure function of the schedule, the last run and two clocks.
+"""Computes when jobs run, from the schedule, the last run and two clocks.
 
-The wall clock shows the time of day and may jump. The steady clock never jumps, but may stop while
-the machine sleeps. APScheduler's triggers compute the times of a schedule. Its scheduler is not
-used: the thread that does the work also watches the clock. So a job never overlaps with itself, and
-runs missed while the machine slept or was busy become one run.
+The wall clock shows the time of day and may jump. The monotonic clock never jumps, but may stop
+while the machine sleeps. APScheduler's triggers compute the times of a schedule. Its scheduler is
+not used: the thread that does the work also watches the clock. So a job never overlaps with itself,
+and runs missed while the machine slept or was busy become one run.
 """
 
 import re
@@ -21,7 +21,7 @@ _CORRECTION_MS = 3 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant on both clocks: Unix time, and the steady clock, whose zero is arbitrary."""
+    """An instant on both clocks: Unix time, and the monotonic clock, whose zero is arbitrary."""
 
     wall_ms: int
     steady_s: float
@@ -102,12 +102,12 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
-    """The wall time at which the job is due; in the past or now if it is due.
+    """The wall time at which the job is due; the past or now if it is due.
 
-    A job that never ran is due now. The last run was when the wall clock says, unless the steady
-    clock shows that it was longer ago, as after the wall clock was set back; so no jump of the
-    clock keeps a job waiting. As with cron, setting the clock back by at most three hours does not
-    repeat the hours that a schedule names.
+    A job that never ran is due now. The time of the last run comes from the wall clock, unless the
+    monotonic clock shows that it was longer ago, as after the wall clock was set back; so no jump
+    of the clock keeps a job waiting. As with cron, setting the clock back by at most three hours
+    does not repeat the hours that a schedule names.
     """
     if last is None:
         return now.wall_ms
@@ -147,7 +147,8 @@ _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 
 
 def date_ms(text: str, now: datetime | None = None) -> int | None:
-    """Unix time of a date; of a year or month its beginning, of `30d` so long before `now`.
+    """The Unix time of a date; for a year or month its beginning, for `30d` that span before
+    `now`.
 
     >>> date_ms("1970-01-01T00:01:00+00:00"), date_ms("soon")
     (60000, None)

@@ -1,4 +1,4 @@
-"""Files with one secret, such as a token, that only their owner can read."""
+"""Reads and writes files with one secret, such as a token, that only their owner can read."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ _MIN_CHARACTERS = 32
 
 
 def make_secret(file: Path) -> str:
-    """The secret in our file, which is made if it does not exist.
+    """The secret in the file, which is created if it does not exist.
 
     Raises SocketRefused for a secret that others could know.
     """
@@ -27,7 +27,7 @@ def make_secret(file: Path) -> str:
 
 
 def write_secret(file: Path, secret: str) -> None:
-    """Create the file, for its owner alone to read. Raises OSError, also if it exists."""
+    """Create the file, readable only by its owner. Raises OSError, also if it exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as made:
         made.write(secret + "\n")

@@ -1,6 +1,6 @@
 """The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
 
-To add a kind, write its model here, list it in `SourceConfig`, and make its connector in
+To add a kind, write its model here, list it in `SourceConfig`, and create its connector in
 hopsyncd/ingest/connect.py.
 """
 

@@ -1,4 +1,4 @@
-"""The types of values in the configuration, the ways to search and `[limits]`."""
+"""The types of configuration values, the search settings, and `[limits]`."""
 
 import grp
 import ipaddress
@@ -131,7 +131,8 @@ def to_path(value: object, info: ValidationInfo) -> Path:
 
 
 def is_usable_folder(path: Path) -> Path:
-    """Accepts a missing folder: its drive may not be mounted, so its source pauses."""
+    """Accept a usable folder, or a missing one: its drive may not be mounted, so its source
+    pauses."""
     try:
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is not a folder")
@@ -144,7 +145,7 @@ def is_usable_folder(path: Path) -> Path:
 
 
 def is_model(value: str, info: ValidationInfo) -> str:
-    """A model's name, or the absolute path of its folder, which must exist."""
+    """Accept a model's name, or the absolute path of its folder, which must exist."""
     if not value.startswith(("/", "~", "./", "../")):
         return value
     path = to_path(value, info)
@@ -194,7 +195,7 @@ def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress
 
 
 def is_endpoint(value: str) -> str:
-    """The address of an API, or an empty text."""
+    """Accept the address of an API, or an empty text."""
     if not value:
         return value
     try:
@@ -215,7 +216,7 @@ def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_path_pattern(pattern: str) -> str:
-    """A gitignore pattern for paths of documents, which is no negation."""
+    """Accept a gitignore pattern for paths of documents that is not a negation."""
     if not is_pattern(pattern):
         raise ValueError("it should be a pattern such as `hr/**`; a later entry makes exceptions")
     Patterns([pattern])
@@ -255,9 +256,9 @@ def user_id(name: str) -> int:
 
 
 def _is_viewer(who: str) -> str:
-    """Like `_is_who`, or "members" for all members of the group.
+    """Accept "user:NAME", "group:NAME", or "members" for all members of the group.
 
-    Whoever asks over TCP needs no account on this machine, so the name may be unknown here.
+    A user who connects over TCP needs no account on this machine, so the name may be unknown here.
     """
     kind, _, name = who.partition(":")
     if who == MEMBERS or (kind in ("user", "group") and PERSON.fullmatch(name)):
@@ -266,7 +267,7 @@ def _is_viewer(who: str) -> str:
 
 
 def _is_who(who: str) -> str:
-    """A user or a group of this machine, as "user:ann" or "group:team"."""
+    """Accept a user or a group of this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
     if kind not in ("user", "group") or not name:
         raise ValueError('it should be "user:NAME" or "group:NAME"')
@@ -303,7 +304,7 @@ def any_host_and_port(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can reach the address."""
     return ipaddress.ip_address(host).is_loopback
 
 
@@ -394,7 +395,8 @@ class AuditConfig(Section):
 
 
 class BackupConfig(Section):
-    """Where scheduled backups are made, when, and how many are kept. Without `dir`, none is."""
+    """Scheduled backups: their folder, their times, and how many are kept. Without `dir`, none are
+    made."""
 
     dir: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
@@ -421,7 +423,7 @@ class McpConfig(Section):
 
 
 class WebConfig(Section):
-    """Where the daemon serves the web page. Empty: only `hopsyncd web` serves it."""
+    """The address of the web page. If it is empty, only `hopsyncd web` serves the page."""
 
     listen: LoopbackAddress = Field(
         default="", description='Write it like "127.0.0.1:7718", or nothing.'
@@ -429,7 +431,7 @@ class WebConfig(Section):
 
 
 class OpenConfig(Section):
-    """The editor of `hopsyncd open`. Empty: $VISUAL, $EDITOR or the system's program."""
+    """The editor of `hopsyncd open`. If it is empty, $VISUAL, $EDITOR or the system's program."""
 
     editor: str = ""
 
@@ -453,7 +455,7 @@ def _usable_processors() -> int:
 
 
 class LimitsConfig(Section):
-    """How much work a daemon accepts. Further requests get status 503."""
+    """Limits on the work that a daemon accepts. Further requests get status 503."""
 
     connections: int = Field(default=256, ge=1, le=10_000)
     per_user: int = Field(default=32, ge=1, le=10_000)

@@ -1,4 +1,5 @@
-"""Checks of the backups: the folder, the newest one, the last run, and what restores left."""
+"""Checks the backups: the folder, the newest one, the last run, and databases that restores
+replaced."""
 
 import os
 import time
@@ -23,7 +24,7 @@ _NAME = "backups"
 
 
 def backups(config: Config) -> Iterator[Diagnosis]:
-    """Check that backups are made, that the newest is not too old, and that none fails."""
+    """Check that backups are made, that the newest is recent, and that the last run succeeded."""
     if isinstance(config.database, Path):
         yield from _restores(config.database)
     folder = config.backup.dir
@@ -31,7 +32,7 @@ def backups(config: Config) -> Iterator[Diagnosis]:
         yield well(_NAME, "the database is on a server: use `pg_dump` (docs/operate.md)")
         if folder:
             remedy = "Remove `dir` from [backup], and use `pg_dump`"
-            yield Diagnosis(_NAME, "warn", "[backup] makes no copy of a server", remedy)
+            yield Diagnosis(_NAME, "warn", "[backup] cannot copy a database on a server", remedy)
         return
     if folder is None:
         yield well(_NAME, "none are scheduled. `dir` in [backup] turns them on")
@@ -79,7 +80,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
 
 
 def _is_late(made_ms: int, config: Config) -> bool:
-    """Whether the backup after the newest one was due long ago."""
+    """Whether the backup after the newest one is long overdue."""
     when = backup_times(config)
     if when is None:
         return False

@@ -1,4 +1,4 @@
-"""Runs all checks in reading order. Has the checks of sources, LLM endpoint and daemon."""
+"""Runs all checks in order. Contains the checks of sources, LLM endpoint and daemon."""
 
 import asyncio
 import os
@@ -221,7 +221,7 @@ def watch_actions(config: Config) -> Iterator[Diagnosis]:
 
 
 def check_viewers(config: Config) -> Iterator[Diagnosis]:
-    """Check whether the names in visible_to are somebody's: here, or of a token."""
+    """Check that each name in visible_to belongs to a user or group here, or to a token."""
     tokens = TokenFile.of(config).read()
     known = {f"user:{token.user}" for token in tokens}
     known |= {f"group:{group}" for token in tokens for group in token.groups} | {MEMBERS}
@@ -293,4 +293,6 @@ def _run_guarded(name: str, check: Check) -> Iterator[Diagnosis]:
         yield from check()
     except Exception as error:  # noqa: BLE001 - reported as a finding; the other checks go on
         why = f"it could not be checked: {type(error).__name__}: {error}"
-        yield Diagnosis(name, "fail", why, "Report this, with the whole output")
+        yield Diagnosis(
+            name, "fail", why, "This is a bug in hopsyncd: report it with the whole output"
+        )

@@ -110,7 +110,7 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
 
 
 def text_recognition(config: Config) -> Iterator[Diagnosis]:
-    """Check that text in pictures can be read, with an empty picture."""
+    """Check that text in pictures can be read, by trying an empty picture."""
     tesseract = tesseract_of(config)
     if config.formats.ocr == "off":
         yield well("ocr", "off: the text of pictures is not read")
@@ -170,7 +170,7 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """The number of folders, and whether all were counted in time."""
+    """Count the folders; also returns whether all were counted in time."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         stack = [os.fsencode(root)]
@@ -225,7 +225,7 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 
 
 def database(config: Config) -> Iterator[Diagnosis]:
-    """Check that the database opens, is sound, and has no version from the future."""
+    """Check that the database opens, is sound, and has no version dated in the future."""
     place, path = config.database, displayed_url(config.database)
     if isinstance(place, Path) and not place.exists() and find_loss(place) is None:
         yield well("database", f"{path} is created at the first start")
@@ -253,7 +253,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
 
 
 def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
-    """Ask for one vector, of a fixed text."""
+    """Request one vector, of a fixed text."""
     try:
         encoder.verify()
     except EncoderUnavailable as error:
@@ -292,7 +292,7 @@ def models(config: Config) -> Iterator[Diagnosis]:
 
 
 def _reranker_endpoint(reranker: HttpReranker) -> Diagnosis:
-    """Ask for the scores of two fixed texts."""
+    """Request the scores of two fixed texts."""
     try:
         reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])
     except ModelUnavailable as error:

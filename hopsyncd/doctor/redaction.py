@@ -1,9 +1,9 @@
-"""Leaves of a text only the words that are in hopsyncd's own source.
+"""Redacts text: keeps only words that are in hopsyncd's own source.
 
 A message such as "Cannot read /home/ann/will.md: permission denied" is made from templates in the
-source. A text that fits a template is kept, with `…` in place of each value. All other text is
-replaced by `text-1`, `text-2` and so on, the same text by the same number. So nothing that a user,
-a document or a server wrote can be in the result, however it got into the message.
+source. A text that fits a template is kept, with `…` for each value. All other text is replaced by
+`text-1`, `text-2` and so on, the same text by the same number. So the result contains nothing that
+a user, a document or a server wrote.
 """
 
 import ast
@@ -75,7 +75,7 @@ class Redactor:
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
-        """The text as the source has it, with VALUE for values; None if the source has no such."""
+        """The text as in the source, with VALUE for values; None if no template fits."""
         bare = text.rstrip(".:,;")
         if bare in self._literals:
             return text
@@ -111,7 +111,7 @@ def _own_texts() -> tuple[frozenset[str], frozenset[str], tuple[Template, ...]]:
 
 
 def _field_names(node: ast.AST) -> set[str]:
-    """The field that an annotated assignment or a keyword argument names."""
+    """The name of the field in an annotated assignment or a keyword argument."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return {node.target.id}
     return {node.arg} if isinstance(node, ast.keyword) and node.arg else set()

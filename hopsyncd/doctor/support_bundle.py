@@ -1,7 +1,7 @@
-"""A file for whoever helps: the state of hopsyncd, without anything from the documents.
+"""Writes a file for support: the state of hopsyncd, without content of documents.
 
-Every text passes through `Redactor`. Names of packages and of tables are the exception: they are
-those that hopsyncd itself requires and creates.
+Every text passes through `Redactor`, except the names of packages that hopsyncd requires and of
+tables that it creates.
 """
 
 import io
@@ -42,9 +42,10 @@ Part = tuple[str, Callable[[], str]]
 
 
 def write_bundle(path: Path, config_file: Path | None) -> list[str]:
-    """Write the bundle to a new file that only its owner can read; returns the names in it.
+    """Write the bundle to a new file that only its owner can read; returns the names of its parts.
 
-    Raises OSError if the file cannot be written. A part that fails has the kind of its error.
+    Raises OSError if the file cannot be written. A part that fails has the kind of its error
+    instead.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     names = []

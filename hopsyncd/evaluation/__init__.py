@@ -1,1 +1,1 @@
-"""Measuring retrieval on a corpus with questions whose supporting passages are known."""
+"""Measures retrieval on a corpus with questions whose supporting passages are known."""

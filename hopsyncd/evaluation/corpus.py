@@ -12,7 +12,7 @@ from store.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold: ids of corpus lines or quotes that support the answer.
+    """A question with its gold: ids of corpus lines, or quotes, that support the answer.
 
     `kind` is `none` if no document answers it.
     """
@@ -25,7 +25,8 @@ class GoldQuestion:
 
 
 def read_corpus(path: Path) -> dict[str, Passage]:
-    """Lines {id, title, text}; the title is the heading path. Raises BadRequest."""
+    """Read a corpus of lines {id, title, text}; the title is the heading path. Raises
+    BadRequest."""
     corpus: dict[str, Passage] = {}
     for number, line in read_lines(path):
         try:
@@ -42,7 +43,7 @@ def read_corpus(path: Path) -> dict[str, Passage]:
 
 
 def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]:
-    """Lines {id, question, answers, gold: [ids]}. Raises BadRequest."""
+    """Read questions of lines {id, question, answers, gold: [ids]}. Raises BadRequest."""
     questions = []
     for number, line in read_lines(path):
         try:

@@ -54,7 +54,7 @@ from store.versions import head
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`source` raises a question about one of the names, and `target` answers it."""
+    """Two passages: `source` raises a question about one of the names, and `target` answers it."""
 
     source: Passage
     target: Passage
@@ -136,7 +136,8 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
 
 
 def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[str]:
-    """Sentences that mention the name, without it, the title before those that lack it."""
+    """Yield sentences that mention the name, without it; those that contain the title come
+    first."""
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
         at = [
@@ -355,14 +356,14 @@ def make_index_questions(
     if llm is not None:
         questions = write_questions(chosen, llm, usage)[:wanted] if chosen else []
     if not questions:
-        raise _nothing("no two documents are joined in a way that a question can be made of")
+        raise _nothing("no two documents are connected by a name from which a question can be made")
     return IndexQuestions(served, corpus, tuple(questions))
 
 
 def _make_disjoint(
     some: Iterable[Pair], corpus: dict[str, Passage], make: Callable[[Pair], Made | None]
 ) -> Iterator[Made]:
-    """Make questions from pairs with no passage in `corpus`, and add their passages to it."""
+    """Make questions from pairs whose passages are not in `corpus`, and add the passages to it."""
     for pair in some:
         if not corpus.keys().isdisjoint(pair.ids):
             continue

@@ -1,7 +1,7 @@
-"""Tries the configured LLM with a question about made-up documents: `hopsyncd llm test`.
+"""Tests the configured LLM with a question about made-up documents: `hopsyncd llm test`.
 
-The prompt is as long as one of `ask` may be. Its question needs the first and the last passage, so
-a server that drops the beginning of a long prompt is noticed. Nothing of the user's is sent.
+The prompt may be as long as one of `ask`. The question needs the first and the last passage, so a
+server that drops the beginning of a long prompt is noticed. No text of the user is sent.
 """
 
 import time
@@ -39,7 +39,8 @@ _NAMES = "Abel Brand Corell Dorn Ekman Falk Gray Holm Iversen Jensen Krall Lang"
 
 
 class _Stopwatch:
-    """Implements llm.call.TokenSink: when the first word came, and how often the reply was bad."""
+    """Implements llm.call.TokenSink: measures when the first word came, and counts unusable
+    replies."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

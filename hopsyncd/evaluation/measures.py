@@ -41,7 +41,7 @@ _Z = 1.959964  # standard deviations around the mean that have 95 % of a normal 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How well the first passages cover the gold, between 0 and 1."""
+    """How well the first passages cover the gold passages, from 0 to 1."""
 
     recall: float
     precision: float
@@ -102,7 +102,7 @@ def _words_f1(answer: str, gold: str) -> float:
 
 
 def is_right(short: str, golds: Sequence[str]) -> bool:
-    """Whether a short answer says one of the gold ones, number words and digits being equal.
+    """Whether a short answer contains a gold answer; number words equal digits.
 
     It may say more (`on 3 May` for `3 May`), but not less.
 
@@ -168,8 +168,9 @@ class Share(float):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """The mean of values between 0 and 1, at least one. The interval is Wilson's for values of
-        0 and 1, and a bootstrap interval for others.
+        """The mean of one or more values between 0 and 1.
+
+        The interval is Wilson's for values of 0 and 1, and a bootstrap interval for others.
 
         >>> Share.of([1.0, 0.0, 1.0, 1.0])
         75.0 (30.1 to 95.4)
@@ -325,12 +326,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A gold passage that is not among the first five, and how far up the seeds and the walk have
-    it; None: not among the first 200.
+    """A gold passage that is not among the first five, with its ranks in the seeds and the walk.
 
-    - not read: no passage holds its quote;
+    A rank is None if it is not among the first 200. The causes:
+
+    - not read: no passage contains its quote;
     - not seeded: neither this nor another gold passage of the question is among the first 20 seeds;
-    - not walked to: another is, and no walk leads from it to this one's place among the first 20;
+    - not walked to: another one is, and no walk leads from it to this passage among the first 20;
     - ranked out: it is among the first 20 of the seeds or of the walk, behind others.
     """
 

@@ -47,7 +47,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words of a document; any run of white space equals a blank."""
+    """A quotation from a document; any white space counts as a single blank."""
 
     document: str
     text: str
@@ -78,7 +78,8 @@ class QuotedQuestion:
 
 
 def read_quoted(path: Path) -> list[QuotedQuestion]:
-    """Lines {id, kind, question, answers, evidence: [[{document, quote}]]}. Raises BadRequest."""
+    """Read questions of lines {id, kind, question, answers, evidence: [[{document, quote}]]}.
+    Raises BadRequest."""
     questions = []
     for number, line in read_lines(path):
         try:
@@ -138,8 +139,8 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
     """The passages whose text contains the quote, or else whose heading or context does.
 
-    If two neighbours share it, the one with the larger part. Only words are compared, as readers
-    mostly remove markup.
+    If two neighbours share it, the one with the larger part. Only words are compared, because
+    readers remove most markup.
     """
     wanted = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
@@ -154,7 +155,7 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
 
 
 def _words(text: str) -> str:
-    """The words of a text with a blank around each, so that a search finds whole ones."""
+    """The words of a text with a blank around each, so that a search only finds whole words."""
     return f" {' '.join(_WORD.findall(text))} "
 
 
@@ -179,7 +180,7 @@ def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """The path in `keep` of the store for this folder, generation settings and installation."""
+    """The path in `keep` of the database for this folder, generation settings and installation."""
     identity = f"{source.path}\0{maker.generation.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
 
@@ -191,7 +192,7 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Bring the store in `place` up to date with the folder, reading every document again.
+    """Bring the database in `place` up to date with the folder, reading every document again.
 
     Question sets and vectors of known passages are reused. Raises BadRequest.
     """
@@ -247,7 +248,8 @@ def measured_folder(
     config: Config,
     experiment: Experiment,
 ) -> Evaluation:
-    """Index the folder below `keep`, where vectors are kept too, and ask. Raises BadRequest."""
+    """Index the folder below `keep`, where vectors are cached too, and ask the questions. Raises
+    BadRequest."""
     began_s = time.perf_counter()
     models = experiment.models
     # Never uses the configured LLM: indexing with it is expensive.

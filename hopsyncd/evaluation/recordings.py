@@ -40,7 +40,7 @@ class RecordedAsker:
 def recorded_maker(
     file: Path, corpus: Mapping[str, Passage], language: Language, encoder: Encoder, mode: Mode
 ) -> LlmQuestionMaker:
-    """A maker that takes the questions of a corpus from lines {id, incoming, outgoing}.
+    """A maker that takes the questions of a corpus from a file of lines {id, incoming, outgoing}.
 
     Raises BadRequest if a passage of the corpus has no line.
     """
@@ -116,7 +116,7 @@ class VectorCache(PromptedEncoder):
         texts: Sequence[str],
         encode: Callable[[Sequence[str]], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """The vectors of the texts with these keys; `encode` makes those that are missing."""
+        """The vectors of the texts with these keys; calls `encode` for missing ones."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
             made = encode([texts[row] for row in missing])

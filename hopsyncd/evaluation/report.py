@@ -26,7 +26,7 @@ _INTERVAL = "In brackets: the 95 % interval, Wilson's or from 2,000 seeded resam
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An evaluation, with its title and notes that help to judge the figures.
+    """An evaluation, with its title and notes that help to interpret the figures.
 
     `searches` use the names of the evaluation.
     """

@@ -100,9 +100,9 @@ def evaluate(
     questions: Sequence[GoldQuestion],
     experiment: Experiment,
 ) -> Evaluation:
-    """Ask the questions of the store in `folder`, which is built if need be. Writes nothing else.
+    """Ask the questions of the database in `folder`, which is built if needed. Writes nothing else.
 
-    Raises BadRequest for a search that cannot be made here.
+    Raises BadRequest for a search that is not possible here.
     """
     began_s = time.perf_counter()
     maker = experiment.models.maker
@@ -139,7 +139,7 @@ def ask_all_ways(
 
 
 def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
-    """The way to answer. An LLM chooses from all passages found, as in `hopsyncd ask`."""
+    """The function that answers. An LLM chooses from all passages found, as in `hopsyncd ask`."""
     if answers == "llm":
         return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)
     return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
@@ -153,7 +153,7 @@ def gold_of(corpus: Mapping[str, Passage]) -> Gold:
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """The path in `keep` of the store for this corpus, generation settings and budget."""
+    """The path in `keep` of the database for this corpus, generation settings and budget."""
     name = f"{corpus_digest(corpus)} {maker.generation.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
@@ -219,7 +219,7 @@ def outcomes(
     reply_to: ReplyTo | None = None,
     on_question: Callable[[], None] = lambda: None,
 ) -> list[QuestionOutcome]:
-    """Ask every question of an engine that serves the corpus, after one to warm up.
+    """Ask every question of an engine that serves the corpus, after one warm-up question.
 
     Times cover only the search. With `reply_to`, answers are made too.
     """

@@ -132,7 +132,7 @@ class Backups:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         with self._lock:
             if self._stopped:
-                raise _ended_error("the daemon stops")
+                raise _ended_error("the daemon is stopping")
             self._process = process = start_child(
                 self._command, {**environment, "OPENBLAS_NUM_THREADS": "1"}
             )
@@ -140,7 +140,7 @@ class Backups:
             printed, _ = process.communicate(json.dumps(asdict(order)).encode())
             reply: dict[str, Any] = json.loads(printed)
         except (OSError, ValueError) as error:
-            why = "the daemon stops" if self._stopped else _describe_end(process.wait())
+            why = "the daemon is stopping" if self._stopped else _describe_end(process.wait())
             raise _ended_error(why) from error
         finally:
             with self._lock:

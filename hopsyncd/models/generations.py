@@ -1,8 +1,8 @@
-"""The models of the generation that is in use, while the configuration names others.
+"""Loads the models of the generation in use while the configuration names others.
 
-A file in the data folder keeps the settings of each generation, by its name. So a daemon whose
-configuration changed can load the models of the stored vectors, answer with them, and follow edits
-with them, until the passages are embedded again.
+A file in the data folder keeps the settings of each generation, by its name. So after a change of
+the configuration, the daemon can load the models of the stored vectors, answer with them, and index
+edits with them, until the passages are embedded again.
 """
 
 import json
@@ -46,10 +46,11 @@ class _Settings:
 
 
 def load_serving_models(config: Config, in_use: str = "") -> Models:
-    """The models that answer now; `next` are the configured ones, if these are not.
+    """The models that answer now. If they are not the configured ones, `next` has these.
 
     in_use: the name of the newest version's generation. Raises ModelUnavailable or ConfigError for
-    the configured models. If the models of the stored vectors cannot be loaded, it is logged.
+    the configured models. If the models of the stored vectors cannot be loaded, a warning is
+    logged.
     """
     wanted = load_models(config, in_use)
     name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
@@ -80,7 +81,7 @@ def load_for_estimate(config: Config) -> tuple[Models, str]:
 def _load_former(
     config: Config, wanted: Models, in_use: str, settings: _Settings | None
 ) -> Models | None:
-    """The models of the generation in use; None if they cannot be loaded or used any more."""
+    """Load the models of the generation in use; None if they cannot be used any more."""
     models = settings.models if settings else ModelsConfig()
     llm = settings.llm if settings else LlmConfig()
     address, configured = models.encoder_address, config.models.encoder_address
@@ -108,12 +109,12 @@ def _load_former(
 def _generation_name(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
 ) -> str:
-    """The name of the generation with these models, without asking an endpoint for anything."""
+    """The name of the generation with these models. Contacts no endpoint."""
     return make_question_maker(config, language, _Named(encoder.name), llm).generation.name
 
 
 class _Named:
-    """In the place of an encoder whose vectors are not needed."""
+    """Replaces an encoder whose vectors are not needed."""
 
     dimensions = 0
 
@@ -127,7 +128,7 @@ class _Named:
 
 
 class _Unasked:
-    """In the place of the LLM of the former generation, for which nothing is spent any more."""
+    """Replaces the LLM of the former generation, which is not paid for any more."""
 
     def __init__(self, config: LlmConfig) -> None:
         self.name = name_of_model(config)
@@ -153,7 +154,7 @@ def _unasked_error() -> NotAsked:
 
 
 def _recall(file: Path, name: str) -> _Settings | None:
-    """The settings of a generation; None if they were not kept or cannot be read any more."""
+    """The settings of a generation; None if they were not kept or cannot be read."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))[name]
         return _Settings(

@@ -1,11 +1,11 @@
-"""Keywords: the names that a text mentions, in one spelling each.
+"""Finds keywords: the names that a text mentions, each in one spelling.
 
-A keyword is a normalised name: `normalise` is the one place that decides which two mentions are
-the same. In the language of the installed model, names are its named entities and proper nouns.
-In other languages they are runs of capitalised words, quoted phrases and codes. In scripts without
-spaces they are runs of one script, and in scripts without capitals long words. Options,
-identifiers, numbered things and versions are names in every language. A heading is the topic of
-the text below it, unless it only names a part of a page, such as "Introduction".
+A keyword is a normalised name: only `normalise` decides which mentions are the same. In the
+language of the installed model, names are its named entities and proper nouns. In other languages
+they are runs of capitalised words, quoted phrases and codes. In scripts without spaces they are
+runs of one script, and in scripts without capitals long words. Options, identifiers, numbered
+things and versions are names in every language. A heading is the topic of the text below it, unless
+it only names a part of a page, such as "Introduction".
 """
 
 import re
@@ -57,7 +57,7 @@ class Mention:
 
 
 def normalise(name: str) -> str:
-    """The one spelling of a name: no case, determiner, possessive, parenthesis or punctuation.
+    """Normalise a name: remove case, determiner, possessive, parenthesis and punctuation.
 
     >>> normalise("The Beatles' (band)")
     'beatles'
@@ -84,7 +84,7 @@ def topic_of(heading: str) -> str:
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
     """The spans as mentions in order of appearance, without function words and repetitions.
 
-    Numbers, amounts and the names of table columns are no mentions.
+    Numbers, amounts and the names of table columns are left out.
     """
     codes = (match.span() for match in _CODE.finditer(text))
     found = {

@@ -1,4 +1,4 @@
-"""Finds names: by spaCy in the language of its pipeline, by rules in other languages."""
+"""Finds names: with spaCy in the language of its pipeline, by rules in other languages."""
 
 import json
 import os
@@ -81,17 +81,17 @@ class SpacyLanguage:
         return self._name
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """As the protocol says. Raises ModelUnavailable."""
+        """Implements the protocol. Raises ModelUnavailable."""
         found = self._request("mentions", texts)
         return [tuple(Mention(*one) for one in of_text) for of_text in found]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """As the protocol says. Raises ModelUnavailable."""
+        """Implements the protocol. Raises ModelUnavailable."""
         found = self._request("entities", texts)
         return [tuple(Entity(*one) for one in of_text) for of_text in found]
 
     def wake(self) -> None:
-        """Start the process without waiting for it, unless it runs: a text comes soon."""
+        """Start the process, unless it runs, because a text is expected. Does not wait."""
         if not (self._child.is_running or self._waking.locked()):
             threading.Thread(target=self._wake, name="wake", daemon=True).start()
 
@@ -135,7 +135,7 @@ class SpacyLanguage:
         return reply
 
     def close(self) -> None:
-        """End the process; the next text starts another."""
+        """End the process; the next text starts it again."""
         self._idle.cancel()
         self._child.end()
 

@@ -1,4 +1,4 @@
-"""The process that finds names with spaCy, apart from the daemon.
+"""The process that finds names with spaCy.
 
 It imports little else, because an edit may wait for its start.
 """
@@ -112,7 +112,7 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
-    """Same result as recogniser.predict(), in half the time.
+    """Compute the same result as recogniser.predict(), in half the time.
 
     predict() takes the interpreter's lock again for each check of each action.
     """
@@ -140,7 +140,7 @@ def _tuples(found: Sequence[Mention]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _typed_entities(_: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """Start, end and kind of the entities of known kinds; none if `doc` is None."""
+    """The start, end and kind of the entities of known kinds; empty if `doc` is None."""
     return tuple(
         (found.start_char, found.end_char, _KINDS[found.label_])
         for found in (doc.ents if doc is not None else ())

@@ -1,4 +1,4 @@
-"""Question sets made from an LLM's output.
+"""Makes question sets from an LLM's output.
 
 The LLM writes questions (HopRAG) or statements (Hierarchical Lexical Graph). The keywords of a
 question are the names in it; its vector is the vector of its text. LLM questions and built-in

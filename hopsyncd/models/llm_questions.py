@@ -2,7 +2,7 @@
 
 A call contains several passages of one source, as data: each is one line of JSON between two marks.
 The marks are derived from the passages' texts, so no text can contain the marks of its own call or
-end its line. From a reply, only lists of short texts for the numbers in the call are used.
+end its line. In a reply, only lists of short texts for the numbers in the call are used.
 """
 
 import hashlib
@@ -224,7 +224,7 @@ def _mark(passages: Sequence[Passage]) -> str:
 
 
 def _json_line(value: object) -> str:
-    """JSON without any character that could be taken for the end of a line."""
+    """Encode as JSON, without any character that could be taken for the end of a line."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", line

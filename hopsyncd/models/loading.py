@@ -1,4 +1,4 @@
-"""Loading the models that a configuration names."""
+"""Loads the models that a configuration names."""
 
 import os
 import threading
@@ -76,7 +76,7 @@ class Models:
         return self.newer
 
     def for_generation(self, name: str) -> "Models":
-        """The models that come next if the generation of that name is theirs, else these."""
+        """The `next` models if they have the generation of that name, else these models."""
         following = self.next
         endpoint = following.encoder_endpoint if following else None
         if following is None or (endpoint and not endpoint.is_known):
@@ -99,12 +99,12 @@ class Models:
         return self.reranker if isinstance(self.reranker, HttpReranker) else None
 
     def require_encoder(self) -> None:
-        """Raise EncoderUnavailable while the encoder's endpoint gives no vectors."""
+        """Raise EncoderUnavailable while the encoder's endpoint is unavailable."""
         if self.encoder_endpoint:
             self.encoder_endpoint.verify()
 
     def wake(self) -> None:
-        """Start what ended while nothing needed it, because documents are read now."""
+        """Start models that ended while idle, because documents are being read."""
         if isinstance(self.language, SpacyLanguage):
             self.language.wake()
 
@@ -118,16 +118,17 @@ class Models:
 
     @property
     def preparing(self) -> str | None:
-        """The model file that is being written, which happens once per machine; None if none is."""
+        """The model file that is being written (once per machine); None if none is."""
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
 
 
 def load_encoder(config: Config, in_use: str = "") -> Encoder:
-    """The configured encoder. Raises ModelUnavailable.
+    """Load the configured encoder. Raises ModelUnavailable.
 
-    in_use: the name of a generation. If its vectors come from this model in PyTorch, that is given.
-    The first time, the model of a folder is prepared, which takes seconds to minutes.
+    in_use: the name of a generation. If its vectors come from this model in PyTorch, the PyTorch
+    model is loaded. The first time, the model of a folder is prepared, which takes seconds to
+    minutes.
     """
     models = config.models
     if models.encoder_address:
@@ -244,7 +245,7 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
 
 
 def _verify(encoder: HttpEncoder) -> None:
-    """Ask the endpoint for one vector, so that trouble is known early."""
+    """Request one vector from the endpoint, so that problems are noticed early."""
     try:
         encoder.verify()
     except ModelUnavailable as error:

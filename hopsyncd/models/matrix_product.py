@@ -1,4 +1,4 @@
-"""The matrix products of spaCy's networks, computed by ONNX Runtime.
+"""Computes the matrix products of spaCy's networks with ONNX Runtime.
 
 spaCy's own library, BLIS, has fast kernels for the processors that it knows. On a newer processor
 it uses its slowest kernel, and finding names takes twice as long. As with BLIS, a row of a product
@@ -22,9 +22,9 @@ _LARGE = 10_000  # weights; with fewer, a call of a session costs more than it s
 
 
 class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
-    """thinc's operations, with products by large matrices of weights made in ONNX Runtime.
+    """thinc's operations, with products by large weight matrices in ONNX Runtime.
 
-    The choice depends on the weights alone, because the two differ in the last bits.
+    The choice depends only on the weights, because the two libraries differ in the last bits.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ class MiniLm:
 
     @torch.inference_mode()
     def vector(self, text: str) -> NDArray[np.float32]:
-        """(d,) float32."""
+        """Encode a text: (d,) float32."""
         tokens = torch.tensor([self._tokenizer.encode(text).ids])
         hidden = self._embed(tokens)
         for layer in range(_LAYERS):

@@ -35,9 +35,9 @@ class OnnxEncoder:
     Several threads can encode at once, each one text at a time. In a batch the texts would share
     quantisation scales, and a vector would depend on the other texts.
 
-    An installed hopsyncd contains the model. Where it does not, as in a clone that was not built,
-    the first text builds the model from the package of the published weights and keeps it in
-    `cache`. A damaged file is built again. If `cache` is not writable, each process builds its own.
+    An installed hopsyncd contains the model. A clone that was not built does not: there, the first
+    text builds the model from the package of the published weights and keeps it in `cache`. A
+    damaged file is built again. If `cache` is not writable, each process builds its own.
     """
 
     dimensions = DEFAULT_DIMENSIONS
@@ -55,7 +55,7 @@ class OnnxEncoder:
         self._vectors: _Vectors | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises ModelUnavailable."""
+        """Implements the protocol. Raises ModelUnavailable."""
         vectors = self._vectors or self._open()
         return vectors([text[:MAX_CHARACTERS] for text in texts])
 

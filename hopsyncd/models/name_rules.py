@@ -1,4 +1,5 @@
-"""Texts that look like names but are not: numbers, amounts, and the names of table columns."""
+"""Recognizes texts that look like names but are not: numbers, amounts, and the names of table
+columns."""
 
 import re
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ def _is_amount(text: str, start: int, end: int, whole: str, fraction: str) -> bo
 
 
 def label_spans(text: str) -> list[tuple[int, int]]:
-    """Where the names of table columns stand in rows, as (start, end).
+    """The positions of column names in table rows, as (start, end).
 
     >>> text = "Hut: Skarvbu | Beds: 12"
     >>> [text[a:b] for a, b in label_spans(text)]

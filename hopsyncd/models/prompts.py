@@ -1,8 +1,8 @@
-"""Prompts: fixed texts that some encoders want before a question or a passage.
+"""Prompts: fixed texts that some encoders need before a question or a passage.
 
 They come from the configuration, else from the model's own files, else from a table of families.
-Document text gets the passage prompt. Questions get the query prompt: those that are asked, and
-those that an LLM writes for the graph, incoming and outgoing.
+Document text gets the passage prompt. Questions get the query prompt, whether a user asks them
+or an LLM writes them for the graph.
 """
 
 import json
@@ -49,7 +49,7 @@ class Prompts:
 
     @property
     def suffix(self) -> str:
-        """Their part of an encoder's name: other prompts give other vectors."""
+        """The prompts' part of an encoder's name, because other prompts give other vectors."""
         if not self.is_any:
             return ""
         parts = compact_json([self.query, self.passage])
@@ -104,7 +104,7 @@ def known_prompts(model: str) -> Prompts:
 
 
 def read_prompts(folder: Path) -> Prompts | None:
-    """The prompts in a sentence-transformers folder; None if it names none.
+    """The prompts in a sentence-transformers folder; None if it has none.
 
     Raises ModelUnavailable if its file cannot be used.
     """
@@ -134,10 +134,10 @@ def _pick(named: Mapping[str, str], names: Sequence[str]) -> str:
 
 
 def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None) -> Prompts:
-    """The prompts of the configured encoder.
+    """Choose the prompts of the configured encoder.
 
-    model: its name, for the table. folder: where it is, if it is on this machine. An endpoint
-    that gets the role of a text in a field gets no prompts from the table.
+    model: its name, for the table. folder: its folder, if it is on this machine. An endpoint that
+    gets the role of a text in a field gets no prompts from the table.
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:
@@ -150,7 +150,7 @@ def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None)
 
 
 class AdaptedEncoder(PromptedEncoder):
-    """Another encoder of this machine, with prompts, and with its centre subtracted."""
+    """Wraps another encoder of this machine: adds prompts, and subtracts the centre."""
 
     def __init__(self, encoder: Encoder, prompts: Prompts) -> None:
         self._encoder = encoder
@@ -164,7 +164,8 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def predecessor(self) -> str:
-        """The name with the encoder's predecessor in its place; empty without one."""
+        """The name with the encoder's predecessor instead of the encoder; empty without a
+        predecessor."""
         name = predecessor_of(self._encoder)
         return self._adapted_name(name) if name else ""
 
@@ -191,5 +192,5 @@ class AdaptedEncoder(PromptedEncoder):
 
 
 def predecessor_of(encoder: Encoder) -> str:
-    """The name of the encoder whose vectors stay in use until a rebuild; empty without one."""
+    """The name of the encoder whose vectors stay in use until a rebuild; empty if there is none."""
     return str(getattr(encoder, "predecessor", ""))

@@ -1,16 +1,16 @@
-"""The built-in question generator: triplets of a passage without an LLM.
+"""The built-in question generator: derives the questions of a passage without an LLM.
 
 HopRAG asks an LLM for at least 2 questions that a passage answers (incoming) and at least 4 that it
 raises (outgoing). This generator derives them from the text:
 
 - incoming: "What is <topic>?" for each heading above the passage, and each sentence, as the answer
-  to a question about its names and the topic;
+to a question about its names and the topic;
 - outgoing: "What is said of <name>?" for each name in the passage that is not its topic. The
-  question's vector is the vector of the sentence that mentions the name first.
+question's vector is the vector of the sentence that mentions the name first.
 
 Worked example: heading "Charmed", text "Charmed is a series. It starred Drew Fuller." gives
-incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second), and outgoing
-{drew fuller}.
+incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second), and outgoing {drew
+fuller}.
 """
 
 import os
@@ -69,7 +69,7 @@ class QuestionMaker(Protocol):
 
     @property
     def store_every_s(self) -> float:
-        """The seconds after which fewer are stored too."""
+        """The seconds after which finished results are stored, even if there are fewer."""
         ...
 
     def make_each(
@@ -135,7 +135,7 @@ def draft_questions(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a passage are, without the white space around them.
+    """The positions of a passage's sentences, without the white space around them.
 
     >>> sentence_spans("One. Two.")
     [(0, 4), (5, 9)]
@@ -284,7 +284,7 @@ class _PartOfGroup:
 
 
 class BuiltinMaker:
-    """Makes question sets with a language model for the names and an encoder for the vectors."""
+    """Makes question sets, with a language model for names and an encoder for vectors."""
 
     store_after, store_every_s = 512, 2.0
 

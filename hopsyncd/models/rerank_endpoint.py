@@ -1,7 +1,7 @@
-"""A reranker behind an endpoint: `POST /rerank`, as Jina, Cohere, vLLM and llama.cpp have it.
+"""A reranker behind an endpoint: `POST /rerank`, as Jina, Cohere, vLLM and llama.cpp offer it.
 
-The endpoint is not trusted. A reply counts only if it has one finite score for each text that was
-sent. Requests are counted and retried as those to the other endpoints.
+The endpoint is not trusted. A reply must have one finite score for each text that was sent.
+Requests are counted and retried like requests to the other endpoints.
 """
 
 import threading
@@ -85,7 +85,8 @@ def read_scores(body: bytes, count: int) -> Scores:
 
 
 class HttpReranker:
-    """Implements encoder.Reranker by an endpoint. Thread-safe. Sends nothing before it is used."""
+    """Implements encoder.Reranker with an endpoint. Thread-safe. Sends nothing before it is
+    used."""
 
     def __init__(
         self,

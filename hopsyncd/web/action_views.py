@@ -1,7 +1,7 @@
-"""The actions of the page: on sources, documents and versions, with the rights of its user.
+"""The actions of the page on sources, documents and versions, with the rights of its user.
 
-Each is a form that carries the token of the session. The daemon checks the right of the caller. For
-changes of the configuration file it is asked to reload first, which needs the same right.
+Each is a form with the token of the session. The daemon checks the caller's right. Before a change
+of the configuration file, the daemon is asked to reload, which needs the same right.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ Form = Mapping[str, str]
 
 
 class ActionViews(View):
-    """Does what a form asks for, and leads back to a view that confirms it."""
+    """Performs the action of a form, and redirects to a view that confirms it."""
 
     name = "Sources"
 
@@ -51,7 +51,7 @@ class ActionViews(View):
         }
 
     async def act(self, request: Request) -> Response:
-        """Do the action that the address names."""
+        """Perform the action that the address names."""
         form = await self.form_of(request)
         if form is None:
             return self.refuse_form(request)
@@ -92,7 +92,7 @@ class ActionViews(View):
             raise Forbidden(
                 "Nothing was changed",
                 "this page shows a server on another machine, and its configuration is there",
-                "Ask whoever runs the server",
+                "Ask the administrator of the server",
             )
 
     def _add(self, form: Form) -> Form:

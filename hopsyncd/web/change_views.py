@@ -20,7 +20,7 @@ _DIFF_LINES = 100  # of each list: documents, passages and edges
 
 
 class ChangeViews(View):
-    """What changed, and when."""
+    """The view of changes."""
 
     name = "Changes"
 
@@ -92,6 +92,6 @@ class ChangeViews(View):
 
 
 def _changed_answer(sides: Any, at: int) -> Markup:
-    """The answer of a side, with the words marked that the other side does not have."""
+    """The answer of one side, with the words marked that the other side lacks."""
     before, after = (str(side["answer"] or "") for side in sides)
     return word_diff(before if at else after, after if at else before, bool(at))

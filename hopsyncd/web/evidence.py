@@ -28,8 +28,8 @@ _BELOW = " \u203a "
 class Card:
     """The sentences of an answer from one passage.
 
-    joined_by: the name that this passage and one before it share, or the question that led here;
-    empty for the first card and where nothing is known. joined_to: the number of that card.
+    joined_by: the name that this passage shares with an earlier one, or the question that led here;
+    empty for the first card and if nothing is known. joined_to: the number of the earlier card.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Hit:
 
 @dataclass(slots=True)
 class Group:
-    """The results from one document. `more` are those behind the first two."""
+    """The results from one document. `more` are the results after the first two."""
 
     source: str | None
     document: str | None
@@ -175,7 +175,7 @@ aria-label="Source 1: a.md">[1]</a>.')
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """The link between two passages: a name that both have (True), or a question (False)."""
+    """The connection between two passages: a name that both have (True), or a question (False)."""
     if name := shared_name(first, second):
         return name, True
     ends = {first["id"], second["id"]}
@@ -187,8 +187,9 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
 
 
 def shared_name(first: Passage, second: Passage) -> str:
-    """The name that joins two passages: a title of one in the text of the other, or else the
-    longest name that both texts have. Empty if there is none.
+    """The name that connects two passages; empty if there is none.
+
+    It is a title of one in the text of the other, or else the longest name that both texts have.
 
     >>> ada = {"heading": ["Ada"], "text": "She was a daughter of Lord Byron."}
     >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}
@@ -214,7 +215,7 @@ def _whole_words(text: str, wanted: str) -> str:
 
 
 def document_key(passage: Passage) -> str:
-    """SOURCE/PATH; empty for a passage that no document has."""
+    """The document as SOURCE/PATH; empty if no document has the passage."""
     return f"{passage['source']}/{passage['document']}" if passage["document"] else ""
 
 

@@ -14,9 +14,9 @@ _LEAST_S = 2.0  # of an import, before the time left is estimated
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """The text, and the `count` of documents, which follows it where there is room.
+    """The text, and the `count` of documents, which is shown after it if there is space.
 
-    share: how much of an import is done, from 0 to 1; None if nothing is imported.
+    share: the finished part of an import, from 0 to 1; None if nothing is imported.
     """
 
     kind: Kind
@@ -27,7 +27,7 @@ class IndexState:
 
 
 class ImportClock:
-    """Estimates how long an import still takes, by its progress since it was first seen."""
+    """Estimates the remaining time of an import, from its progress since it was first seen."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -1,4 +1,4 @@
-"""The addresses of the page: each keeps the version, the question and the filters in view."""
+"""Makes the addresses of the page. Each keeps the current version, question and filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _HEAD = "head"
 class Asked:
     """The fields of the search form. `question` is empty if nothing was asked.
 
-    opened: the passage in the preview, and `tab` what is shown of it.
+    opened: the passage in the preview, and `tab` the part of it that is shown.
     """
 
     question: str
@@ -39,7 +39,7 @@ class Asked:
 
 
 def read_asked(request: Request) -> Asked:
-    """The search that a request asks for. Values that make no sense are left out."""
+    """Read the search from a request. Invalid values are left out."""
     given = request.query_params
     strategy, match, tab = given.get("strategy"), given.get("match"), given.get("tab", "")
     filters = dict.fromkeys(one.strip() for one in given.getlist("f"))
@@ -62,7 +62,7 @@ def read_number(text: str) -> int | None:
 
 
 class Links:
-    """Makes addresses for the templates, from the request in view."""
+    """Makes addresses for the templates, based on the current request."""
 
     def __init__(self, request: Request, base: str, asked: Asked) -> None:
         self._base = base
@@ -91,7 +91,7 @@ class Links:
         return f"{self._base}{path}{'?' if query else ''}{query}"
 
     def here(self, at: object) -> str:
-        """The view of this request at another version."""
+        """The current view at another version."""
         fields = dict[str, list[str]]()
         for name, value in self._fields:
             if name not in ("at", "open", "tab"):

@@ -59,10 +59,10 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 
 @dataclass
 class Door:
-    """The token that opens the page once, and the sessions that it opened.
+    """The token that opens the page once, and the sessions opened with it.
 
     `address` is HOST:PORT as the browser sees it, and `base` the path that the cookie is bound to.
-    The file `kept`, if given, always opens the current one-time address, which does not expire.
+    The file `kept`, if given, always contains a valid one-time address, which does not expire.
     """
 
     address: str
@@ -151,7 +151,7 @@ class PageGuard:
         return None
 
     def _entrance(self, request: Request) -> Response | None:
-        """The answer to whoever has no session: a new one for a token, else a refusal."""
+        """Answer a request without a session: open a session for a valid token, else refuse it."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
@@ -181,7 +181,8 @@ def _refusal(status: int, why: str) -> HTMLResponse:
 
 
 def opener(address: str) -> str:
-    """A page that redirects to an address. Other users could see an address on a command line."""
+    """A page that redirects to an address, because other users could see an address on a command
+    line."""
     return _OPENER.format(address=address)
 
 

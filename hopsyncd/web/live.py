@@ -1,7 +1,7 @@
-"""Tells open pages of new versions, as server-sent events.
+"""Notifies open pages of new versions, as server-sent events.
 
-While any page listens, the daemon is asked for its version a few times a second. A page hears of a
-version only if documents that its user may see differ, and only of those documents.
+While any page listens, the daemon is asked for its version a few times a second. A page is notified
+of a version only if documents that its user may see differ, and only of those documents.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class VersionHub:
             self._listeners.pop(queue, None)
 
     async def _poll(self) -> None:
-        """Ask until nobody listens, or the daemon or this program ends."""
+        """Ask the daemon until no page listens, or the daemon or this program ends."""
         known: int | None = None
         while self._listeners:
             try:
@@ -125,7 +125,7 @@ class VersionHub:
         return await run_sync(work, limiter=self._thread)
 
     def _changes(self, old: int, new: int) -> Event | None:
-        """The documents that differ between two versions; None if the user can see none."""
+        """The documents that differ between two versions; None if the user can see none of them."""
         noticed_ms = int(time.time() * 1000)
         if not old:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}

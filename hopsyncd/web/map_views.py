@@ -1,4 +1,4 @@
-"""The view Map: all documents in groups that are alike, and how they are joined."""
+"""The view Map: all documents in groups of similar ones, and their connections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of documents that are alike; `documents` are the first of its `total`."""
+    """A group of similar documents; `documents` are the first of its `total`."""
 
     number: int
     name: str
@@ -40,7 +40,7 @@ class Group:
 
 
 class MapViews(View):
-    """The map is drawn by a script, and the same groups are a list for all others."""
+    """The view of the map. A script draws it; without the script, the same groups are a list."""
 
     name = "Map"
 
@@ -75,7 +75,7 @@ class MapViews(View):
 
     @run_view
     def find(self, request: Request) -> Response:
-        """The documents that some words find, to be marked on the map."""
+        """The documents that a search finds, to be marked on the map."""
         return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
 
     def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:

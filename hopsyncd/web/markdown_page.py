@@ -1,4 +1,5 @@
-"""A Markdown file as HTML: raw HTML is shown as text, and no address but http(s) is a link."""
+"""Renders a Markdown file as HTML. Raw HTML is shown as text, and only http(s) addresses are
+links."""
 
 import re
 from collections.abc import Sequence
@@ -68,5 +69,6 @@ def _is_web_address(address: str) -> bool:
 
 
 def _image_text(self: Any, tokens: Sequence["Token"], at: int, *_: Any) -> str:
-    """The description of a picture: the page loads nothing from elsewhere."""
+    """The description of a picture, shown instead of it, because the page loads nothing from
+    elsewhere."""
     return str(Markup('<span class="picture">{}</span>').format(tokens[at].content or "picture"))

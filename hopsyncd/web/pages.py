@@ -51,7 +51,7 @@ def make_page(
 ) -> ASGIApp:
     """Make the web application of the page. Only sessions of `door` may use it.
 
-    `is_stopping` says whether the program is about to end: open pages are let go then.
+    `is_stopping` returns whether the program is ending: open pages are disconnected then.
     `config_file` is the configuration that actions change; by default, the user's.
     """
     shared = Shared(client, door, ASSETS_DIGEST)

@@ -37,7 +37,8 @@ class PdfViews(View):
 
 
 def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[PageImageAnswer], str]:
-    """The page that a request asks for, or the pages of the passage; or else why there is none."""
+    """The page that a request asks for, or the pages of the passage; else the reason why there are
+    none."""
     asked = read_asked(request)
     page = read_number(request.query_params.get("page", ""))
     try:

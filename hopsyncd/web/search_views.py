@@ -33,7 +33,7 @@ _MOST_REASONS = 24
 
 
 class SearchViews(View):
-    """Search, and read what was found."""
+    """The view of searches and of the passages found."""
 
     name = "Ask"
 
@@ -69,7 +69,7 @@ class SearchViews(View):
         return self.part(request, "examples.html", examples=self.client.examples()["questions"])
 
     def _welcome(self, request: Request) -> Mapping[str, Any]:
-        """The first screen; the script of the page asks for the examples, or a reader does."""
+        """The first screen. The example questions are loaded separately."""
         is_asked = "examples" in request.query_params
         examples = self.client.examples()["questions"] if is_asked else None
         return {"examples": examples, "is_first": True}

@@ -1,4 +1,4 @@
-"""The view Sources: the sources with their state, and what cannot be read."""
+"""The view Sources: the sources with their state, and unreadable documents."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from hopsyncd.web.views import Shared, View, run_view
 
 
 class SourceViews(View):
-    """Where the documents come from."""
+    """The view of sources."""
 
     name = "Sources"
 
@@ -34,7 +34,7 @@ class SourceViews(View):
 
     @run_view
     def state(self, request: Request) -> Response:
-        """The state of the index alone, for the header."""
+        """Only the state of the index, for the header."""
         status = self.client.status()
         state = describe_state(status, self.shared.clock)
         return self.part(request, "state.html", state=state)

@@ -1,4 +1,4 @@
-"""The base of all views: the frame around them, errors, and the token of forms."""
+"""The base of all views: the frame, errors, and the token of forms."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -103,12 +103,12 @@ class Shared:
         self.templates = tools.templates
 
     def note_rights(self, status: Mapping[str, Any]) -> None:
-        """Remember what the daemon lets the user of the page do, as its status says."""
+        """Store the rights of the page's user, as the daemon's status reports them."""
         caller = status.get("caller")
         self._rights = frozenset(caller["rights"]) if caller else None
 
     def has_right(self, right: str) -> bool:
-        """Whether to offer actions that need a right. If it is not known, the daemon decides."""
+        """Whether to offer actions that need a right. If it is unknown, the daemon decides."""
         return self._rights is None or right in self._rights
 
 
@@ -197,7 +197,7 @@ class View:
         return form if self.shared.door.is_form_of(request, form.get("csrf", "")) else None
 
     def to(self, path: str) -> Response:
-        """Lead the browser to another view."""
+        """Redirect the browser to another view."""
         return RedirectResponse(f"{self.base}{path}", 303)
 
     def refuse_form(self, request: Request) -> Response:

@@ -243,7 +243,7 @@ def test_a_slow_endpoint_does_not_hold_a_question(tmp_path: Path) -> None:
         assert isinstance(encoder, HttpEncoder)
         began_s = time.monotonic()
         threading.Timer(0.5, encoder.close).start()
-        with pytest.raises(EncoderUnavailable, match="the daemon stops"):
+        with pytest.raises(EncoderUnavailable, match="the daemon is stopping"):
             encoder.encode_questions(["What?"])
         assert time.monotonic() - began_s < 5
 

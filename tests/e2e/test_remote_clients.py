@@ -296,7 +296,7 @@ def test_plain_http_to_a_tls_port_says_what_to_write(laptop: Laptop) -> None:
 
 def test_a_token_never_goes_to_another_machine_without_tls(tmp_path: Path) -> None:
     for place in ("http://notes.example.org:7717", "192.0.2.1:7717", "notes.example.org:7717"):
-        with pytest.raises(DaemonUntrusted, match="everybody on the way could read the token"):
+        with pytest.raises(DaemonUntrusted, match="others on the network could read the token"):
             Client(place, "t" * 40)
     with pytest.raises(DaemonUntrusted, match="not the address of a server"):
         Client("https://notes.example.org/path", "t" * 40)

@@ -63,7 +63,7 @@ def test_a_waiting_sync_is_told_that_the_daemon_stops(place: Place) -> None:
         place.until(lambda: place.get("/v1/stats")["connections"] > 1)
         place.get("/v1/stats")  # what the other had sent was read before this
         assert place.stop()[0] == 0
-        with pytest.raises(RequestFailed, match="the daemon stops"):
+        with pytest.raises(RequestFailed, match="the daemon is stopping"):
             waiting.result()
     assert "Traceback" not in place.log.read_text()
 

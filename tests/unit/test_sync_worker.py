@@ -204,7 +204,7 @@ def test_who_waits_at_the_stop_is_told(worker: SyncWorker, start: Callable[[], N
     request = worker.request((), accept_empty=False)
     start()
     for future in (first, second, request):
-        with pytest.raises(SyncFailed, match="the daemon stops"):
+        with pytest.raises(SyncFailed, match="the daemon is stopping"):
             future.result(WAIT_S)
 
 
@@ -212,7 +212,7 @@ def test_who_comes_after_the_stop_is_told(worker: SyncWorker, start: Callable[[]
     start()
     assert worker.stop(WAIT_S)
     for future in (worker.submit(lambda _: None), worker.request((), accept_empty=False)):
-        with pytest.raises(SyncFailed, match="the daemon stops"):
+        with pytest.raises(SyncFailed, match="the daemon is stopping"):
             future.result(WAIT_S)
 
 

@@ -1,4 +1,4 @@
-"""Asks an endpoint for embeddings: a request within the budget, its retries, the checked reply.
+"""Requests embeddings from an endpoint, within the budget, with retries and a checked reply.
 
 Texts that are too long for the model are cut, and batches that are too large are divided.
 """
@@ -36,7 +36,7 @@ _SIZE_WORDS = (
 class RequestKind:
     """Why texts are sent, and how long to try.
 
-    purpose: as the ledger counts it. fields: added to each request.
+    purpose: for the ledger. fields: added to each request.
     """
 
     purpose: str
@@ -46,7 +46,7 @@ class RequestKind:
 
 
 class _TooLarge(Exception):
-    """The endpoint takes less text, or fewer texts, in one request."""
+    """The endpoint accepts only shorter texts, or fewer texts, in one request."""
 
 
 class EmbeddingEndpoint:
@@ -87,7 +87,8 @@ class EmbeddingEndpoint:
         return np.concatenate([first, second])
 
     def refuse(self, error: LlmError) -> None:
-        """Fail all calls with the error for a while: each of them would meet it."""
+        """Fail all calls with the error for a while, because each of them would fail in the same
+        way."""
         self._attempts.breaker.record_refusal(error)
 
     def _ask(
@@ -112,7 +113,7 @@ class EmbeddingEndpoint:
         )
 
     def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
-        """Learn from a refusal; True if the next request will differ. Raises _TooLarge."""
+        """Learn from a refusal; returns True if the next request will differ. Raises _TooLarge."""
         is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
         if self._asks_format and is_about_format:
             self._asks_format = False

@@ -1,4 +1,4 @@
-"""The encoder of a sentence-transformers folder, in ONNX Runtime where it can run there."""
+"""The encoder of a sentence-transformers folder, in ONNX Runtime if possible."""
 
 import hashlib
 import os
@@ -41,7 +41,7 @@ class FolderEncoder:
     """A folder's model that was exported for ONNX Runtime. Texts are cut at 256 tokens."""
 
     def __init__(self, name: str, predecessor: str, folder: Path, choice: Choice, threads: int):
-        """`folder` has the exported files. predecessor: the name of the model in torch."""
+        """`folder` has the exported files. predecessor: the name of the same model in torch."""
         self.name = name
         self.predecessor = predecessor
         self.dimensions = choice.dimensions
@@ -52,7 +52,7 @@ class FolderEncoder:
         self._model: FolderModel | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises ModelUnavailable."""
+        """Implements the protocol. Raises ModelUnavailable."""
         return (self._model or self._open()).vectors(texts)
 
     def _open(self) -> FolderModel:
@@ -66,10 +66,10 @@ class FolderEncoder:
 
 
 def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> Encoder:
-    """The encoder of a folder or a name. Raises ModelUnavailable.
+    """Open the encoder of a folder or a model name. Raises ModelUnavailable.
 
-    The first time, this exports the model, which takes seconds to minutes. `cache` keeps the
-    result for each content of the folder.
+    The first time, this exports the model, which takes seconds to minutes. `cache` keeps the result
+    for each content of the folder.
     """
     path, expected = locate(model, sha256)
     folder = Path(path).resolve()
@@ -113,7 +113,7 @@ def _digest_of_settings(folder: Path, weights: str) -> str:
 
 
 def _export(folder: Path, kept: Path) -> Choice | None:
-    """Export the model to `kept`. A failure is logged, and gives None."""
+    """Export the model to `kept`. A failure is logged, and returns None."""
     log.info("preparing the encoder for ONNX Runtime, once", folder=str(folder))
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""An encoder's folder, exported for ONNX Runtime: what is kept of it, and how it runs."""
+"""Runs an encoder that was exported for ONNX Runtime, and reads its stored choices."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,11 +26,12 @@ Runtime = Literal["int8", "fp32", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a model runs, decided once for the content of its folder.
+    """How a model runs; decided once for the content of its folder.
 
     graph: the start of a digest of all kept files; empty for torch. batched: whether texts of the
-    same length run together, which needs the same bits as one by one. The cosines are those to the
-    original model, with the centre subtracted. why: the reason against ONNX Runtime.
+    same length run together, which is allowed only if the results are equal to the bit. The cosines
+    compare with the original model, with the centre subtracted. why: the reason against ONNX
+    Runtime.
     """
 
     runtime: Runtime
@@ -50,7 +51,7 @@ class Choice:
 
 
 def read_choice(folder: Path) -> Choice | None:
-    """The choice kept in a folder; None without one, or if a kept file was changed."""
+    """Read the choice stored in a folder; None if there is none, or if a kept file was changed."""
     try:
         choice = Choice(**json.loads((folder / CHOICE_NAME).read_text(encoding="utf-8")))
         intact = all(digest_file(folder / name) == sha for name, sha in choice.files.items())
@@ -116,7 +117,7 @@ def _padded_length(tokens: Sequence[int]) -> int:
 
 
 def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[int]]:
-    """The rows of texts that run together: they have the same length, the short ones first.
+    """Group the rows of texts that run together: texts of the same length, the short ones first.
 
     >>> list(batches_by_length([3, 5, 3], True))
     [[0, 2], [1]]

@@ -1,8 +1,8 @@
 """The encoder behind an endpoint.
 
 Passages are sent in batches, several at a time. Each batch also has the probe, a fixed text: if its
-vector is no longer the stored one, another model answers under the same name, and its vectors are
-refused. Questions do not wait for batches of passages.
+vector differs from the stored one, the endpoint has another model under the same name, and its
+vectors are refused. Questions do not wait for batches of passages.
 """
 
 import threading
@@ -61,10 +61,10 @@ class _Piece:
 
 
 class HttpEncoder(PromptedEncoder):
-    """Implements encoder.Encoder by an endpoint. Thread-safe.
+    """Implements encoder.Encoder with an endpoint. Thread-safe.
 
-    Nothing is sent before the first vector is wanted. Raises EncoderUnavailable while the endpoint
-    gives none.
+    Nothing is sent before the first vector is requested. Raises EncoderUnavailable while the
+    endpoint is unavailable.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class HttpEncoder(PromptedEncoder):
     def name(self) -> str:
         """Identifies the model, the revision in the configuration, and the prompts.
 
-        The address is no part of it: the same model may move to another machine.
+        It does not contain the address, because the same model may move to another machine.
         """
         parts = [f"{self.model}@api-{VERSION}"]
         if self._revision:
@@ -148,7 +148,8 @@ class HttpEncoder(PromptedEncoder):
         self._probe = probe
 
     def verify(self) -> None:
-        """Ask for one vector. Raises EncoderUnavailable, also if it is another model's."""
+        """Request one vector. Raises EncoderUnavailable, also if the vector is from another
+        model."""
         if self.is_known:
             self._embed([], self._verification, with_probe=True)
         else:
@@ -203,7 +204,7 @@ class HttpEncoder(PromptedEncoder):
         }
 
     def _send_batches(self) -> None:
-        """Send the texts that wait, batch by batch; a batch may have the texts of many callers."""
+        """Send the waiting texts in batches; a batch may have texts of several callers."""
         while batch := self._next_batch():
             try:
                 texts = [piece.text for piece in batch]
@@ -256,7 +257,7 @@ class HttpEncoder(PromptedEncoder):
             self._refuse(f"its vectors have {len(found)} numbers, not {len(expected)} as before")
         cosine = float(found.astype(np.float64) @ expected.astype(np.float64)) / GRID**2
         if cosine < _SAME:
-            self._refuse(f"a fixed text no longer has its stored vector (cosine {cosine:.2f})")
+            self._refuse(f"a test text no longer has its stored vector (cosine {cosine:.2f})")
         self._checked_s = self._timing.monotonic_s()
 
     def _refuse(self, why: str) -> None:
@@ -280,7 +281,7 @@ class HttpEncoder(PromptedEncoder):
 
 def _stopped_error() -> EncoderUnavailable:
     return EncoderUnavailable(
-        "The embedding endpoint was not asked", "the daemon stops", "Start it again"
+        "The embedding endpoint was not asked", "the daemon is stopping", "Start the daemon again"
     )
 
 

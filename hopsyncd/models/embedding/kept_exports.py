@@ -1,4 +1,4 @@
-"""The exported encoders in the cache: who uses one, and which are no longer needed."""
+"""The exported encoders in the cache: marks those in use, and removes the others."""
 
 import fcntl
 import os
@@ -22,9 +22,9 @@ log = structlog.get_logger(__name__)
 
 
 def keep_in_use(user: object, folder: Path) -> None:
-    """Keep the exported encoder in `folder` from being removed for as long as `user` exists.
+    """Keep the exported encoder in `folder` from being removed while `user` exists.
 
-    Raises OSError if there is no such folder (any more).
+    Raises OSError if the folder does not exist any more.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -38,7 +38,7 @@ def keep_in_use(user: object, folder: Path) -> None:
 
 
 def remove_unused_exports(cache: Path, stored: Collection[str]) -> list[str]:
-    """Remove the exported encoders that nobody uses; returns the names of their folders.
+    """Remove the exported encoders that are not in use; returns the names of their folders.
 
     `stored` has the names of the encoders whose vectors are stored. An encoder that is open, in
     this process or another, is kept. A failure is logged.

@@ -1,8 +1,8 @@
-"""Exports a sentence-transformers folder for ONNX Runtime, in a process of its own.
+"""Exports a sentence-transformers folder for ONNX Runtime, in a separate process.
 
-So the memory of torch is free again afterwards. The export is checked against the original model on
-200 texts. The weights get 8 bits if all cosines are high enough, else they stay as they are. If
-ONNX Runtime cannot run the model, the model stays in torch.
+The memory of torch is free again when the process ends. The export is checked against the original
+model on 200 texts. Weights are stored in 8 bits if all cosines are high enough, otherwise in full.
+If ONNX Runtime cannot run the model, the model stays in torch.
 """
 
 import json
@@ -79,7 +79,7 @@ def export(folder: Path, out: Path) -> Choice:
 
 
 def _export_checked(folder: Path, out: Path) -> Choice:
-    """Raises CannotExport, and what torch and ONNX Runtime raise."""
+    """Export, choose and check. Raises CannotExport, and the errors of torch and ONNX Runtime."""
     texts = [*check_texts(), *CENTRE_TEXTS]
     original = _Original(folder) if has_sentence_transformers() else None
     reference = original.vectors(texts) if original else None
@@ -117,7 +117,7 @@ def _remove_body(out: Path) -> None:
 def _check(
     out: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
-    """The choice of this runtime, with its cosines and its digests."""
+    """Check an export; returns the choice with its cosines and its digests. Raises CannotExport."""
     model = FolderModel(out, plain, 1)
     given = model.vectors(texts)
     if not np.isfinite(given).all():
@@ -141,7 +141,7 @@ def _check(
 
 
 def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
-    """Whether texts that run together get the bits that they get alone."""
+    """Whether texts that run together get the same bits as texts that run alone."""
     stream = [token for text in texts for token in model.tokens(text)]
     for length in _CHECKED_LENGTHS:
         rows = [stream[at * length : (at + 1) * length] for at in range(max(_CHECKED_ROWS))]
@@ -239,7 +239,7 @@ def _trace(
 ) -> None:
     """Write the function as a graph whose inputs have any number of rows and tokens.
 
-    modules: those whose weights it uses.
+    modules: the modules whose weights it uses.
     """
     import torch
 
@@ -265,7 +265,7 @@ def _trace(
 
 
 class _Shipped:
-    """The graph that a folder has in onnx/model.onnx, with a pooling that we can write."""
+    """The graph that a folder contains as onnx/model.onnx, with a pooling that we can write."""
 
     def __init__(self, folder: Path, mode: str, *, normalise: bool) -> None:
         self._folder = folder
@@ -273,7 +273,7 @@ class _Shipped:
         self._normalise = normalise
 
     def write(self, out: Path) -> Choice:
-        """As in _Original."""
+        """Write the graphs and the tokenizer; returns how to run them."""
         model = onnx.load(self._folder / "onnx" / "model.onnx")
         write_model(model, out / BODY_NAME)
         config = _read_json(self._folder / "config.json")
@@ -290,7 +290,7 @@ class _Shipped:
 
 
 def _find_shipped(folder: Path) -> _Shipped | None:
-    """The folder's own graph; None if it has none, or if its modules are not the usual ones."""
+    """The folder's own graph; None if there is none, or if its modules are unusual."""
     if not (folder / "onnx" / "model.onnx").is_file() or not (folder / _TOKENIZER).is_file():
         return None
     try:
@@ -320,7 +320,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _end_with_parent() -> None:
-    """End this process when its input ends, as its parent holds the other end."""
+    """End this process when its input ends, which means that its parent has ended."""
     sys.stdin.buffer.read()
     os._exit(1)
 

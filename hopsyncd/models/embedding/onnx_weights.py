@@ -1,7 +1,7 @@
 """Writes the weights of an ONNX graph in 8 bits, and the graph that pools token vectors.
 
-The weights of matrix products get a scale for each block of a column, and the rows of an embedding
-table a scale each. ONNX Runtime quantises activations by block and row then, not by call. So the
+Weights of matrix products get a scale for each block of a column, and each row of an embedding
+table gets one. ONNX Runtime then quantises activations by block and row instead of by call, so the
 vector of a text does not depend on the texts that run beside it.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the reply to a request for embeddings. Nothing in it is trusted."""
+"""Parses and checks the reply to a request for embeddings. The endpoint is not trusted."""
 
 import base64
 import binascii
@@ -19,13 +19,16 @@ _SHOWN_BYTES = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embeddings:
-    """vectors: (m, d) float32 of m texts, in their order, as the endpoint gave them."""
+    """The embeddings in a reply.
+
+    vectors: (m, d) float32 of m texts, in their order, as the endpoint sent them.
+    """
 
     vectors: NDArray[np.float32]
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
+        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
         return read_usage(self.usage, has_completion=False)
 
 
@@ -68,7 +71,7 @@ def _read_json(body: bytes) -> Any:
 
 
 def _in_order(items: Sequence[Any]) -> Sequence[Any]:
-    """The items by their field `index`; as they are if none has it."""
+    """The items ordered by their field `index`; unchanged if no item has it."""
     given = [item.get("index") if isinstance(item, dict) else None for item in items]
     if all(index is None for index in given):
         return items

@@ -1,4 +1,4 @@
-"""A model that sentence-transformers runs, in batches where these give the same bits."""
+"""Runs a model with sentence-transformers, in batches if these give the same bits."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ _Size = tuple[tuple[str, tuple[int, ...]], ...]  # names and shapes of a text's 
 class TorchModel:
     """Any model that sentence-transformers can load.
 
-    Only texts with equal numbers of tokens run together, as padding would change the last bits of a
-    vector. Even then some numbers of texts and tokens give other bits, because the library of
+    Only texts with equal numbers of tokens run together, because padding would change the last bits
+    of a vector. Even then some numbers of texts and tokens give other bits, because the library of
     matrix products chooses its method by size. So the first batch of each size is computed twice,
-    together and one by one, and later ones together only if the two were equal.
+    together and one by one, and later batches run together only if the two results were equal.
     """
 
     def __init__(self, folder: Path, most_tokens: int) -> None:
@@ -65,7 +65,8 @@ class TorchModel:
                 start += count
 
     def _size_of(self, features: Any) -> "_Size | None":
-        """The names and shapes that texts share if they run together; None if this one cannot."""
+        """The names and shapes that texts share if they run together; None if this text must run
+        alone."""
         size = []
         for name, value in features.items():
             if isinstance(value, self._torch.Tensor) and value.ndim and len(value) == 1:

@@ -1,6 +1,6 @@
-"""Counted requests to one endpoint: budget, ledger, retries and circuit breaker.
+"""Sends counted requests to one endpoint, with budget, ledger, retries and circuit breaker.
 
-Chat completions and embeddings share this; each brings its own requests and error texts.
+Chat completions and embeddings share this module; each provides its own requests and error texts.
 """
 
 import random
@@ -39,7 +39,7 @@ def endpoint_host(base_url: str) -> str:
 
 
 class Abandoned(LlmUnavailable):
-    """The call was abandoned: nobody waits for the reply any more."""
+    """The call was abandoned, because the caller no longer waits for the reply."""
 
 
 class Poster(Protocol):
@@ -56,7 +56,7 @@ class Counted(Protocol):
     """A reply that may have the endpoint's token counts."""
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
+        """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
         ...
 
 
@@ -105,7 +105,8 @@ def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None
 
 
 class Attempts:
-    """Sends requests to one endpoint, one attempt at a time, and says how long to wait between."""
+    """Sends requests to one endpoint, one attempt at a time, and computes the wait between
+    attempts."""
 
     def __init__(self, texts: EndpointTexts, ledger: Ledger, timing: Timing) -> None:
         self._texts = texts
@@ -141,7 +142,9 @@ class Attempts:
 
     def _check_stop(self, stop: threading.Event) -> None:
         if stop.is_set():
-            raise Abandoned(self._texts.not_asked, "the daemon stops", "Start it again")
+            raise Abandoned(
+                self._texts.not_asked, "the daemon is stopping", "Start the daemon again"
+            )
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
         """The reply to one request, counted; without the endpoint's count, the estimate counts.
@@ -171,7 +174,7 @@ class Attempts:
     def pause_s(
         self, failure: RequestFailure, failed: int, deadline_s: float, max_attempts: int
     ) -> float:
-        """How long to wait before the next request. Raises LlmError if none is worth trying.
+        """The seconds to wait before the next request. Raises LlmError if no retry is worthwhile.
 
         failed: the number of attempts that failed. deadline_s: when the caller gives up.
         """
@@ -217,7 +220,8 @@ class Attempts:
     def _settle(
         self, usage: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
     ) -> None:
-        """Count what the request used; if the ledger fails, it keeps counting the reservation."""
+        """Count the tokens that the request used. If the ledger fails, the reservation stays
+        counted."""
         usage.settle(reserved.tokens, prompt_tokens, completion_tokens)
         try:
             self._ledger.settle(reserved, prompt_tokens, completion_tokens)

@@ -1,4 +1,4 @@
-"""The LLM budget of one piece of work, such as a query or a sync: what it has used and may use."""
+"""Limits the LLM usage of one piece of work, such as a query or a sync."""
 
 import threading
 from collections import Counter
@@ -63,7 +63,7 @@ class Usage:
             self.completion_tokens += completion_tokens
 
     def abandon(self) -> None:
-        """End the calls in progress and send no more: nobody waits for the result."""
+        """End the running calls and send no more, because the caller no longer waits."""
         with self._lock:
             self._abandoned = True
             for stop in self._stops:
@@ -92,7 +92,7 @@ class Usage:
 
 
 def estimated_tokens(text: str) -> int:
-    """A cautious estimate of a text's tokens, rather too many.
+    """Estimate the tokens of a text, rather too high than too low.
 
     English has about four bytes per token, other scripts about three.
 

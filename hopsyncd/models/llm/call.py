@@ -1,6 +1,6 @@
-"""The `Llm` protocol: a call goes in, a checked object or an error that says why comes out.
+"""The `Llm` protocol: it takes a call and returns a checked object, or an error with the reason.
 
-The rest of the program knows an LLM only by this protocol; `openai_llm.py` implements it.
+The rest of the program uses an LLM only through this protocol; `openai_llm.py` implements it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class TokenSink(Protocol):
         ...
 
     def withdraw(self, why: str) -> None:
-        """Discard what was received: it is not the reply, and another may follow."""
+        """Discard the text received so far: it is not the reply, and another may follow."""
         ...
 
 
@@ -64,11 +64,12 @@ class Llm(Protocol):
         yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """Send the calls, several at a time; yield each result as it comes, with its call's index.
+        """Send the calls, several at a time; yield each result with its call's index, as it
+        arrives.
 
         A result is a reply of that shape, or the error that remains after the retries; errors of
         calls are never raised. Stopping the iteration abandons the calls that are not sent yet.
-        `yield_to_edits` is called again and again while waiting, and may raise. Use a `sink` with a
+        `yield_to_edits` is called repeatedly while waiting, and may raise. Use a `sink` with a
         single call only.
         """
         ...

@@ -1,6 +1,6 @@
-"""Chat completions: the request in the endpoint's dialect, and the checked object in its reply.
+"""Chat completions: writes the request for the endpoint, and checks the object in its reply.
 
-A reply comes whole or as a stream of server-sent events. Nothing in it is trusted.
+A reply comes whole or as a stream of server-sent events. The endpoint is not trusted.
 """
 
 import functools
@@ -225,7 +225,7 @@ async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None
 
 
 def _is_json(text: str) -> bool:
-    """Whether a reply is whole although the endpoint gave no reason for its end."""
+    """Whether a reply is complete although the endpoint did not say why it ended."""
     try:
         from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):
@@ -260,7 +260,8 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Candidates for the JSON: the text after the thoughts, a fenced block, text in braces."""
+    """Yield candidates for the JSON: the text after the model's thoughts, a fenced block, text in
+    braces."""
     answer = text.rpartition("</think>")[2].strip()
     yield answer
     if fenced := _FENCE.search(answer):
@@ -271,7 +272,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _is_finite(value: object) -> bool:
-    """False if it contains a number that is too large for a float, such as 1e999."""
+    """Whether all numbers fit into a float, unlike 1e999."""
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):

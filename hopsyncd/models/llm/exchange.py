@@ -1,4 +1,5 @@
-"""One exchange with the endpoint: a request within the budget, its retries, the reply's text."""
+"""One exchange with the endpoint: a request within the budget, its retries, and the reply's
+text."""
 
 import json
 import math
@@ -24,7 +25,7 @@ _HASTY = frozenset({"answers", "reasoning", "decomposition"})
 
 
 class Sender(Protocol):
-    """Sends one request; `transport.HttpClient` is the real one."""
+    """Sends one request; `transport.HttpClient` is the real implementation."""
 
     def complete(
         self,
@@ -57,14 +58,14 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionText:
-    """The text of a reply; `cut` if the limit of tokens ended it."""
+    """The text of a reply; `cut` if it ended at the token limit."""
 
     text: str
     cut: bool
 
 
 class Exchange:
-    """Asks the configured endpoint."""
+    """Sends requests to the configured endpoint."""
 
     def __init__(self, sender: Sender, config: LlmConfig, ledger: Ledger, timing: Timing) -> None:
         self._sender = sender
@@ -112,7 +113,7 @@ class Exchange:
 
     def _check_stop(self, request: CompletionRequest) -> None:
         if request.stop.is_set():
-            why = "the client has gone, or the daemon stops"
+            why = "the client has gone, or the daemon is stopping"
             raise Abandoned("The call to the LLM was stopped", why, "Repeat the request")
 
     def _request(

@@ -1,6 +1,7 @@
-"""The real LLM: any OpenAI-compatible endpoint. None is trusted.
+"""Implements the LLM protocol for any OpenAI-compatible endpoint. The endpoint is not trusted.
 
-Every call ends with a reply that was checked against its shape, or with an LlmError that says why.
+Every call ends with a reply that was checked against its shape, or with an LlmError that gives the
+reason.
 """
 
 import json
@@ -47,10 +48,10 @@ class ReplyCache:
     def once(
         self, key: bytes, make: Callable[[], str], shared: Callable[[BaseException], bool]
     ) -> tuple[str, bool]:
-        """The text of the key, and whether it was there without calling `make`.
+        """The text for the key, and whether it was cached.
 
-        While one thread makes it, others with the same key wait. If making it fails, the error is
-        raised for them too if it is `shared`; otherwise the next of them tries.
+        While one thread runs `make`, other threads with the same key wait. If `make` fails and the
+        error is `shared`, the waiting threads raise it too; otherwise the next thread tries.
         """
         while True:
             with self._lock:
@@ -100,7 +101,7 @@ def name_of_model(config: LlmConfig) -> str:
 class OpenAiLlm:
     """Implements call.Llm. All calls share a concurrency limit, a cache and the ledger.
 
-    A call waits at most `timeout_s` for its turn, and may then take as long again.
+    A call waits up to `timeout_s` for its turn, and may then take as long again.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class OpenAiLlm:
         yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """As in call.Llm. Abandoned calls that were sent end within a quarter of a second."""
+        """Implements call.Llm. Abandoned calls end within a quarter of a second."""
         stop = self._new_stop()
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
@@ -220,7 +221,7 @@ class OpenAiLlm:
         return shape.model_validate_json(text)
 
     def _checked_json(self, request: CompletionRequest) -> str:
-        """The JSON of a valid reply, if necessary after one repair. Raises LlmError."""
+        """The JSON of a valid reply, after one repair if needed. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
             raise LlmUnavailable(
@@ -252,7 +253,7 @@ class OpenAiLlm:
         return text
 
     def _ask_once(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
-        """The JSON of a reply; or its text, and why it cannot be used."""
+        """The JSON of a reply; or its text, and the reason why it cannot be used."""
         reply = self._exchange.ask(request, repair)
         try:
             return read_reply(reply.text, request.shape), ""

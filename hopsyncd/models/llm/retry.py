@@ -20,10 +20,10 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class EndpointTexts:
-    """How messages name an endpoint and its settings.
+    """The words in which messages name an endpoint and its settings.
 
     host: as the status shows it. section: of the configuration. smaller: what to do if a request is
-    too large. meanwhile: what happens while the endpoint gives no reply.
+    too large. meanwhile: what happens while the endpoint is unavailable.
     """
 
     host: str
@@ -65,7 +65,7 @@ class EndpointTexts:
 
 
 class UnusableReply(Exception):
-    """A reply that is not what was asked for; the message tells the model why."""
+    """The reply does not have the requested form; the message tells the model why."""
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +138,7 @@ def retry_after_s(header: str, now_s: float) -> float | None:
 class Breaker:
     """A circuit breaker: relieves a failing endpoint, and spares callers the wait.
 
-    After three unanswered calls in a row, or one failure that every call would meet, calls fail at
+    After three unanswered calls in a row, or one failure that every call would have, calls fail at
     once for 30 s, or for as long as the endpoint asked for (at most an hour). Then calls go through
     again, without retries until one is answered.
     """
@@ -151,7 +151,7 @@ class Breaker:
         self._why: LlmError | None = None
 
     def check(self) -> None:
-        """While the breaker is open, raise what the endpoint failed with."""
+        """Raise the endpoint's last error while the breaker is open."""
         with self._lock:
             left, why = self._open_until - self._clock(), self._why
         if left > 0 and why is not None:
@@ -170,7 +170,7 @@ class Breaker:
             self._failures = 0
 
     def record_no_answer(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
-        """A call ended without an answer; the endpoint asked for a pause of `wanted_s`."""
+        """Record a call without an answer; the endpoint asked for a pause of `wanted_s`."""
         with self._lock:
             self._failures += 1
             if self._failures >= _FAILURES:
@@ -179,7 +179,7 @@ class Breaker:
                 self._open(why, wanted_s)
 
     def record_refusal(self, why: LlmError) -> None:
-        """A call failed in a way that every call would."""
+        """Record a failure that every call would have."""
         with self._lock:
             self._open(why, _REST_S)
 

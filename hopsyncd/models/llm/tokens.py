@@ -1,9 +1,9 @@
-"""Counts tokens before they are sent, by the tokenizer of the default encoder.
+"""Counts tokens before they are sent, with the tokenizer of the default encoder.
 
-Models have tokenizers of their own, which are not on this machine. Two things are counted as these
-do: two punctuation marks in a row are one token, and a word that the vocabulary lacks is one token
-for three bytes. On prompts with English documents, the count is 5 to 8 % above the counts of GPT-4,
-GPT-4o, Claude and DeepSeek on average, and at most 1 % below one of them.
+LLMs have other tokenizers, which are not on this machine. Two rules imitate them: two punctuation
+marks in a row are one token, and a word that the vocabulary lacks is one token for three bytes. On
+prompts with English documents, the count is 5 to 8 % above the counts of GPT-4, GPT-4o, Claude and
+DeepSeek on average, and at most 1 % below one of them.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ _MARKS = 2
 
 
 def count_tokens(text: str) -> int:
-    """The tokens of a text, rather too many than too few.
+    """Estimate the tokens of a text, rather too high than too low.
 
     >>> count_tokens("Where did the father of Ada Lovelace die?")
     10
@@ -49,7 +49,7 @@ def count_tokens(text: str) -> int:
 
 @cache
 def _tokenizer() -> "Tokenizer | None":
-    """None if the default encoder is not installed here."""
+    """The tokenizer; None if the default encoder is not installed here."""
     try:
         tokenizer = tokenizer_in(default_folder())
     except (ModelUnavailable, OSError):

@@ -1,8 +1,8 @@
-"""Requests to an endpoint through `openai`: a reply, or a RequestFailure.
+"""Sends requests to an endpoint through `openai`; returns a reply or raises RequestFailure.
 
-The endpoint is not trusted: a request is bounded in time and its reply in size. Nothing is retried
-here. One thread runs all HTTP on an event loop. The waiting thread keeps the time
-limit, so no server can exceed it.
+The endpoint is not trusted: a request is limited in time and its reply in size. Nothing is retried
+here. One thread runs all HTTP on an event loop. The waiting thread enforces the time limit, so no
+server can exceed it.
 """
 
 import asyncio
@@ -78,7 +78,8 @@ class HttpClient:
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Reply:
-        """The result of `send` on the event loop; what it puts is written on this thread."""
+        """The result of `send` on the event loop. Text that `send` streams is passed to `write` on
+        this thread."""
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
             loop, _ = _loop(), self._client
@@ -123,7 +124,7 @@ class HttpClient:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Raise RequestFailure in place of the errors of `openai`."""
+        """Raise errors of `openai` as RequestFailure."""
         import openai
 
         try:
@@ -201,7 +202,7 @@ def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Eve
 
 
 async def _limit_body(max_bytes: int, response: httpx2.Response) -> None:
-    """Bound the body before anything reads it: `openai` reads all of an error's."""
+    """Limit the body before it is read: `openai` reads the whole body of an error."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
         raise ReplyUnreadable("it is compressed although that was not requested")
