@@ -30,7 +30,7 @@ from hopsyncd.formats.office_text import (
     symbol_of,
     with_metadata,
 )
-from hopsyncd.formats.tables import table_blocks
+from hopsyncd.formats.tables import Table, table_blocks
 from hopsyncd.formats.word_styles import (
     TITLE,
     Numbering,
@@ -42,7 +42,7 @@ from hopsyncd.formats.word_styles import (
     number_of,
     outline_of,
 )
-from hopsyncd.formats.word_tables import WordTable
+from hopsyncd.formats.word_tables import CellContent, WordTable
 
 _SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
 # Text that was deleted or moved away, properties, and how a base text is pronounced.
@@ -236,6 +236,10 @@ class _Reader:
     def _run(self, run: Element, line: Line, beside: list[Element], mark: str) -> None:
         properties = child_of(run, "rPr")
         font = ""
+        is_hidden = properties is not None and is_on(properties, "vanish")
+        if is_hidden and any(local_name(part) == "t" for part in run):
+            self._skipped["hidden texts"] += 1
+            return
         if properties is not None:
             style = self._styles[_value_of(properties, "rStyle")]
             mark = mark_of(properties) or style.mark or mark
@@ -261,6 +265,8 @@ class _Reader:
             yield from self._note(_NOTES[name], attribute(element, "id"))
         elif name == "txbxContent":
             yield from self._content(element)
+        elif name == "tbl":
+            yield from self._table(element)
         elif name == "ruby":
             if text := _reading(element):
                 yield Block("note", text, self.number, self.number)
@@ -305,7 +311,9 @@ class _Reader:
             if name == "p":
                 self._fields = [False] * len(self._fields)
                 named = _value_of(child, "pPr", "pStyle")
-                label, _ = self._label(child, named, self._styles[named])
+                label, depth = self._label(child, named, self._styles[named])
+                if depth is not None:
+                    line.begin_item()
                 line.add(f"{label} " if label else "")
                 self._inline(child, line, beside, "", "")
                 line.add("\n")
@@ -332,31 +340,30 @@ class _Reader:
         leads += tuple(filter(None, (self._leads.introduction, *self._caption)))
         self._leads.end()
         self._caption = ()
-        beside: list[tuple[int, tuple[str, ...], Element]] = []
-
-        def read(cell: Element) -> tuple[str, Links]:
-            text, links, found = self._flat(cell)
-            first = (text.split("\n")[0],) if text and not beside else ()
-            beside.extend((self.number, first, one) for one in found)
-            return text, links
-
-        built = table.build(read, self._next)
+        beside: list[tuple[int, Element]] = []
+        built = self._grid(table, beside)
         after = iter(beside)
         waiting = next(after, None)
         for block in table_blocks(built, leads):
             while waiting and block.kind == "table" and waiting[0] < block.first_line:
-                yield from self._in_table(waiting[2], block.first_line)
+                yield from self._beside(waiting[1])
                 waiting = next(after, None)
             yield block
         while waiting:
-            yield from self._in_table(waiting[2], self.number)
+            yield from self._beside(waiting[1])
             waiting = next(after, None)
 
-    def _in_table(self, element: Element, line: int) -> Iterator[Block]:
-        if local_name(element) == "tbl":
-            yield from self._table(element)
-        else:
-            yield from self._beside(element)
+    def _grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
+        """The cells of a table. Adds to `beside` the objects in them, with the last line before."""
+
+        def read(cell: Element) -> CellContent:
+            text, links, found = self._flat(cell)
+            inner = [one for one in found if local_name(one) == "tbl"]
+            beside.extend((self.number, one) for one in found if one not in inner)
+            tables = (self._grid(WordTable(one), beside) for one in inner)
+            return CellContent(text, links, tuple(tables))
+
+        return table.build(read, self._next)
 
     def _margins(self, blocks: Sequence[Block]) -> Iterator[Block]:
         """The texts of page headers and footers that occur nowhere else in the document."""

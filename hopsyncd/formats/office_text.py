@@ -87,6 +87,14 @@ class Line:
         self._flush()
         return self.length
 
+    def begin_item(self) -> None:
+        """Put a semicolon between the lines so far and an item of a list."""
+        self._flush()
+        has_line = len(self._parts) > 1 and self._parts[-1] == "\n"
+        if has_line and self._parts[-2][-1:] not in tuple(";:,.\n"):
+            self._parts[-1] = ";\n"
+            self.length += 1
+
     def take_text(self) -> tuple[str, Links]:
         """Return the text without surrounding blanks, and its links."""
         self._flush()

@@ -19,6 +19,7 @@ JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
+_MAX_HEAD_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 _TO_THE_END = 1 << 20
@@ -215,7 +216,24 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
         if count and all(map(_NUMBER.match, texts)) and not all(map(_YEAR.match, texts)):
             break  # data in bold
         count += 1
-    return count if count < len(rows) else min(count, 1)
+    if count == len(rows):
+        return min(count, 1)
+    return _rows_spanned(rows, count) if count else 0
+
+
+def _rows_spanned(rows: Sequence[Row], count: int) -> int:
+    """The number of header rows, with those into which the cells of the first `count` span.
+
+    A row of numbers is none, and one into which all cells above span.
+    """
+    end = count
+    headers = {cell for row in rows[:count] for cell in row.distinct}
+    while end < len(rows) and headers & rows[end].carried:
+        texts = [cell.text for cell in rows[end].own if cell.text]
+        if not all(map(_is_name, texts)) or not any(cell.text for cell in rows[end].own):
+            return count
+        end += 1
+    return end if end < min(len(rows), _MAX_HEADER_ROWS) else count
 
 
 def _is_header(row: Row) -> bool:
@@ -334,7 +352,7 @@ def table_blocks(
         unused = unused if is_group else _NO_COLUMNS
         above = leads if is_group else leads + group
         own_head = text.partition(JOINT)[0]
-        start = f"{head}{JOINT}" if head else ""
+        start = f"{head}{JOINT}" if head and len(head) <= _MAX_HEAD_CHARACTERS else ""
         inner = tuple(_inner_blocks(row, start + own_head, labels, above))
         links += placed
         if links or not inner or text != own_head:
@@ -436,7 +454,7 @@ def _row_text(
             continue
         is_own = cell not in row.carried
         names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
-        if cell and cell.is_header and columns[0] == 0:  # the name of a row
+        if columns[0] == 0:  # the name of a row
             names = names[:1]
         if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
             names = [_SEVERAL.join(names)]

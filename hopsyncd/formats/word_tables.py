@@ -14,6 +14,20 @@ _FIRST_ROW = 0x20  # in the number by which a table says what is formatted in it
 _MAX_SPAN = 63  # columns; Word has no more
 _VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
+_HAS_DIGIT = re.compile(r"\d")
+_MAX_NAME_WORDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CellContent:
+    """The content of a cell: its text with links, and the tables in it."""
+
+    text: str = ""
+    links: Links = ()
+    inner: tuple[Table, ...] = ()
+
+
+NO_CONTENT = CellContent()
 
 
 @dataclass(slots=True)
@@ -51,30 +65,52 @@ class WordTable:
         """Whether there are several rows and columns."""
         return len(self.rows) > 1 and any(len(row) > 1 for row in self.rows)
 
-    def build(self, read: Callable[[Element], tuple[str, Links]], next_line: Callable[[], int]
-              ) -> Table:  # fmt: skip
-        """Build the grid. `read` gives a cell's text, `next_line` the number of the next row."""
+    def build(self, read: Callable[[Element], CellContent], next_line: Callable[[], int]) -> Table:
+        """Build the grid. `read` gives a cell's content; `next_line` gives the number of the next
+        row."""
         builder = TableBuilder()
         columns = [{cell.column: cell for cell in row} for row in self.rows]
-        is_headed = any(self._marked)
+        rows: list[tuple[int, list[CellContent]]] = []
         for at, row in enumerate(self.rows):
             line = next_line()
-            texts = [
-                ("", ()) if _continues(columns, at, cell) else read(cell.element) for cell in row
+            contents = [
+                NO_CONTENT if _continues(columns, at, cell) else read(cell.element) for cell in row
             ]
-            is_header = self._marked[at]
-            if at == 0 and not is_headed and self._says_first_row and len(self.rows) > 1:
-                is_header = _may_name_columns([text for text, _ in texts])
+            rows.append((line, contents))
+        headers = self._header_rows([[cell.text for cell in cells] for _, cells in rows])
+        for at, (row, (line, contents)) in enumerate(zip(self.rows, rows, strict=True)):
+            is_header = at in headers
             builder.begin_row(line, is_header=is_header)
             end = 0
-            for cell, (text, links) in zip(row, texts, strict=True):
+            for cell, content in zip(row, contents, strict=True):
                 if cell.column > end:
                     builder.add("", is_header=is_header, colspan=cell.column - end)
                 end = cell.column + cell.span
                 if not _continues(columns, at, cell):
-                    rows = _rows_of(columns, at, cell)
-                    builder.add(text, rowspan=rows, colspan=cell.span, links=links)
+                    builder.add(
+                        content.text,
+                        rowspan=_rows_of(columns, at, cell),
+                        colspan=cell.span,
+                        links=content.links,
+                        inner=content.inner,
+                    )
         return builder.build()
+
+    def _header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
+        """The rows that name the columns: marked rows, else the first row if it looks like one.
+
+        Word's settings call the first row of almost every table a header, so its text has to agree.
+        A title across the table may stand above it.
+        """
+        marked = {at for at, is_marked in enumerate(self._marked) if is_marked}
+        first = int(len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1]))
+        if marked or len(self.rows) < first + 2 or not _may_name_columns(texts[first]):
+            return marked
+        if any(map(_stands_out, self.rows[first : first + 1])) and not _stands_out(self.rows[-1]):
+            return {*range(first + 1)}
+        if not self._says_first_row or _is_form(texts[first:]):
+            return set()
+        return {0} if not first else {0, 1} if _names_numbers(texts[first:]) else set()
 
 
 def _says_first_row(table: Element) -> bool:
@@ -128,10 +164,55 @@ def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) ->
 
 
 def _may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a first row may name the columns. Word formats first rows as headers by default.
-
-    It is no header if it has values, or if it names rows, as in a form.
-    """
+    """Whether a row can name columns: it has no values, no sentences, and no names of rows, as in
+    a form."""
     return not any(
-        text.endswith(":") or (_VALUE.match(text) and not _YEAR.match(text)) for text in texts
+        text.endswith(":")
+        or (_VALUE.match(text) and not _YEAR.match(text))
+        or (text.endswith(".") and len(text.split()) > _MAX_NAME_WORDS)
+        for text in texts
     )
+
+
+def _is_form(texts: Sequence[Sequence[str]]) -> bool:
+    """Whether rows are pairs of a name and a value: the values are of several kinds."""
+    if any(len(row) != 2 for row in texts):
+        return False
+    values = [bool(_HAS_DIGIT.search(row[1])) for row in texts[1:] if row[1]]
+    return any(values) and not all(values)
+
+
+def _names_numbers(texts: Sequence[Sequence[str]]) -> bool:
+    """Whether a row of names stands above a column of numbers."""
+    below = zip(*(row for row in texts[1:] if len(row) == len(texts[0])), strict=True)
+    columns = [[text for text in column if text] for column in below]
+    return any(column and all(map(_VALUE.match, column)) for column in columns[1:])
+
+
+def _stands_out(row: Sequence[WordCell]) -> bool:
+    """Whether all cells of a row are bold, or all have a background."""
+    if len(row) < 2:
+        return False
+    return all(_is_shaded(cell.element) for cell in row) or (
+        all(_is_bold(cell.element) is not False for cell in row)
+        and any(_is_bold(cell.element) for cell in row)
+    )
+
+
+def _is_shaded(cell: Element) -> bool:
+    shading = child_of(cell, "tcPr", "shd")
+    fill = "" if shading is None else attribute(shading, "fill").casefold()
+    return fill not in ("", "auto", "ffffff")
+
+
+def _is_bold(cell: Element) -> bool | None:
+    """Whether all text of a cell is set in bold; None if it has no text."""
+    found = None
+    for run in cell.iterfind(".//{*}r"):
+        if not any((text.text or "").strip() for text in run.iterfind("{*}t")):
+            continue
+        properties = child_of(run, "rPr")
+        if properties is None or not is_on(properties, "b"):
+            return False
+        found = True
+    return found

@@ -135,10 +135,89 @@ def test_notes_and_text_boxes_of_cells_follow_their_row_once() -> None:
     ]
 
 
-def test_a_table_in_a_cell_is_a_table_of_its_own() -> None:
+def test_the_rows_of_a_table_in_a_cell_name_the_row_around_them() -> None:
     inner = table(row(cell("e"), cell("f"), properties=HEADED), row(cell("g"), cell("h")))
     body = table(row(cell("a"), cell("b")), row(cell("c", more=inner), cell("d")))
-    assert texts_of(body) == ["a | b", "c | d", "e: g | f: h"]
+    assert texts_of(body) == ["a | b", "c | d", "c | e: g | f: h"]
+    headed = table(
+        row(cell("Plan"), cell("Limits"), properties=HEADED),
+        row(cell("Basic"), cell("", more=inner)),
+    )
+    assert texts_of(headed) == ["Plan: Basic | Limits > e: g | Limits > f: h"]
+    note = '<w:r><w:footnoteReference w:id="3"/></w:r>'
+    said = f'<w:footnote w:id="3">{paragraph(run("Fares"))}{inner}</w:footnote>'
+    assert texts_of(paragraph(run("Text"), note), footnotes=said) == [
+        "Text",
+        "Fares",
+        "e: g | f: h",
+    ]
+
+
+def test_rows_into_which_header_cells_span_are_headers() -> None:
+    down, on, two = '<w:vMerge w:val="restart"/>', "<w:vMerge/>", '<w:gridSpan w:val="2"/>'
+    head = row(cell("Site", down), cell("Water", two))
+    names, data = (
+        row(cell("", on), cell("Temp"), cell("pH")),
+        row(cell("Alta"), cell("4"), cell("7")),
+    )
+    assert texts_of(table(head, names, data, look=FIRST_ROW)) == [
+        "Site: Alta | Water > Temp: 4 | Water > pH: 7"
+    ]
+    numbers = row(cell("", on), cell("1"), cell("2"))
+    assert (
+        texts_of(table(head, numbers, data, look=FIRST_ROW))[0]
+        == "Site: Site | Water: 1 | Water: 2"
+    )
+
+
+def test_a_title_above_the_names_of_columns_is_no_name() -> None:
+    title = row(cell("Budget", '<w:gridSpan w:val="3"/>'))
+    names = row(cell("Unit"), cell("Plan"), cell("Spent"))
+    data = row(cell("IT"), cell("10"), cell("12"))
+    assert texts_of(table(title, names, data, look=FIRST_ROW)) == [
+        "Budget",
+        "Unit: IT | Plan: 10 | Spent: 12",
+    ]
+    words = row(cell("IT"), cell("ten"), cell("twelve"))
+    assert texts_of(table(title, names, words, look=FIRST_ROW)) == [
+        "Budget",
+        "Unit | Plan | Spent",
+        "IT | ten | twelve",
+    ]
+
+
+def test_the_first_row_of_a_form_or_of_clauses_names_no_column() -> None:
+    form = (
+        row(cell("Name"), cell("Ann Bo")),
+        row(cell("Born"), cell("1990")),
+        row(cell("City"), cell("Oslo")),
+    )
+    read = ["Name | Ann Bo", "Born | 1990", "City | Oslo"]
+    assert texts_of(table(*form, look=FIRST_ROW)) == read
+    clause = "All goods are delivered within a month."
+    clauses = row(cell(clause), cell("Yes")), row(cell("Payment is due in a week."), cell("No"))
+    assert texts_of(table(*clauses, look=FIRST_ROW))[0] == f"{clause} | Yes"
+
+
+def test_a_first_row_that_stands_out_names_columns() -> None:
+    bold = [f"<w:tc>{paragraph(run(text, '<w:b/>'))}</w:tc>" for text in ("Field", "Value")]
+    rest = row(cell("Born"), cell("1990")), row(cell("City"), cell("Oslo"))
+    read = ["Field: Born | Value: 1990", "Field: City | Value: Oslo"]
+    assert texts_of(table(row(*bold), *rest)) == read
+    shade = '<w:shd w:val="clear" w:fill="D9E2F3"/>'
+    assert texts_of(table(row(cell("Field", shade), cell("Value", shade)), *rest)) == read
+    all_bold = row(*bold), row(*bold[::-1])
+    assert texts_of(table(*all_bold)) == ["Field | Value", "Value | Field"]
+
+
+def test_items_in_a_cell_are_separate_and_hidden_text_is_counted() -> None:
+    item = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="9"/></w:numPr>'
+    items = "".join(paragraph(run(text), properties=item) for text in ("Shop", "Cook"))
+    body = table(row(cell("Ann"), cell("Tasks", more=items)), row(cell("Bo"), cell("")))
+    assert texts_of(body) == ["Ann | Tasks; Shop; Cook", "Bo"]
+    blocks = blocks_of(paragraph(run("Seen"), run(" unseen", "<w:vanish/>")))
+    assert blocks[0].text == "Seen"
+    assert skipped_of(blocks) == {"hidden texts": 1}
 
 
 def test_raised_and_lowered_text_and_formulas() -> None:
