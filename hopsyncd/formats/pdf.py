@@ -14,7 +14,7 @@ from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.images import gray_png, without_text
 from hopsyncd.formats.pdf_annotations import AnnotationReader, Drawn, drawn_on
 from hopsyncd.formats.pdf_blocks import Headings, Page, page_blocks, running_lines
-from hopsyncd.formats.pdf_layout import arrange
+from hopsyncd.formats.pdf_layout import arrange, mark_shades
 from hopsyncd.formats.pdf_metadata import Bookmark, bookmarks_of, read_properties
 from hopsyncd.formats.pdf_text import TextReader
 
@@ -133,6 +133,8 @@ def _page(document: Any, page: Any, raw: Any, number: int) -> Page:
     for span in annotations.spans:
         span.order = len(text.spans)
         text.spans.append(span)
+    if drawn.fills:
+        mark_shades(text.spans, drawn.fills)
     items = arrange(text, drawn.rules, number)
     return Page(number, items, annotations.notes, annotations.links, is_scan)
 

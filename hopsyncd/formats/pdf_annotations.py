@@ -18,6 +18,9 @@ _HIDDEN = 2 | 32  # the flags Hidden and NoView
 _MAX_OBJECTS = 20_000
 _FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
 _THIN = 3.0  # points
+_LEAST_FILL = 6.0  # points: each side of a background
+_MAX_FILLS = 1000  # of a page
+_WHITE = 250  # of 255: the least of each colour
 _MAX_SEGMENTS = 5_000  # of the paths of a page that draw many lines
 _SIMPLE_PATH = 6  # segments of a line or a rectangle
 _BACKGROUND = 0.8  # of both sides of the page
@@ -169,6 +172,7 @@ class Drawn:
     cover."""
 
     rules: list[Box] = field(default_factory=list)
+    fills: list[tuple[Box, int]] = field(default_factory=list)  # boxes of colour, as painted
     pictured: float = 0.0
 
 
@@ -202,10 +206,26 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
             )
             if not is_background:
                 found.rules.append(box)
+        if len(boxes) == 1 and right - left > _LEAST_FILL < top - bottom:
+            _add_fill(found, shape, raw, turned_box(boxes[0], quarters))
     if has_forms and not found.pictured:
         shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
         found.pictured = 0.01 if any(True for _ in shown) else 0.0
     return found
+
+
+def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
+    """Add the background that a path paints, if it does."""
+    mode, stroked = ctypes.c_int(), ctypes.c_int()
+    if len(found.fills) >= _MAX_FILLS:
+        return
+    if not raw.FPDFPath_GetDrawMode(shape, ctypes.byref(mode), ctypes.byref(stroked)):
+        return
+    color = [ctypes.c_uint() for _ in range(4)]
+    if mode.value and raw.FPDFPageObj_GetFillColor(shape, *map(ctypes.byref, color)):
+        red, green, blue, opacity = (one.value for one in color)
+        is_white = min(red, green, blue) >= _WHITE or not opacity
+        found.fills.append((box, 0 if is_white else 1 + (red << 16 | green << 8 | blue)))
 
 
 def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:

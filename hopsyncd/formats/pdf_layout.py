@@ -83,6 +83,16 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
     return items
 
 
+def mark_shades(spans: Iterable[Span], fills: Iterable[tuple[Box, int]]) -> None:
+    """Set the background of each span: the last of the boxes of colour that it stands in."""
+    by_height = sorted(spans, key=lambda span: span.middle)
+    heights = [span.middle for span in by_height]
+    for (left, bottom, right, top), shade in fills:
+        for span in by_height[bisect_left(heights, bottom) : bisect_left(heights, top)]:
+            if left < (span.left + span.right) / 2 < right:
+                span.shade = shade
+
+
 def _mirror(parts: Iterable[Span | Line]) -> None:
     for part in parts:
         part.left, part.right = -part.right, -part.left

@@ -19,6 +19,7 @@ _NUMBERS_IN_COLUMNS = 0.3
 _MAX_COLUMNS, _MAX_BLOCK_ROWS = 60, 500
 _ROWS_TO_COMPARE = 12
 _LEAST_NAMED = 3  # columns
+_MAX_SHADED = 3  # rows of headers
 
 
 @dataclass(slots=True)
@@ -151,6 +152,9 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
     """Whether a span alone in its row is a cell, a cell's next line, or a note below a cell."""
+    unfinished = above[-1][-1]
+    if len(above[0]) > 1 and unfinished.text.endswith(",") and unfinished.left > above[0][0].right:
+        return abs(unfinished.left - span.left) < _TOUCH
     if not below or len(below[0]) < 2:
         return False
     columns = _columns([*above, *below])
@@ -220,9 +224,11 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
         return None
     placed: list[list[Cell]] = []
     for row in rows:
-        if placed and len(row) == 1 and (noted := _noted_cell(row[0], placed[-1], columns)):
-            noted.spans.append(row[0])
-            continue
+        if placed and len(row) == 1:
+            above = _noted_cell(row[0], placed[-1], columns)
+            if above := above or _unfinished_cell(row[0], placed[-1], columns):
+                above.spans.append(row[0])
+                continue
         cells: list[Cell] = []
         for span in row:
             touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
@@ -244,6 +250,17 @@ def _noted_cell(
         return None
     noted = _noted_column(span, columns)
     return next((cell for cell in row if cell.column == noted and noted), None)
+
+
+def _unfinished_cell(
+    span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
+) -> Cell | None:
+    """The cell above, not in the first column, that a comma ends: the line goes on with it."""
+    touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+    for cell in row:
+        if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
+            return cell
+    return None
 
 
 def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
@@ -298,6 +315,23 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     return any(column and all(map(is_number, texts)) for column, texts in below.items())
 
 
+def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
+    """The number of rows at the top that have a background of their own; 0 if there are none.
+
+    A few rows below may share it, such as totals; of striped tables, half of the rows do.
+    """
+    shades = [{span.shade for cell in row for span in cell.spans} for row in rows]
+    count = 0
+    while count < len(rows) and shades[count] == shades[0] and 0 not in shades[0]:
+        count += 1
+    below = [shade for shade in shades[count:] if shade & shades[0]]
+    if not 0 < count <= _MAX_SHADED or len(below) * 3 >= len(rows) - count:
+        return 0
+    texts = [join_spans(cell.spans) for row in rows[:count] for cell in row]
+    is_name = len(rows[count - 1]) > 1 and not any(text.endswith(":") for text in texts)
+    return count if is_name and not all(map(is_number, texts)) else 0
+
+
 def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
     """2 if the first row has group names and the second has column names; else 0.
 
@@ -346,6 +380,7 @@ def build_table(
     most = len(rows) - 1 if spanning else len(rows) // 2
     if headers > most or any(is_bold[headers : headers + 1]):
         headers = 0
+    headers = headers or _shaded_headers(rows)
     headers = headers or int(_names_numbers(rows, width) or _is_turned(rows[0]))
     headers = headers or _grouped_headers(rows, width)
     builder = TableBuilder()

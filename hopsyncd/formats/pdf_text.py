@@ -53,6 +53,7 @@ class Span:
     is_value: bool = False  # dots lead to it, or a form field shows it
     first: int = 0  # its first character
     last: int = 0
+    shade: int = 0  # the colour of its background; 0 for white
     gaps: list[tuple[int, float, float]] = field(default_factory=list)
     """Of each space: its offset in the text, and where it begins and ends on the page."""
 
@@ -211,7 +212,9 @@ class TextReader:
         line = self._box(first)
         for at in range(first, last + 1):
             box, now = self._box(at), ""
-            if box and line and (box[3] - box[1]) < _SMALL * (line[3] - line[1]):
+            is_low = box and line and (box[3] - box[1]) < _SMALL * (line[3] - line[1])
+            # In some fonts the boxes of letters are only as high as their shapes.
+            if is_low and box and line and self._size(at) < _SMALL * self._size(first):
                 rise = (box[1] - line[1]) / max(line[3] - line[1], 0.1)
                 now = "^" if rise > _RAISED else "_" if rise < -_LOWERED else ""
             if now != mark:

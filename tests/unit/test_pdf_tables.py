@@ -259,3 +259,68 @@ def test_a_compound_is_broken_where_it_has_a_hyphen() -> None:
         "sailed on the state-of-the-art vessel, and the management of 2019-2024 opened the"
         " 24-hour quay of the harbour."
     ]
+
+
+def _words(canvas: Canvas, rows: tuple[tuple[str, ...], ...]) -> None:
+    """Draw rows of three cells below each other, 20 points apart."""
+    canvas.setFillGray(0)
+    for number, row in enumerate(rows):
+        for at, text in enumerate(row):
+            canvas.drawString(66 + 140 * at, 606 - 20 * number, text)
+
+
+@pytest.mark.parametrize("is_ruled", [True, False])
+def test_a_first_row_with_a_background_of_its_own_names_the_columns(is_ruled: bool) -> None:
+    rows = (
+        ("Kind", "Before", "After"),
+        ("Class", "group one", "grade one"),
+        ("Reach", "by food", "by air"),
+        ("All", "some", "many"),
+    )
+
+    def draw(canvas: Canvas, shaded: tuple[int, ...]) -> None:
+        canvas.setFont("Helvetica", 9)
+        canvas.setFillColorRGB(0.5, 0.7, 0.9)
+        for row in shaded:
+            canvas.rect(60, 600 - 20 * row, 420, 20, stroke=0, fill=1)
+        if is_ruled:
+            canvas.grid([60, 200, 340, 480], [540, 560, 580, 600, 620])
+        _words(canvas, rows)
+
+    named = [
+        "Kind: Class | Before: group one | After: grade one",
+        "Kind: Reach | Before: by food | After: by air",
+        "Kind: All | Before: some | After: many",
+    ]
+    assert texts(read(lambda canvas: draw(canvas, (0,)))) == named
+    plain = [" | ".join(row) for row in rows]
+    for striped in ((0, 2), (0, 1, 2, 3), ()):
+        assert texts(read(lambda canvas, at=striped: draw(canvas, at))) == plain
+
+
+def test_a_white_box_over_a_colour_is_no_background() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        for colour in (0.6, 1.0):
+            canvas.setFillGray(colour)
+            canvas.rect(60, 600, 420, 20, stroke=0, fill=1)
+        canvas.grid([60, 200, 340, 480], [560, 580, 600, 620])
+        _words(canvas, (("Oslo", "north", "yes"), ("Rome", "south", "no"), ("Bonn", "west", "no")))
+
+    assert texts(read(draw))[0] == "Oslo | north | yes"
+
+
+def test_lines_that_a_comma_leaves_unfinished_go_on_in_their_cell() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        lines = (("SELECT", "function,"), ("", "user,"), ("", "usage"), ("FROM", "functions"),
+                 ("ORDER", "user"))  # fmt: skip
+        for number, (name, text) in enumerate(lines):
+            canvas.drawString(66, 606 - 11 * number, name)
+            canvas.drawString(130, 606 - 11 * number, text)
+
+    assert texts(read(draw)) == [
+        "SELECT | function, user, usage",
+        "FROM | functions",
+        "ORDER | user",
+    ]
