@@ -14,7 +14,7 @@ _MAX_FORMAT_CHARACTERS = 255  # as in Excel
 _FIRST_DAY = datetime(1899, 12, 30)
 
 
-@lru_cache(1 << 14)
+@lru_cache(1 << 14, typed=True)  # True equals 1, and 1.0 too
 def show_value(value: object, number_format: str) -> str:
     """Format a value as the sheet shows it.
 

@@ -6,9 +6,10 @@ from itertools import islice
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
+from hopsyncd.formats.tables import Row, TableBuilder, is_number, table_blocks
 
 _PART_ROWS = 1000
+_MAX_ROWS_ABOVE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class SheetCell:
     rowspan: int = 1
     colspan: int = 1
     is_header: bool = False
+    is_bold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +34,32 @@ class SheetRow:
     last_line: int
     cells: Sequence[SheetCell | None]
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the cells; a covered cell has none."""
+        return [cell.text if cell else "" for cell in self.cells]
+
+    @property
+    def is_bold(self) -> bool:
+        """Whether there are several cells with text, all in bold."""
+        cells = [cell for cell in self.cells if cell and cell.text]
+        return len(cells) > 1 and all(cell.is_bold for cell in cells)
+
 
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Yield the blocks of a table that may be long and whose header is not marked.
+    """Yield the blocks of a table that may be long and whose header is seldom marked.
 
     It is built in parts of some hundred rows, each below the same header, so that the whole table
-    is never in memory.
+    is never in memory. Rows above the header that describe the whole table come before it.
     """
     headers: tuple[Row, ...] = ()
     caption: str | None = None
     remaining = iter(rows)
     while part := list(islice(remaining, _PART_ROWS)):
-        builder = TableBuilder()
-        for header in headers:
-            builder.begin_row(header.first_line, header.last_line, is_header=True)
-            for cell in header.cells:
-                builder.add(cell.text if cell else "")
-        for row in part:
-            builder.begin_row(row.first_line, row.last_line)
-            for one in filter(None, row.cells):
-                builder.add(
-                    one.text,
-                    is_header=one.is_header,
-                    rowspan=one.rowspan,
-                    colspan=one.colspan,
-                )
+        if caption is None and (above := _rows_above_header(part)):
+            yield from table_blocks(_built((), part[:above], frozenset()).build())
+            part = part[above:]
+        builder = _built(headers, part, _header_rows(part, is_first=caption is None))
         table = builder.build(guess_header=caption is None)
         headers = table.rows[: table.header_rows]
         if caption is None:
@@ -64,3 +67,69 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
             yield from table_blocks(table)
         else:
             yield from table_blocks(table, (lead_of(caption),) if caption else ())
+
+
+def _built(
+    headers: Iterable[Row], part: Sequence[SheetRow], marked: frozenset[int]
+) -> TableBuilder:
+    """Fill a grid with the rows of a part below the headers; `marked` rows are headers too."""
+    builder = TableBuilder()
+    for header in headers:
+        builder.begin_row(header.first_line, header.last_line, is_header=True)
+        for cell in header.cells:
+            builder.add(cell.text if cell else "")
+    for number, row in enumerate(part):
+        builder.begin_row(row.first_line, row.last_line, is_header=number in marked)
+        for one in filter(None, row.cells):
+            builder.add(
+                one.text,
+                is_header=one.is_header,
+                rowspan=one.rowspan,
+                colspan=one.colspan,
+            )
+    return builder
+
+
+def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
+    """The rows in bold that name columns: those at the top, and those that interrupt a column of
+    numbers."""
+    bold = [row.is_bold for row in part]
+    if not any(bold) or all(bold):
+        return frozenset()
+    bold = [bold[at] and not any(map(is_number, row.texts)) for at, row in enumerate(part)]
+    top = next((at for at, is_bold in enumerate(bold) if not is_bold), 0) if is_first else 0
+    inside = (
+        at
+        for at in range(max(top, 1), len(part) - 1)
+        if bold[at]
+        and any(map(_interrupts, part[at - 1].texts, part[at].texts, part[at + 1].texts))
+    )
+    return frozenset((*range(top), *inside))
+
+
+def _interrupts(above: str, text: str, below: str) -> bool:
+    return is_number(above) and is_number(below) and bool(text) and not is_number(text)
+
+
+def _rows_above_header(part: Sequence[SheetRow]) -> int:
+    """The number of rows, with less than half of the cells, above a full row that names a column of
+    numbers: a customer and a date above the items of an invoice."""
+    counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
+    most = max(counts)
+    for at, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
+        if count >= most - 1 and count > 2:
+            below = [row.texts for row in part[at + 1 : at + 4]]
+            is_told = max(counts[:at], default=0) > 1  # a title alone is the table's caption
+            return at if is_told and _names_numbers(part[at].texts, below) else 0
+        if not 0 < count <= most // 2:
+            return 0
+    return 0
+
+
+def _names_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    if any(map(is_number, names[1:])):
+        return False
+    columns = (
+        [row[at] for row in below if at < len(row) and row[at]] for at in range(1, len(names))
+    )
+    return any(column and all(map(is_number, column)) for column in columns)

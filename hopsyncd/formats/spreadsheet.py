@@ -55,13 +55,14 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        bold = _bold_styles(book)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # files declare wrong ones
             member = sheet._worksheet_path
             source = archive.read(member)
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
             merged = [found.decode() for found in _MERGED.findall(source)]
-            rows = _excel_rows(sheet.iter_rows(), _parse_merged_ranges(merged))
+            rows = _excel_rows(sheet.iter_rows(), _parse_merged_ranges(merged), bold)
             blocks += _sheet(rows)
             without_value += len(_WITHOUT_VALUE.findall(source))
             blocks += _beside(archive, member)
@@ -212,7 +213,15 @@ def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 
 
-def _excel_rows(rows: Iterable[Sequence[Any]], place: _Place) -> Iterator[SheetRow]:
+def _bold_styles(book: Any) -> frozenset[int]:
+    """The numbers of the cell styles in bold."""
+    styles, fonts = book._cell_styles, book._fonts
+    return frozenset(at for at, style in enumerate(styles) if fonts[style.fontId].b)
+
+
+def _excel_rows(
+    rows: Iterable[Sequence[Any]], place: _Place, bold: frozenset[int]
+) -> Iterator[SheetRow]:
     """The rows of a sheet. Consecutive rows without cells, of which there may be a million, count
     as one."""
     is_gap = False
@@ -226,7 +235,11 @@ def _excel_rows(rows: Iterable[Sequence[Any]], place: _Place) -> Iterator[SheetR
         cells = [
             None
             if (number, column) in place.covered
-            else SheetCell(_cell_text(cell), *place.spans.get((number, column), (1, 1)))
+            else SheetCell(
+                _cell_text(cell),
+                *place.spans.get((number, column), (1, 1)),
+                is_bold=getattr(cell, "_style_id", 0) in bold,
+            )
             for column, cell in enumerate(row, 1)
         ]
         yield _row(number, 1, cells)

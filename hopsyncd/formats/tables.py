@@ -19,6 +19,7 @@ JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
+_FORM_ROWS = 30
 _MAX_HEAD_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
@@ -271,6 +272,8 @@ def _is_name(text: str) -> bool:
 
 def _is_row_of_names(rows: Sequence[Row]) -> bool:
     texts = [cell.text if cell else "" for cell in rows[0].cells]
+    if len(texts) == 2 and _are_of_several_kinds(_column(rows[1:], 1)):
+        return False  # names and values, as in a form
     if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
     named = texts[1:] if texts and not texts[0] else texts
@@ -283,6 +286,13 @@ def _is_row_of_names(rows: Sequence[Row]) -> bool:
         column and all(map(_NUMBER.match, column)) and not all(map(_YEAR.match, column))
         for column in below
     )
+
+
+def _are_of_several_kinds(texts: Sequence[str]) -> bool:
+    """Whether a few values are in part numbers, in part not."""
+    numbers = sum(bool(_NUMBER.match(text)) for text in texts)
+    fewer = min(numbers, len(texts) - numbers)
+    return len(texts) <= _FORM_ROWS and fewer * 4 >= len(texts) > 2
 
 
 def _column(rows: Sequence[Row], at: int) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import xlwt
 from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
+from openpyxl.styles import Font
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
@@ -252,4 +253,54 @@ def test_sheets_of_opendocument_show_their_texts_and_spans() -> None:
     assert [(block.kind, block.text) for block in found] == [
         ("heading", "Staff"),
         ("table", "Name: Ada | Wage: 7.5% | Wage: $2"),
+    ]
+
+
+def _sheet(*given: list[Any], bold: tuple[int, ...] = ()) -> list[str]:
+    """The rows that are read of a sheet with these rows, some of them in bold."""
+    book = openpyxl.Workbook()
+    for row in given:
+        book.active.append(row)
+    for number in bold:
+        for cell in book.active[number]:
+            cell.font = Font(bold=True)
+    return rows(read(book))
+
+
+def test_a_form_has_no_header_and_what_is_bold_above_a_table_is_one() -> None:
+    form = ["Name", "Ann"], ["Born", 1990], ["City", "Oslo"], ["Zip", 150]
+    assert _sheet(*form) == ["Name | Ann", "Born | 1990", "City | Oslo", "Zip | 150"]
+    headed = _sheet(["Field", "Entry"], *form, bold=(1,))
+    assert headed[:2] == ["Field: Name | Entry: Ann", "Field: Born | Entry: 1990"]
+    assert _sheet(*form, bold=(1, 2, 3, 4))[0] == "Name | Ann"
+
+
+def test_rows_above_the_header_of_a_table_name_no_columns() -> None:
+    read = _sheet(
+        ["Customer", "Acme"],
+        ["Sent", date(2024, 5, 1)],
+        ["Item", "Number", "Each", "Sum"],
+        ["Pen", 2, 1.5, 3],
+        ["Ink", 1, 5, 5],
+    )
+    assert read == [
+        "Customer | Acme",
+        "Sent | 2024-05-01",
+        "Item: Pen | Number: 2 | Each: 1.5 | Sum: 3",
+        "Item: Ink | Number: 1 | Each: 5 | Sum: 5",
+    ]
+
+
+def test_a_bold_row_inside_a_column_of_numbers_begins_another_table() -> None:
+    tables = ["Name", "Age"], ["Ann", 30], ["City", "People"], ["Oslo", 717]
+    assert _sheet(*tables, bold=(1, 3)) == ["Name: Ann | Age: 30", "City: Oslo | People: 717"]
+    notes = ["Name", "Note"], ["Ann", "cook"], ["Bo", "leads"], ["Cy", "driver"]
+    assert _sheet(*notes, bold=(1, 3))[1] == "Name: Bo | Note: leads"
+
+
+def test_ones_and_what_is_true_stay_apart() -> None:
+    assert _sheet(["Boats", "Afloat"], [1, True], [0, False], [1, True]) == [
+        "Boats: 1 | Afloat: TRUE",
+        "Boats: 0 | Afloat: FALSE",
+        "Boats: 1 | Afloat: TRUE",
     ]
