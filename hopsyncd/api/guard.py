@@ -25,6 +25,7 @@ from hopsyncd.api.audit import AuditLog
 from hopsyncd.api.failed_tokens import FailedTokens
 from hopsyncd.api.failures import failure_body
 from hopsyncd.api.proxy import BehindProxy
+from hopsyncd.api.revoked_streams import run_while_valid
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.tokens import TOKEN_START, Role, TokenCheck, Tokens, WrongToken
 from hopsyncd.client.response import BROWSER_HEADER
@@ -115,11 +116,44 @@ class Guard:
             return
         self._in_hand[account] += 1
         try:
-            await self._pass_on(caller, scope, receive, send)
+            if caller.credentials.holder:
+                await self._pass_on_while_valid(caller, scope, receive, send)
+            else:
+                await self._pass_on(caller, scope, receive, send)
         finally:
             self._in_hand[account] -= 1
             if not self._in_hand[account]:
                 del self._in_hand[account]
+
+    async def _pass_on_while_valid(
+        self, caller: Caller, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Pass the request on, and end its response within a second once the token is revoked."""
+        sent = _bearer_token(list(scope["headers"])) or b""
+        problem: WrongToken | None = None
+        has_begun = False
+
+        def is_valid() -> bool:
+            nonlocal problem
+            try:
+                self._tokens.find(sent)
+            except WrongToken as error:
+                problem = error
+            return problem is None
+
+        async def send_if_valid(message: Message) -> None:
+            nonlocal has_begun
+            if problem is None:
+                has_begun = True
+                await send(message)
+
+        answer = self._pass_on(caller, scope, receive, send_if_valid)
+        if await run_while_valid(answer, is_valid) or problem is None:
+            return
+        log.warning("a response was ended", why=problem.why, token=caller.credentials.token)
+        if not has_begun:
+            await _refuse_token(problem.why)(scope, receive, send)
+        # Without the end of the response, the server closes the connection.
 
     async def _pass_on(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope["state"]

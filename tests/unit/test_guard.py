@@ -1,10 +1,12 @@
 """What stands before the application: strangers, browsers, tokens, and the record of changes."""
 
+import asyncio
 import json
 import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hopsyncd.api.access import Access, AccessRules
 from hopsyncd.api.audit import AuditLog
@@ -252,6 +254,81 @@ def test_one_user_has_so_many_requests_in_hand(tmp_path: Path) -> None:
         release.set()
         assert [one.result().status_code for one in waiting] == [200, 200]
     assert ask(anns, "/").status_code == 200
+
+
+async def respond(guard: Guard, path: str, token: str) -> list[Message]:
+    """What the guard sends to a client that stays."""
+    sent: list[Message] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())],
+        "state": {"credentials": UNKNOWN},
+    }
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await guard(scope, receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("expires", [True, False])
+def test_a_response_ends_soon_after_its_token_is_revoked_or_has_expired(
+    tmp_path: Path, begins: bool, expires: bool
+) -> None:
+    tokens, guard = remote_guard(tmp_path, AccessRules.of(config(), RECORDED))
+    start_s = time.time()
+    clock = [start_s]
+    file, uses = tmp_path / "tokens.json", TokenUses(tmp_path / "uses")
+    guard._tokens = Tokens(file, uses, lambda: clock[0])
+    made, anns = tokens.add("ann", "read", int(start_s) + 1000)
+    _, bobs = tokens.add("bob", "read", None)
+    ends: list[str] = []
+
+    async def endless(_: Request) -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"begun"
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ends.append("stream")
+
+        if not begins:
+            await asyncio.Event().wait()
+        return StreamingResponse(parts())
+
+    async def brief(_: Request) -> JSONResponse:
+        await asyncio.sleep(2)  # several checks, which find nothing
+        return JSONResponse({})
+
+    guard._app = Starlette(routes=[Route("/endless", endless), Route("/brief", brief)])
+
+    async def revoke() -> None:
+        await asyncio.sleep(0.7)
+        if expires:
+            clock[0] += 2000
+        else:
+            tokens.remove(lambda token: token.id == made.id, "")
+
+    async def run() -> list[Any]:
+        jobs = respond(guard, "/endless", anns), respond(guard, "/brief", bobs), revoke()
+        return await asyncio.wait_for(asyncio.gather(*jobs), 60)
+
+    ended, kept, _ = asyncio.run(run())
+    assert [message.get("status", 0) for message in kept] == [200, 0]
+    assert ended[0]["status"] == (200 if begins else 401)
+    assert ends == ["stream"] * begins
+    if begins:  # the last part is never sent, so the server closes the connection
+        assert [(part["body"], part["more_body"]) for part in ended[1:]] == [(b"begun", True)]
+    assert not guard._in_hand
 
 
 def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Ends a response whose token was revoked, or has expired, while it is being sent."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+_CHECKED_EVERY_S = 0.5
+
+
+async def run_while_valid(answer: Coroutine[Any, Any, None], is_valid: Callable[[], bool]) -> bool:
+    """Run `answer` to its end, or cancel it once `is_valid` is false; returns whether it ended.
+
+    Raises what `answer` raises.
+    """
+    task = asyncio.ensure_future(answer)
+    try:
+        while True:
+            await asyncio.wait({task}, timeout=_CHECKED_EVERY_S)
+            if task.done():
+                task.result()
+                return True
+            if not is_valid():
+                return False
+    finally:
+        if not task.done():
+            task.cancel()
+            # A thread may still compute, but nobody waits for it, and nothing is sent any more.
+            await asyncio.wait({task}, timeout=_CHECKED_EVERY_S)
