@@ -27,6 +27,7 @@ from store.versions import head
 DATABASE, MANIFEST, CONFIG = "hopsyncd.db", "backup.json", "config.toml"
 _FORMAT = 1
 _PART = ".part"
+_REQUESTED = "-requested"  # after the time in the name of a backup that somebody asked for
 _LOCK = ".lock"
 _SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the file system
 
@@ -63,6 +64,11 @@ class Backup:
     @property
     def database(self) -> Path:
         return self.folder / DATABASE
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody asked for it, and the schedule did not make it."""
+        return _REQUESTED in self.name
 
 
 def list_backups(folder: Path) -> list[Backup]:
@@ -104,6 +110,8 @@ def make_backup(
     now_ms: int,
     program: str,
     config_file: Path | None = None,
+    *,
+    is_requested: bool = False,
 ) -> Backup:
     """Copy the database into the folder, and verify the copy.
 
@@ -113,7 +121,8 @@ def make_backup(
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _hold_folder(folder):
-            return _make(connection, folder, verify, now_ms, program, config_file)
+            name = _free_name(folder, time_name(now_ms) + _REQUESTED * is_requested)
+            return _make(connection, folder, name, verify, now_ms, program, config_file)
     except OSError as error:
         raise _backup_error(folder, (error.strerror or str(error)).lower()) from error
 
@@ -121,6 +130,7 @@ def make_backup(
 def _make(
     connection: Connection,
     folder: Path,
+    name: str,
     verify: Callable[[Path], None],
     now_ms: int,
     program: str,
@@ -129,7 +139,6 @@ def _make(
     for unfinished in folder.glob(f".*{_PART}"):
         shutil.rmtree(unfinished, ignore_errors=True)
     _require_space(connection, folder)
-    name = _free_name(folder, now_ms)
     part = folder / f".{name}{_PART}"
     part.mkdir(mode=0o700)
     try:
@@ -175,12 +184,16 @@ def digest_of(path: Path) -> str:
 
 
 def rotate(folder: Path, keep: int) -> list[str]:
-    """Delete all but the newest `keep` backups (at least one stays); returns the deleted names.
+    """Delete old backups; returns their names.
 
-    Call it only after a successful backup. Raises OSError.
+    The newest `keep` of the schedule stay, and the newest `keep` that somebody asked for; at least
+    one of each. So neither kind takes the place of the other. Call it only after a successful
+    backup. Raises OSError.
     """
     removed = []
-    for old in list_backups(folder)[max(keep, 1) :]:
+    found = list_backups(folder)
+    kinds = [[one for one in found if one.is_requested == wanted] for wanted in (False, True)]
+    for old in (old for kind in kinds for old in kind[max(keep, 1) :]):
         hidden = folder / f".{old.name}{_PART}"  # a kill leaves no half of a backup in the list
         old.folder.rename(hidden)
         shutil.rmtree(hidden)
@@ -198,8 +211,7 @@ def _require_space(connection: Connection, folder: Path) -> None:
         )
 
 
-def _free_name(folder: Path, now_ms: int) -> str:
-    name = time_name(now_ms)
+def _free_name(folder: Path, name: str) -> str:
     number, free = 1, name
     while (folder / free).exists():
         number += 1

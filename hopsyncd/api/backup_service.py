@@ -35,7 +35,8 @@ class BackupService:
         result: Future[BackupAnswer] = Future()
         result.set_running_or_notify_cancel()
         if request.file is None:
-            self._backups.start().add_done_callback(lambda done: self._finish(result, done))
+            made = self._backups.start(is_requested=True)
+            made.add_done_callback(lambda done: self._finish(result, done))
             return result
         file = Path(request.file)
         if not caller.may("owner"):

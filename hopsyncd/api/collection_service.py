@@ -167,7 +167,9 @@ class CollectionService:
             raise BadRequest(
                 "The note was not written", "no folder for notes is configured", "Set mcp.inbox"
             )
-        return {"file": str(written_note(inbox, request.title, request.text, request.tags))}
+        author = "" if caller.role == "owner" else caller.name
+        file = written_note(inbox, request.title, request.text, request.tags, author)
+        return {"file": str(file)}
 
     @endpoint("GET", "/v1/history", "read")
     def history(self, request: HistoryRequest, caller: Caller) -> HistoryAnswer:

@@ -1,6 +1,7 @@
 """Writes notes of agents and of the page: new Markdown files in one folder. No other file is
 changed."""
 
+import json
 import os
 import re
 import unicodedata
@@ -11,28 +12,33 @@ from pathlib import Path
 from hopsyncd.errors import BadRequest
 
 _NAME_CHARACTERS = 60
-_MOST_A_DAY = 100
+_MOST_A_DAY = 100  # of one author
+_MOST_FILES_A_DAY = 2000
+_AUTHOR = re.compile(rb"\A---\nauthor: (.*)\n")
+_HEAD_BYTES = 4000
 _TAG = re.compile(r"[\w/-]{1,60}")
 
 
-def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Path:
-    """Write a note to a new file in the folder; returns its path. Raises BadRequest."""
+def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
+    """Write a note to a new file in the folder; returns its path. Raises BadRequest.
+
+    `author`: the user who asks from elsewhere; empty for the user of this machine. The daily limit
+    is for each author.
+    """
     line = " ".join(title.split())
     if not line or not text.strip():
         raise _refusal("it has no title or no text", "Give both")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
         raise _refusal(f"{wrong[0]!r} is not a valid tag", "Use letters, digits, - and /")
-    head = f"---\ntags: [{', '.join(tags)}]\n---\n\n" if tags else ""
+    signed = json.dumps(author, ensure_ascii=False) if author else ""
+    fields = [f"author: {signed}"] * bool(author) + [f"tags: [{', '.join(tags)}]"] * bool(tags)
+    head = "\n".join(["---", *fields, "---\n\n"]) if fields else ""
     content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
     now = datetime.now().astimezone()
     day = f"{now:%Y-%m-%d}-"
     name = day + _slug(line)
     try:
-        if len([*inbox.glob(f"{day}*")]) >= _MOST_A_DAY:
-            raise _refusal(
-                f"{inbox} already has {_MOST_A_DAY} notes of today, the daily limit",
-                "Write tomorrow, or put related text into one note",
-            )
+        _require_room([*inbox.glob(f"{day}*")], signed.encode(errors="replace"))
         folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return inbox / _put(folder, name, content)
@@ -41,6 +47,31 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     except OSError as error:
         why = f"{inbox}: {str(error.strerror).lower()}"
         raise _refusal(why, "Create the folder, or correct mcp.inbox") from error
+
+
+def _require_room(today: Sequence[Path], signed: bytes) -> None:
+    """Raise BadRequest if the author has written too many notes today, or all together have."""
+    most, by = _MOST_FILES_A_DAY, "all users together"
+    if len(today) < most:
+        most, by = _MOST_A_DAY, "you"
+        if len(today) < most or sum(_author_of(note) == signed for note in today) < most:
+            return
+    raise _refusal(
+        f"{by} wrote {most} notes today, the daily limit",
+        "Write tomorrow, or put related text into one note",
+    )
+
+
+def _author_of(note: Path) -> bytes:
+    """The author as the file has it; empty without one."""
+    if not note.is_file():
+        return b""
+    try:
+        with note.open("rb") as opened:
+            found = _AUTHOR.match(opened.read(_HEAD_BYTES))
+    except OSError:  # gone meanwhile
+        return b""
+    return found[1] if found else b""
 
 
 def _put(folder: int, name: str, content: bytes) -> str:

@@ -26,13 +26,13 @@ _LOWEST_PRIORITY = 19
 
 @dataclass(frozen=True, slots=True)
 class BackupOrder:
-    """A database to back up, and the folder for the backup. `keep` is the number of backups to
-    keep."""
+    """A database to back up, and the folder for it. `keep`: as in store.backups.rotate."""
 
     database: str
     folder: str
     keep: int
     config_file: str
+    is_requested: bool = False
 
 
 def verify_copy(copy: Path) -> None:
@@ -53,7 +53,15 @@ def make(order: BackupOrder) -> dict[str, Any]:
     folder, file = Path(order.folder), Path(order.config_file)
     with closing(open_reader(Path(order.database))) as connection:
         now_ms = time.time_ns() // 1_000_000
-        made = make_backup(connection, folder, verify_copy, now_ms, __version__, file)
+        made = make_backup(
+            connection,
+            folder,
+            verify_copy,
+            now_ms,
+            __version__,
+            file,
+            is_requested=order.is_requested,
+        )
     try:
         removed = rotate(folder, order.keep)
     except OSError as error:

@@ -76,12 +76,16 @@ class Backups:
     def _begin(self, _: SourceSync) -> "Future[MadeBackup]":
         return self.start()
 
-    def start(self) -> "Future[MadeBackup]":
+    def start(self, *, is_requested: bool = False) -> "Future[MadeBackup]":
         """Start a backup, or join the one that is being made. Raises BadRequest."""
         config = self._config()
         folder = required_folder(config)
         order = BackupOrder(
-            str(config.database), str(folder), config.backup.keep, str(self._config_file)
+            str(config.database),
+            str(folder),
+            config.backup.keep,
+            str(self._config_file),
+            is_requested,
         )
         with self._lock:
             if self._running is None:

@@ -74,15 +74,13 @@ def test_a_missed_backup_is_made_at_the_start_and_told(place: Place) -> None:
     assert metric(place, "hopsyncd_backup_created_seconds") > 1e9
 
 
-def test_a_backup_on_request_rotates_and_counts_as_a_run(place: Place) -> None:
-    first = backup_of(place)["newest"]
-    second = place.printed("backup", "now")
-    third = place.printed("backup", "now")
-    assert second["removed"] == [] and third["removed"] == [first]
-    assert [one["name"] for one in place.printed("backup", "list")["backups"]] == [
-        third["name"],
-        second["name"],
-    ]
+def test_backups_on_request_rotate_among_themselves_and_count_as_runs(place: Place) -> None:
+    scheduled = backup_of(place)["newest"]
+    first, second, third = (place.printed("backup", "now") for _ in range(3))
+    assert first["removed"] == second["removed"] == []
+    assert third["removed"] == [first["name"]]
+    listed = [one["name"] for one in place.printed("backup", "list")["backups"]]
+    assert listed == [third["name"], second["name"], scheduled]
     assert backup_of(place)["newest"] == third["name"]
 
 

@@ -169,7 +169,7 @@ def test_a_day_has_so_many_notes(place: Place, writing: str) -> None:
         file.unlink()
     (told,) = result.content
     assert result.is_error and isinstance(told, TextContent)
-    assert "100 notes of today" in told.text and "one note" in told.text
+    assert "you wrote 100 notes today" in told.text and "one note" in told.text
     content_of(called(place, writing, "note", title="One more", text="x"))
 
 

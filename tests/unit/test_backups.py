@@ -84,6 +84,20 @@ def test_only_the_newest_are_kept_and_never_fewer_than_one(stack: Stack, tmp_pat
     assert (folder / "mine").exists()
 
 
+def test_backups_on_request_and_those_of_the_schedule_take_no_place_of_each_other(
+    stack: Stack, tmp_path: Path
+) -> None:
+    folder, database = tmp_path / "b", tmp_path / "data/hopsyncd.db"
+    scheduled = [made(stack, folder, NOW_MS + day).name for day in range(2)]
+    order = {"database": str(database), "folder": str(folder), "keep": 2, "config_file": ""}
+    wanted = [answer({**order, "is_requested": True}) for _ in range(3)]
+    assert [one["removed"] for one in wanted] == [[], [], [wanted[0]["name"]]]
+    assert all("-requested" in one["name"] for one in wanted)
+    assert answer(order)["removed"] == [scheduled[0]]
+    kept = {one.name for one in list_backups(folder)}
+    assert {scheduled[1], wanted[1]["name"], wanted[2]["name"]} < kept and len(kept) == 4
+
+
 def test_two_backups_in_one_second_have_two_names(stack: Stack, tmp_path: Path) -> None:
     assert made(stack, tmp_path / "b").name != made(stack, tmp_path / "b").name
 

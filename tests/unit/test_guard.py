@@ -318,7 +318,7 @@ def test_a_response_ends_soon_after_its_token_is_revoked_or_has_expired(
         else:
             tokens.remove(lambda token: token.id == made.id, "")
 
-    async def run() -> list[Any]:
+    async def run() -> Any:
         jobs = respond(guard, "/endless", anns), respond(guard, "/brief", bobs), revoke()
         return await asyncio.wait_for(asyncio.gather(*jobs), 60)
 
