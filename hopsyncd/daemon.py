@@ -63,7 +63,7 @@ from hopsyncd.config.privacy import (
 )
 from hopsyncd.errors import REPORTABLE, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
-from hopsyncd.ingest.backups import Backups, complete_restore
+from hopsyncd.ingest.backup_schedule import Backups, complete_restore
 from hopsyncd.ingest.connect import close_sources, tesseract_of
 from hopsyncd.ingest.encoder_probe import recall_probe, store_probe
 from hopsyncd.ingest.follower import Follower

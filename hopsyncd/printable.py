@@ -1,7 +1,7 @@
 """Makes untrusted text safe to show at a terminal, in a log and on a page.
 
 Control characters can move the cursor, clear the screen or set the window's title. Bidirectional
-ones make a text look like another: `invoice\u202efdp.exe` is read as `invoiceexe.pdf`.
+ones make a text look like another: `invoice\\u202efdp.exe` is read as `invoiceexe.pdf`.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from store.backups import (
+from store.backup_folder import (
     DATABASE,
     Backup,
     digest_of,

@@ -16,7 +16,7 @@ from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import BackupRequest
 from hopsyncd.api.serving import DaemonParts
 from hopsyncd.errors import Forbidden
-from hopsyncd.ingest.backups import Backups, MadeBackup
+from hopsyncd.ingest.backup_schedule import Backups, MadeBackup
 from hopsyncd.ingest.source_scheduler import BACKUP
 from hopsyncd.ingest.upkeep import write_backup
 

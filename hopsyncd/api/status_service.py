@@ -41,7 +41,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.backups import Backups
+from hopsyncd.ingest.backup_schedule import Backups
 from hopsyncd.ingest.generation_switch import SwitchProgress
 from hopsyncd.ingest.source_scheduler import BACKUP, full_scan_job, scan_job
 from hopsyncd.ingest.sync_worker import UPGRADE

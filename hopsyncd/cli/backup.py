@@ -18,7 +18,7 @@ from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
-    from store.backups import Backup
+    from store.backup_folder import Backup
     from store.restoring import Loss, Restored
 
 _STOP_S = 60.0
@@ -90,7 +90,7 @@ def list_(context: click.Context, folder: Path | None, as_json: bool) -> None:
     Example: hopsyncd backup list
     """
     from hopsyncd.api.version_log import moment_text
-    from store.backups import list_backups
+    from store.backup_folder import list_backups
     from store.restoring import list_replaced
 
     config = load_config(context.obj)
@@ -159,7 +159,7 @@ def restore(
     Example: hopsyncd backup restore latest
     """
     from hopsyncd.ingest.backup_process import verify_copy
-    from store.backups import Backup
+    from store.backup_folder import Backup
     from store.restoring import describe_loss, pending_restore, stage
 
     config = load_config(context.obj)
@@ -195,7 +195,7 @@ def _database_file(config: Config) -> Path:
 
 
 def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
-    from store.backups import find_backup
+    from store.backup_folder import find_backup
 
     if "/" in name:
         file = Path(name).expanduser().absolute()
@@ -217,7 +217,7 @@ def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
 def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
     """Say what the backup has, and the loss with the database."""
     from hopsyncd.api.version_log import moment_text
-    from store.backups import Backup
+    from store.backup_folder import Backup
 
     if isinstance(chosen, Backup):
         made = chosen.manifest

@@ -308,6 +308,15 @@ def load_config(path: Path | None = None) -> Config:
     return check_config(file, text)
 
 
+def former_keys(file: Path) -> dict[str, str]:
+    """The present name of each key that the file has under a former name. Empty if unreadable."""
+    try:
+        access = tomllib.loads(file.read_text("utf-8")).get("access")
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {"access.tcp": "access.listen"} if isinstance(access, dict) and "tcp" in access else {}
+
+
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
     """The daemon's socket, and the error in the rest of the configuration, if there is one.
 

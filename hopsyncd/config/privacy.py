@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pydantic import BaseModel
 
-from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.config.configuration import Config, former_keys, load_config
 from hopsyncd.errors import ConfigError
 from hopsyncd.logs import configure_logs
 
@@ -72,8 +72,8 @@ def writers_besides_owner(path: Path) -> str | None:
 def check_config_file(file: Path) -> None:
     """Refuse a world-writable configuration, because it names programs to run and files to read.
 
-    If its group may write to it, which is the default on some systems, a warning is logged. Raises
-    ConfigError.
+    If its group may write to it, which is the default on some systems, or if a key has its former
+    name, a warning is logged. Raises ConfigError.
     """
     try:
         writers = writers_besides_owner(file)
@@ -91,6 +91,13 @@ def check_config_file(file: Path) -> None:
             file=str(file),
             why=f"its mode is {_mode(file)}",
             hint=f"Run: chmod 600 {file}",
+        )
+    for former, present in former_keys(file).items():
+        log.warning(
+            "a key of the configuration has a new name",
+            file=str(file),
+            why=f"the next version does not accept {former}",
+            hint=f"Write {present}",
         )
 
 

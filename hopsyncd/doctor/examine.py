@@ -22,7 +22,7 @@ from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.config.values import MEMBERS, is_on_this_machine
 from hopsyncd.doctor import Diagnosis, machine, well
-from hopsyncd.doctor.backups import backups
+from hopsyncd.doctor.backup_checks import backups
 from hopsyncd.doctor.local_llms import find_local_llms
 from hopsyncd.errors import (
     ConfigError,

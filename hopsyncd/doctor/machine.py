@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hopsyncd.config.configuration import Config
+from hopsyncd.config.configuration import Config, former_keys
 from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.display import plural
@@ -193,6 +193,9 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
     elif file.stat().st_mode & 0o077 and secrets_of(config):
         why = f"{file} contains secrets, and others can read it"
         yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
+    elif former := former_keys(file):
+        names = ", ".join(f"{old} is now {new}" for old, new in former.items())
+        yield Diagnosis("configuration", "warn", f"{file}: {names}", "Write the new name")
     elif not config.sources:
         remedy = "`hopsyncd add PATH` adds one"
         yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)

@@ -17,7 +17,7 @@ from typing import Any
 
 from hopsyncd import __version__
 from hopsyncd.ingest.upkeep import check_database
-from store.backups import list_backups, make_backup, rotate
+from store.backup_folder import list_backups, make_backup, rotate
 from store.exceptions import BackupFailed, StoreError
 from store.open_database import open_reader
 

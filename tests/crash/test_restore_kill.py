@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.backup_process import verify_copy
-from store.backups import DATABASE, list_backups, make_backup
+from store.backup_folder import DATABASE, list_backups, make_backup
 from store.check import check
 from store.engines.sqlite.database import open_reader, open_writer
 from store.restoring import finish_restore, list_replaced, pending_restore, stage

@@ -14,9 +14,9 @@ from hopsyncd.child_process import start_child
 from hopsyncd.config.configuration import check_config
 from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.ingest.backup_process import BackupOrder, answer, verify_copy
-from hopsyncd.ingest.backups import COMMAND, required_folder
+from hopsyncd.ingest.backup_schedule import COMMAND, required_folder
 from store.access_rules import NOBODY, OPEN
-from store.backups import CONFIG, Backup, find_backup, list_backups, make_backup, rotate
+from store.backup_folder import CONFIG, Backup, find_backup, list_backups, make_backup, rotate
 from store.check import check
 from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api.tokens import TokenFile
-from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config
+from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config, load_config
 from hopsyncd.config.privacy import check_config_file, own_folder
 from hopsyncd.doctor import Diagnosis, machine
 from hopsyncd.doctor import examine as reachable
@@ -115,6 +115,22 @@ def test_a_configuration_that_others_can_write_to_fails_and_is_refused(tmp_path:
     assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
     check_config_file(file)
     check_config_file(tmp_path / "absent.toml")
+
+
+def test_a_key_with_its_former_name_is_accepted_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[access]\ntcp = "127.0.0.1:7717"\n')
+    config = load_config(file)
+    assert config.access.listen == "127.0.0.1:7717"
+    check_config_file(file)
+    assert "Write access.listen" in capsys.readouterr().out
+    (found,) = installed.configuration(file, config)
+    assert (found.level, found.detail) == ("warn", f"{file}: access.tcp is now access.listen")
+    file.write_text('[access]\nlisten = "127.0.0.1:7717"\n')
+    check_config_file(file)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_database_is_checked_and_one_of_the_future_or_of_another_program_is_refused(

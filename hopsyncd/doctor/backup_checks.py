@@ -13,7 +13,7 @@ from hopsyncd.config.schedule import Moment, Run, next_ms
 from hopsyncd.display import plural
 from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.ingest.source_scheduler import BACKUP, backup_times
-from store.backups import list_backups
+from store.backup_folder import list_backups
 from store.exceptions import StoreError
 from store.open_database import exists, open_reader
 from store.operational import all_jobs

@@ -24,7 +24,7 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.ingest.backup_process import BackupOrder
 from hopsyncd.ingest.source_scheduler import BACKUP, Chore, backup_times, promise
 from hopsyncd.ingest.source_sync import SourceSync
-from store.backups import Backup, list_backups
+from store.backup_folder import Backup, list_backups
 from store.exceptions import BackupFailed
 from store.restoring import drop_replaced, finish_restore
 
