@@ -26,9 +26,12 @@ from hopsyncd.ingest.index_loading import load_snapshot
 from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
+    FIRST,
     FUSION_DEPTH,
     Ranked,
+    find_direct_hits,
     importance_of,
+    keep_places,
     largest,
     mark_reached,
     most_helpful,
@@ -268,6 +271,20 @@ def no_parts_of_sections(inquiry: QueryContext, k: int) -> list[Ranked]:
     return by_ours(inquiry, walked.scores, k, documents, in_sections=False)
 
 
+def no_direct_hits(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """No places for the passages most like the question."""
+    walked = walk(inquiry, find_start(inquiry), DEFAULT)
+    documents = inquiry.snapshot.statistics.visible.document_of_row
+    return by_ours(inquiry, walked.scores, k, documents, has_direct_hits=False)
+
+
+def new_words_anywhere(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """New words of the question count wherever they are in a passage."""
+    walked = walk(inquiry, find_start(inquiry), DEFAULT)
+    documents = inquiry.snapshot.statistics.visible.document_of_row
+    return by_ours(inquiry, walked.scores, k, documents, new_anywhere=True)
+
+
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from the seeds as they are, however many subjects the question has."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
@@ -317,6 +334,8 @@ def by_ours(
     document: Integers,
     *,
     in_sections: bool = True,
+    new_anywhere: bool = False,
+    has_direct_hits: bool = True,
 ) -> list[Ranked]:
     graph, second_ask = inquiry.snapshot, ask_again(inquiry, arrived)
     scores = second_ask.add_scores(arrived)
@@ -324,8 +343,10 @@ def by_ours(
         scores = share_in_sections(graph, scores).add_to(scores)
     scores = mark_reached(inquiry, scores)
     importance = importance_of(inquiry, scores, second_ask.fits)
-    found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, k)
-    return ranked(graph, [one[:2] for one in found])
+    coverage = inquiry.coverage if new_anywhere else inquiry.sentence_coverage
+    found = most_helpful(importance, graph.passage_ids, document, coverage, max(k, FIRST))
+    direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
+    return ranked(graph, [one[:2] for one in keep_places(found, direct)[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
@@ -350,6 +371,8 @@ VARIANTS: dict[str, Rank] = {
     "no second ask": no_second_ask,
     "no subjects": no_subjects,
     "parts of a section share no score": no_parts_of_sections,
+    "no places for passages most like the question": no_direct_hits,
+    "new words count anywhere in a passage": new_words_anywhere,
     "fused with `hybrid` from the sixth place on": fused_with_hybrid,
     "last ranking by whole passages": any_sentences,
     "seeds without BM25": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),

@@ -28,7 +28,18 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
 from hopsyncd.retrieve.other_forms import OtherForm
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Helpful, importance_of, largest, mark_reached, most_helpful
+from hopsyncd.retrieve.ranking import (
+    FIRST,
+    OF_WHOLE,
+    DirectHits,
+    Helpful,
+    find_direct_hits,
+    importance_of,
+    keep_places,
+    largest,
+    mark_reached,
+    rank_rows,
+)
 from hopsyncd.retrieve.second_ask import FollowUp
 from hopsyncd.retrieve.sections import list_parts
 from hopsyncd.retrieve.strategies.hop import HopSearch
@@ -66,12 +77,14 @@ class Query:
 
     terms: the weight of each term, by the term's key. least: the likeness that a passage needs to
     count. least_titled: the likeness that a passage needs if the text may name its title.
+    least_direct: the likeness that a direct hit needs, the whole passage's cosine included.
     """
 
     vector: Vectors
     terms: Mapping[int, float]
     least: float
     least_titled: float = np.inf
+    least_direct: float = np.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +124,8 @@ class Dependencies:
         flow = np.bincount(positions, walked.outgoing_flow, minlength=len(names))
         own = np.array([snapshot.find_name(name) for name in context.names], dtype=np.int64)
         seen = [follow_up.plan.seen_names for follow_up in follow_ups]
-        closest = _find_ties(_Order(context, search), k, search.second_ask.lead)
+        order, direct = _Order(context, search), find_direct_hits(context)
+        closest = _find_ties(order, k, min(search.second_ask.lead, order.lead_of_direct_hits(k)))
         return cls(
             question,
             context.question,
@@ -121,6 +135,7 @@ class Dependencies:
                 np.flatnonzero(search.scores >= _LEAST_FLOW),
                 first,
                 nearest,
+                np.array(direct.rows, dtype=np.int64),
                 search.sections.givers,
                 *(follow_up.rows for follow_up in follow_ups),
             ),
@@ -128,7 +143,7 @@ class Dependencies:
             _unite(names[flow >= _LEAST_BY_NAME], own, *seen),
             search.sections.givers,
             list_parts(snapshot, search.sections.givers),
-            [_describe_question(context, vector), *map(_describe_follow_up, follow_ups)],
+            [_describe_question(context, vector, direct), *map(_describe_follow_up, follow_ups)],
             closest,
             closest[0].lead,
         )
@@ -151,17 +166,19 @@ def _unite(*rows: Integers) -> Integers:
     return united
 
 
-def _describe_question(context: QueryContext, vector: Vectors) -> Query:
+def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHits) -> Query:
     """The question as a query.
 
-    A new passage matters if it would get a share of the seeds' scores, or if the question may name
-    its title. The search looks only at the titles of the nearest passages.
+    A new passage matters if it would get a share of the seeds' scores, if it would be a direct hit,
+    or if the question may name its title. The search looks only at the titles of the nearest
+    passages.
     """
     like = context.near.like
     most = float(like.max())
     seed = most + math.log(float(np.exp(like - most).sum()) * _LEAST_FLOW)
     nearest = float(np.sort(like)[-CANDIDATES]) if len(like) >= CANDIDATES else -np.inf
-    return Query(vector, _key_terms(_add_forms(context)), seed, nearest)
+    terms = _key_terms(_add_forms(context))
+    return Query(vector, terms, seed, nearest, direct.least)
 
 
 def _add_forms(context: QueryContext) -> dict[str, float]:
@@ -225,15 +242,27 @@ class _Order:
         self._context = context
         scores, fits = mark_reached(context, search.scores), search.second_ask.fits
         self.worth = importance_of(context, scores, fits)
+        self._direct = find_direct_hits(context)
 
     def rank(self, worth: Floats, k: int) -> list[Helpful]:
-        """The k best results by these worths, one for each passage row."""
-        ids, home = self.snapshot.passage_ids, self.snapshot.statistics.visible.document_of_row
-        return most_helpful(worth, ids, home, self._context.coverage, k)
+        """The k best passage rows, and at least five, by these worths, one for each passage row.
+
+        Direct hits have no places of their own yet.
+        """
+        return rank_rows(self._context, worth, max(k, FIRST))
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
         """The passage rows of the k best results by these worths."""
-        return tuple(helpful.position for helpful in self.rank(worth, k))
+        found = keep_places(self.rank(worth, k), self._direct.rows)
+        return tuple(helpful.position for helpful in found[:k])
+
+    def lead_of_direct_hits(self, k: int) -> float:
+        """The lead of the last direct hit, if the next passage in its place would change the
+        results."""
+        ranked, direct = self.rank(self.worth, k), self._direct
+        now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
+        same = [one.position for one in now] == [one.position for one in instead]
+        return direct.lead_of_names if same else direct.lead
 
 
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
@@ -331,21 +360,25 @@ def _names_documents(dependencies: Dependencies, index: LiveIndex, span: tuple[i
 def _is_found(query: Query, before: Snapshot, index: LiveIndex, came: Integers) -> bool:
     """Whether the query is similar enough to one of these new passage rows."""
     words, shares = _score_words(query, before, index, came)
-    likeness = OF_LIKENESS * _compare(query.vector, index, came) + OF_WORDS * words
+    best, whole = _compare(query.vector, index, came)
+    likeness = OF_LIKENESS * best + OF_WORDS * words
     is_titled = (shares >= LEAST_TITLE_SHARE / _A_LITTLE_MORE) & (likeness > query.least_titled)
-    return bool(((likeness > query.least) | is_titled).any())
+    is_direct = likeness + OF_WHOLE * whole > query.least_direct
+    return bool(((likeness > query.least) | is_titled | is_direct).any())
 
 
-def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> Floats:
-    """(m,) for each passage, the largest cosine of the vector with one of its vectors."""
+def _compare(vector: Vectors, index: LiveIndex, rows: Integers) -> tuple[Floats, Floats]:
+    """Two (m,) arrays: for each passage, the largest cosine of the vector with one of its vectors,
+    and the cosine with the vector of the whole passage."""
     columns, exact = index.passages, index.vectors.exact
     wanted = vector.astype(np.float64)
-    best = np.zeros(len(rows))
+    best, whole = np.zeros(len(rows)), np.zeros(len(rows))
     for position, row in enumerate(rows.tolist()):
         vectors = exact[int(columns.vector_start[row]) : int(columns.vector_end[row])]
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) * np.linalg.norm(wanted)
-        best[position] = ((vectors @ wanted) / np.maximum(lengths, 1e-9)).max(initial=0.0)
-    return best
+        cosines = (vectors @ wanted) / np.maximum(lengths, 1e-9)
+        best[position], whole[position] = cosines.max(initial=0.0), cosines[0]
+    return best, whole
 
 
 def _score_words(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 from sys import intern
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,17 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
         name: sum(weights.get(term, 0.0) for term in sorted(of)) / total
         for name, of in found.items()
     }
+
+
+class TermCoverage(Protocol):
+    """Which of the question's t terms passages have. share: (t,) the share of each term's idf."""
+
+    @property
+    def share(self) -> Floats: ...
+
+    def select(self, entries: Integers) -> NDArray[np.bool_]:
+        """(t, w) which of the terms each of these passage rows has."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +201,11 @@ class SentenceFits:
         fits = self.compute_fits(shares)
         return sorted(range(len(fits)), key=lambda position: -fits[position])
 
+    def best_terms(self, shares: Mapping[str, float]) -> frozenset[str]:
+        """The question's terms that the best sentence or a heading has."""
+        order = self.order_by_fit(shares)
+        return self.terms[order[0]] if order else _NONE
+
 
 _NO_SENTENCES = SentenceFits((), (), ())
 
@@ -274,6 +290,11 @@ class QueryContext:
         compared = self.compare_sentences(entries)
         best = [max(one.compute_fits(self.terms), default=0.0) for one in compared]
         return np.maximum(best, 0.0)
+
+    @cached_property
+    def sentence_coverage(self) -> "SentenceCoverage":
+        """Which of the question's terms the best sentence of each passage has."""
+        return SentenceCoverage(np.array(list(self.terms.values())), self)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
         """Compare the sentences of each passage. A passage removed by a purge has none."""
@@ -366,6 +387,24 @@ class QueryContext:
                 jaccards[at] = shared / (len(names) + len(numbers) - shared)
         similarity: Floats = (jaccards + self.first_cosines(entries)) / 2
         return similarity
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceCoverage:
+    """Which of the question's terms the best sentence of each passage, or a heading, has.
+
+    share: (t,) the share of each term's idf, in the order of the question's terms.
+    """
+
+    share: Floats
+    _context: QueryContext
+
+    def select(self, entries: Integers) -> NDArray[np.bool_]:
+        """(t, w) which of the terms each of these passage rows has."""
+        terms = self._context.terms
+        best = [one.best_terms(terms) for one in self._context.compare_sentences(entries)]
+        has = [[term in found for found in best] for term in terms]
+        return np.array(has, dtype=np.bool_).reshape(len(terms), len(entries))
 
 
 def _find_terms(

@@ -12,6 +12,10 @@ to the query and how many of the query's words that sentence has.
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
+
+The walk follows names best. If a question names little that the graph knows, the passages that it
+leads to after the first ones are often there by chance, and the passages most like the question
+keep places among the first five (`DirectHits`). docs/benchmarks.md measures both.
 """
 
 import math
@@ -22,7 +26,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.retrieve.query_context import Coverage, QueryContext, sum_weighted
+from hopsyncd.retrieve.query_context import QueryContext, TermCoverage, sum_weighted
 from store.records import PassageId, QuestionId
 
 
@@ -159,10 +163,15 @@ def helpful(
 
     Rows that the walk cannot reach have a score below 0. `fits`: see `importance_of`.
     """
-    snapshot = context.snapshot
     importance = importance_of(context, arrived, fits)
+    return rank_rows(context, importance, k)
+
+
+def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) -> list[Helpful]:
+    """The k most helpful passage rows, by the importance of each."""
+    snapshot = context.snapshot
     home = snapshot.statistics.visible.document_of_row
-    return most_helpful(importance, snapshot.passage_ids, home, context.coverage, k)
+    return most_helpful(importance, snapshot.passage_ids, home, context.sentence_coverage, k)
 
 
 def importance_of(
@@ -191,7 +200,7 @@ def most_helpful(
     importance: NDArray[np.float64],
     ids: NDArray[np.int64],
     document: NDArray[np.int64],
-    coverage: Coverage,
+    coverage: TermCoverage,
     k: int,
 ) -> list[Helpful]:
     """The k best positions, best first; ties go to the lower id.
@@ -220,3 +229,68 @@ def most_helpful(
     both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
     ranked += [Helpful(position, value, 0.0) for position, value in both]
     return ranked[:k]
+
+
+FIRST = 5  # results among which direct hits have places
+_KEPT, _KEPT_IF_SHORT = 3, 4
+_SHORT = 16  # terms of the longest short question
+_NAMED = 0.25  # of the question's idf, of the names with which the walk needs no help
+OF_WHOLE = 9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` of its best vector
+
+
+@dataclass(frozen=True, slots=True)
+class DirectHits:
+    """The passages most like a question that names little.
+
+    rows: best first; none if the question names enough. instead: the rows if the last one fell
+    behind the next. least: the likeness of the last one. lead: the lead of the last one over the
+    next, as a share. lead_of_names: how far the names are from deciding otherwise, as a share.
+    """
+
+    rows: tuple[int, ...] = ()
+    instead: tuple[int, ...] = ()
+    least: float = math.inf
+    lead: float = 1.0
+    lead_of_names: float = 1.0
+
+
+def find_direct_hits(context: QueryContext) -> DirectHits:
+    """The passages that keep a place among the first results.
+
+    They are compared by words, by the best vector, and by the vector of the whole passage. A short
+    question needs only one passage more often, so one more keeps its place.
+    """
+    named = sum(context.names.values()) / _NAMED
+    if named >= 1:
+        return DirectHits(lead_of_names=1 - 1 / named)
+    near, ids = context.near, context.snapshot.passage_ids
+    like = near.like + OF_WHOLE * context.first_cosines(near.entries)
+    count = _KEPT_IF_SHORT if len(context.terms) <= _SHORT else _KEPT
+    order = largest(like, ids[near.entries], count + 1)
+    rows: list[int] = near.entries[order].tolist()
+    kept, far = tuple(rows[:count]), 1 - named
+    if len(rows) <= count:
+        return DirectHits(kept, kept, -math.inf, far, far)
+    last, following = like[order[count - 1 :]].tolist()
+    lead = min(1 - math.exp(following - last), far)
+    return DirectHits(kept, (*kept[:-1], rows[count]), last, lead, far)
+
+
+def keep_places(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
+    """The ranking with all direct hits among the first five.
+
+    Each one that is not yet there takes the place of the last other passage. The values stay with
+    the places.
+    """
+    first, rest = ranked[:FIRST], ranked[FIRST:]
+    there = {one.position for one in first}
+    missing = [Helpful(row, 0.0, 1.0) for row in direct if row not in there]
+    others = [one for one in first if one.position not in direct]
+    kept_others = max(len(others) - max(len(first) + len(missing) - FIRST, 0), 0)
+    moved = others[kept_others:]
+    stay = [one for one in first if one not in moved]
+    rest = [one for one in rest if one.position not in direct]
+    values = [one.value for one in first]
+    values += values[-1:] * len(missing) + [one.value for one in rest]
+    rows = [*stay, *missing, *moved, *rest]
+    return [one._replace(value=value) for one, value in zip(rows, values, strict=True)]

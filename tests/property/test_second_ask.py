@@ -26,6 +26,7 @@ QUESTIONS = [
     "Where was the director of Bronze Door born?",
     "Which film came out first, Silver Lake or Copper Sky?",
     "Whom did the director of Iron Bridge meet in Riga?",
+    "which director was shown last and where did they meet",  # direct hits keep places
 ]
 SHOWN = 10
 

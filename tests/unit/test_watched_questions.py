@@ -91,6 +91,7 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
     drawn = random.Random(seed)
     watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
     questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
+    questions.append("who repairs clocks and who lives there")  # direct hits keep places
     watched = {watching.watched.add(one): one for one in questions}
     told: dict[int, list[int]] = {number: [] for number in watched}
     expected: dict[int, list[int]] = {number: [] for number in watched}

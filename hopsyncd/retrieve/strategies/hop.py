@@ -14,7 +14,15 @@ from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.hop_variants import choose_first, follow_edges, make_offers
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, mark_reached
+from hopsyncd.retrieve.ranking import (
+    FIRST,
+    Hop,
+    Ranked,
+    find_direct_hits,
+    helpful,
+    keep_places,
+    mark_reached,
+)
 from hopsyncd.retrieve.reranking import RERANKED, is_reranked, rerank_hits
 from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
 from hopsyncd.retrieve.sections import SectionShares, share_in_sections
@@ -201,9 +209,11 @@ def rank_hops(
     """The k most helpful passages."""
     trail = PathExplainer(context.snapshot, search)
     ids, reached_scores = context.snapshot.passage_ids, mark_reached(context, search.scores)
+    found = helpful(context, reached_scores, max(k, FIRST), search.second_ask.fits)
+    found = keep_places(found, find_direct_hits(context).rows)[:k]
     return [
         Ranked(PassageId(int(ids[row])), score, find_hops=partial(trail.to, row, settings.hops))
-        for row, score, _ in helpful(context, reached_scores, k, search.second_ask.fits)
+        for row, score, _ in found
     ]
 
 
