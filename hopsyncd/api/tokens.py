@@ -159,14 +159,19 @@ class TokenFile:
 
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
         """Remove the wanted tokens, and return them. Raises NotFound if there are none."""
+        gone = self.remove_all(is_wanted)
+        if not gone:
+            raise NotFound(
+                "No token was revoked",
+                f"there is no token {what}",
+                "`hopsyncd token list` shows all",
+            )
+        return gone
+
+    def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
+        """Remove the wanted tokens, and return them; the list may be empty."""
         with self._changing() as tokens:
             gone = [token for token in tokens if is_wanted(token)]
-            if not gone:
-                raise NotFound(
-                    "No token was revoked",
-                    f"there is no token {what}",
-                    "`hopsyncd token list` shows all",
-                )
             tokens[:] = [token for token in tokens if not is_wanted(token)]
         return gone
 

@@ -175,17 +175,30 @@ def list_(context: click.Context, as_json: bool) -> None:
 
 @token.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--user", default=None, help="Revoke all tokens of this user.")
+@click.option(
+    "--user",
+    default=None,
+    help="Revoke all tokens of this user, and end the user's sessions on the page.",
+)
 @click.pass_context
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
     """Revoke tokens by their id; they are refused at once.
+
+    With --user, the user's sessions on the page of a server end too.
 
     Example: hopsyncd token revoke 3f9c01aa
     """
     if bool(ids) == bool(user):
         raise click.UsageError("Give the ids that `hopsyncd token list` prints, or --user.")
-    file = TokenFile.of(load_config(context.obj))
-    if user:
+    config = load_config(context.obj)
+    file = TokenFile.of(config)
+    if user and config.access.page:
+        from hopsyncd.web.ended_sessions import EndedSessions
+
+        EndedSessions.of(config).end(user)
+        click.echo(f"Ended the sessions of {user} on the page.")
+        gone = file.remove_all(lambda token: token.user == user)
+    elif user:
         gone = file.remove(lambda token: token.user == user, f"of the user {user}")
     else:
         known = {token.id for token in file.read()}

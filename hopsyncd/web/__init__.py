@@ -1,1 +1,1 @@
-"""The page: shows the daemon's data in a browser of this machine."""
+"""The page: shows the daemon's data in a browser."""

@@ -30,7 +30,7 @@ class Person:
 
 @dataclass(eq=False)
 class Session:
-    """A login of one browser. Times are from the clock of its Sessions.
+    """A login of one browser. Times are from the clock of its Sessions, but opened_s is Unix time.
 
     person: None for a pasted token; the daemon then knows whose that is. key: what the page sends
     to the daemon, the token itself if one was pasted. form_token: what forms must carry.
@@ -42,6 +42,7 @@ class Session:
     cookie_sha256: str
     began_s: float
     used_s: float
+    opened_s: float = field(default_factory=time.time)
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(_SECRET_BYTES))
     is_over: bool = False
 
@@ -49,11 +50,17 @@ class Session:
 class Sessions:
     """The open sessions, a bounded number of them. For one thread.
 
-    A session ends at logout, IDLE_S after its last use, and LONGEST_S after its login.
+    A session ends at logout, IDLE_S after its last use, LONGEST_S after its login, and when
+    `has_ended` says so of its user and opened_s.
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float] = time.monotonic,
+        has_ended: Callable[[str, float], bool] = lambda user, opened_s: False,
+    ) -> None:
         self._now_s = now_s
+        self._has_ended = has_ended
         self._by_cookie: dict[str, Session] = {}
         self._by_key: dict[str, Session] = {}
 
@@ -92,7 +99,8 @@ class Sessions:
     def is_open(self, session: Session) -> bool:
         """Whether a session has not ended. Ends it if its time is over."""
         now_s = self._now_s()
-        if now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S:
+        is_old = now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S
+        if is_old or self._has_ended(session.user, session.opened_s):
             self.end(session)
         return not session.is_over
 

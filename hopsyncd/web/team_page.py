@@ -28,6 +28,7 @@ from hopsyncd.client.trust import Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.printable import printable
+from hopsyncd.web.ended_sessions import EndedSessions
 from hopsyncd.web.listener import SECURITY_HEADERS, cookies_of
 from hopsyncd.web.live import SharedVersion, VersionHub
 from hopsyncd.web.pages import ASSETS_DIGEST, asset, page_routes
@@ -76,7 +77,7 @@ class SessionForms:
 class TeamPage:
     """The ASGI application of the page at `address`, such as "https://notes.example.org".
 
-    `client_of` makes the client that asks for a browser, with a token.
+    `client_of` makes the client that asks for a browser, with a token. `has_ended`: as in Sessions.
     """
 
     def __init__(
@@ -85,13 +86,14 @@ class TeamPage:
         client_of: Callable[[str, str], Client],
         provider: Provider | None,
         shared_version: Callable[[], int],
+        has_ended: Callable[[str, float], bool],
     ) -> None:
         self._address = address
         self._host = urlsplit(address).netloc
         self._client_of = client_of
         self._provider = provider
         self._version = shared_version
-        self._sessions = Sessions()
+        self._sessions = Sessions(has_ended=has_ended)
         self._pending = PendingLogins()
         self._views: dict[Session, Starlette] = {}
         self._tools = PageTools.make("", ASSETS_DIGEST, _THREADS)
@@ -316,7 +318,9 @@ def make_team_page(config: Config) -> TeamPage:
     def client_of(token: str, browser: str) -> Client:
         return Client(socket, token, browser=browser)
 
-    return TeamPage(access.page, client_of, provider, SharedVersion(Client(socket)))
+    ended = EndedSessions.of(config)
+    version = SharedVersion(Client(socket))
+    return TeamPage(access.page, client_of, provider, version, ended.has_ended)
 
 
 def _address_of(request: Request) -> str:

@@ -12,13 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import jwt
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from hopsyncd.api.failed_tokens import FREE
 from hopsyncd.web.team_page import CALLBACK, LOGIN_COOKIE, SESSION_COOKIE
 from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 from tests.e2e.test_access import new_token
-from tests.fakes.browser import PATIENCE_S, chromium, other_site
+from tests.fakes.browser import PATIENCE_S, chromium, other_site, violations
 from tests.fakes.certificates import Authority
 from tests.fakes.port import free_port
 from tests.fakes.provider import CLIENT_ID, CLIENT_SECRET, Claims, LoginProvider, SigningKey
@@ -491,6 +492,15 @@ def test_an_open_page_leads_to_the_login_once_its_session_is_over(
     page.wait_for_selector("#q")
 
 
+def test_the_owner_ends_all_sessions_of_somebody(server: Server) -> None:
+    with _logged_in(server, "ann") as (ann, _), _logged_in(server, "bob") as (bob, _):
+        done = server.place.run("token", "revoke", "--user", "ann")
+        assert done.returncode == 0 and "sessions of ann" in done.stdout
+        assert ann.get("/").status_code == 303 and bob.get("/").status_code == 200
+        assert server.log_in(ann, "ann").status_code == 200
+        assert ann.get("/").status_code == 200
+
+
 def test_the_audit_log_names_who_was_on_the_page(server: Server) -> None:
     with _logged_in(server, "olga") as (olga, token):
         assert _post(olga, server, "/act/sync", {}, csrf=token).status_code == 303
@@ -529,6 +539,24 @@ def test_a_pasted_token_opens_the_page(small_server: Server, context: BrowserCon
     assert CANARY not in page.content()
 
 
+def test_the_login_pages_are_accessible(small_server: Server, context: BrowserContext) -> None:
+    page = context.new_page()
+    page.goto(small_server.address)
+    assert violations(Axe().run(page).response["violations"]) == []
+    page.get_by_label("Token").fill(new_token(small_server.place, "read"))
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_selector("#q")
+    assert violations(Axe().run(page).response["violations"]) == []
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("h1")).to_have_text("You are logged out")
+    assert violations(Axe().run(page).response["violations"]) == []
+    page.goto(small_server.address + "/login")
+    page.get_by_label("Token").fill("x")
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_selector(".problem")
+    assert violations(Axe().run(page).response["violations"]) == []
+
+
 def _paste(server: Server, client: httpx2.Client, token: str, to: str = "/") -> httpx2.Response:
     return _post(client, server, "/login", {}, token=token, to=to)
 
@@ -565,3 +593,37 @@ def test_guessing_tokens_on_the_page_is_slowed(small_server: Server) -> None:
         ]
         assert guesses[0] == 401 and guesses[-1] == 429
         assert _paste(small_server, client, token).status_code == 200  # a right one never waits
+
+
+def test_a_page_behind_a_proxy_is_open_over_https_alone() -> None:
+    with new_place(SMALL) as place:
+        place.home.mkdir()
+        port = free_port()
+        place.write("barge.md", "# Barges\n\nA barge carries salt.\n")
+        place.configure(
+            source("notes", place.notes) + f'[access]\nlisten = "127.0.0.1:{port}"\n'
+            'behind_proxy = ["127.0.0.1/32"]\npage = "https://notes.example.org"\n' + GC_LATER
+        )
+        place.start()
+        place.sync()
+        token = new_token(place, "read")
+        proxied = {
+            **NAVIGATION,
+            "Host": "notes.example.org",
+            "X-Forwarded-For": "198.51.100.1",
+            "X-Forwarded-Proto": "https",
+        }
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            sent = {**proxied, "Origin": "https://notes.example.org"}
+            entered = client.post("/login", data={"token": token, "to": "/"}, headers=sent)
+            cookie = entered.headers["set-cookie"].partition(";")[0]
+            assert cookie.startswith(SESSION_COOKIE) and "Secure" in entered.headers["set-cookie"]
+            shown = client.get("/?q=barge", headers={**proxied, "Cookie": cookie})
+            assert shown.status_code == 200 and "salt" in shown.text
+            plain = {**proxied, "Cookie": cookie, "X-Forwarded-Proto": "http"}
+            for headers in (plain, {**NAVIGATION, "Cookie": cookie}):
+                refused = client.get("/?q=barge", headers=headers)
+                assert refused.status_code == 403 and "salt" not in refused.text
+        lines = [json.loads(line) for line in place.log.read_text().splitlines()]
+        (entry,) = [line for line in lines if line["event"] == "logged in to the page by a token"]
+        assert entry["address"] == "198.51.100.1"

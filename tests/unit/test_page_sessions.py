@@ -1,8 +1,12 @@
 """Sessions of the team's page, and logins that are under way: bounded, and over in time."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from hopsyncd.web import pending_logins, sessions
+from hopsyncd.web.ended_sessions import EndedSessions
 from hopsyncd.web.pending_logins import PendingLogins
 from hopsyncd.web.sessions import (
     IDLE_S,
@@ -96,6 +100,30 @@ def test_all_sessions_together_are_bounded(
     _open(opened, "late")
     assert [opened.find([cookie]) is not None for cookie in cookies] == [True, False, True]
     assert len(opened) == 3
+
+
+def test_the_owner_ends_the_sessions_of_a_user(tmp_path: Path) -> None:
+    file = tmp_path / "ended-sessions.json"
+    opened = Sessions(has_ended=EndedSessions(file).has_ended)
+    (ann, _), (bob, _) = _open(opened), _open(opened, "bob")
+    EndedSessions(file).end("ann")
+    assert not opened.is_open(ann) and opened.find_person(ann.key) is None
+    assert opened.is_open(bob) and file.stat().st_mode & 0o777 == 0o600
+    (again, _) = _open(opened)
+    assert opened.is_open(again)
+    EndedSessions(file).end("bob")
+    assert opened.is_open(again) and not opened.is_open(bob)
+
+
+def test_a_damaged_file_of_ended_sessions_ends_all_that_are_open(tmp_path: Path) -> None:
+    file = tmp_path / "ended-sessions.json"
+    opened = Sessions(has_ended=EndedSessions(file).has_ended)
+    (ann, _) = _open(opened)
+    file.write_text("{")
+    os.utime(file, (ann.opened_s + 1, ann.opened_s + 1))
+    assert not opened.is_open(ann)
+    os.utime(file, (ann.opened_s - 1, ann.opened_s - 1))
+    assert opened.is_open(_open(opened)[0])
 
 
 def test_a_pasted_token_is_the_key_of_its_session(opened: Sessions) -> None:

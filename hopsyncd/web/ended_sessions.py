@@ -1,0 +1,77 @@
+"""The file in which `hopsyncd token revoke --user` ends the sessions of somebody on the page.
+
+It is beside the tokens, so all daemons that share those end the sessions. It has the time of the
+last such command for each user. Sessions that began before it are over.
+"""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import ConfigError
+
+log = structlog.get_logger(__name__)
+
+FILE_NAME = "ended-sessions.json"
+_KEPT_S = 7 * 86_400.0  # longer than any session
+_FILE = TypeAdapter(dict[str, float])
+_EVERYBODY = ""
+
+
+class EndedSessions:
+    """When the sessions of each user were last ended, in Unix seconds. Follows the file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._state: object = None
+        self._times: dict[str, float] = {}
+
+    @classmethod
+    def of(cls, config: Config) -> "EndedSessions":
+        tokens = config.access.token_file
+        return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
+
+    def has_ended(self, user: str, began_s: float) -> bool:
+        """Whether a session of the user that began then was ended since."""
+        self._follow()
+        return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
+
+    def end(self, user: str) -> None:
+        """End all sessions of a user. Raises ConfigError if the file cannot be written."""
+        self._follow()
+        now_s = time.time()
+        times = {one: at_s for one, at_s in self._times.items() if now_s - at_s < _KEPT_S}
+        try:
+            handle, made = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}.")
+            with os.fdopen(handle, "w", encoding="utf-8") as written:
+                json.dump({**times, user: now_s}, written)
+            Path(made).replace(self._file)
+        except OSError as error:
+            raise ConfigError(
+                f"Cannot write {self._file}",
+                str(error.strerror).lower(),
+                "Run the command as the user who runs the daemon",
+            ) from error
+
+    def _follow(self) -> None:
+        """Read the file again if it has changed. A damaged one ends all sessions before it."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            self._state, self._times = None, {}
+            return
+        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if state == self._state:
+            return
+        try:
+            self._times = _FILE.validate_json(self._file.read_bytes())
+        except (OSError, ValidationError) as error:
+            log.error("all sessions of the page were ended", file=str(self._file), why=str(error))
+            self._times = {_EVERYBODY: found.st_mtime}
+        self._state = state
