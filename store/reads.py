@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from store.conflict_copies import is_conflict_copy
 from store.contract import Connection
 from store.records import (
     ALIVE,
@@ -104,7 +105,7 @@ def places_at(
 ) -> dict[PassageId, list[Place]]:
     """Every place of each passage at a version, ordered by source, path and line.
 
-    Hidden places are left out.
+    Conflict copies of files come last. Hidden places are left out.
     """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
@@ -121,6 +122,8 @@ def places_at(
             continue
         place = Place(source, document, media_type, first, last, json.loads(origin), row)
         places.setdefault(PassageId(passage), []).append(place)
+    for found in places.values():
+        found.sort(key=lambda one: is_conflict_copy(one.document))
     return places
 
 

@@ -348,7 +348,9 @@ class Engine:
         ids, question = found.snapshot.passage_ids, found.question
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
-            collapsed = self._searcher.collapse_similar(connection, question, ranked, len(ranked))
+            collapsed = self._searcher.collapse_similar(
+                connection, found.snapshot, question, ranked, len(ranked)
+            )
             hits = collapsed.hits[: len(found.ranked)]
             return answer_of(connection, found.snapshot, question, found.search, Found(hits))
 

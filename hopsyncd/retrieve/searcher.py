@@ -47,8 +47,10 @@ from hopsyncd.retrieve.strategies.plain import by_parts, decompose_by_llm, split
 from hopsyncd.retrieve.strategy import SearchRequest, SearchTools, find_strategy
 from hopsyncd.retrieve.strength import Strength, rate
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.conflict_copies import is_conflict_copy
 from store.content import known_passages
 from store.contract import Connection
+from store.reads import places_at
 from store.records import PassageId
 from store.transactions import snapshot
 
@@ -127,14 +129,29 @@ class Searcher(SearchTools):
         if search.leads_with_literals:
             ranked = rank_literals(head, matches, ranked, depth)
         if search.collapses_similar:
-            ranked = self.collapse_similar(connection, question, ranked, k).hits
+            ranked = self.collapse_similar(connection, head, question, ranked, k).hits
         return Found([one.with_hops() for one in ranked], notes, matches=matches)
 
     def collapse_similar(
-        self, connection: Connection, question: str, ranked: Sequence[Ranked], k: int
+        self,
+        connection: Connection,
+        head: Snapshot,
+        question: str,
+        ranked: Sequence[Ranked],
+        k: int,
     ) -> Collapsed:
         """The first k hits, with their near-duplicates below them."""
-        return collapse_similar(ranked, question, k, partial(self.passages.read, connection))
+
+        def find_copies(ids: Sequence[PassageId]) -> set[PassageId]:
+            places = places_at(connection, head.version.id, ids, head.hidden) if ids else {}
+            return {
+                id_
+                for id_, found in places.items()
+                if all(is_conflict_copy(one.document) for one in found)
+            }
+
+        read = partial(self.passages.read, connection)
+        return collapse_similar(ranked, question, k, read, find_copies)
 
     def rate(
         self, connection: Connection, head: Snapshot, question: str, found: Found
@@ -166,7 +183,7 @@ class Searcher(SearchTools):
         depth = k + SPARE
         ranked = rank_hops(context, search, depth, self.settings)
         ranked = rank_literals(head, matches, ranked, depth)
-        found = self.collapse_similar(connection, question, ranked, k)
+        found = self.collapse_similar(connection, head, question, ranked, k)
         dependencies = Dependencies.collect(
             question, context, self.vector(asked), search, max(k, found.looked_at)
         )

@@ -5,11 +5,14 @@ Jaccard index of at least 0.8). A similar passage is listed below the best hit t
 to, and the next passage takes its place. It keeps its place if it has a word of the question that
 the hit lacks, since the user may mean this passage.
 
+A hit that only a conflict copy of a file has, as sync programs make them, is listed below the
+original, unless it has a word of the question that the original lacks.
+
 The ranking is read from the best passage on, until k hits are found. Only passages of the ranking
 are compared, so a past version, a filter or an ACL view uses only visible passages.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,6 +25,7 @@ from hopsyncd.text.words import index_terms
 from store.records import Passage, PassageId
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
+FindCopies = Callable[[Sequence[PassageId]], Collection[PassageId]]
 
 SPARE = 32  # passages of a ranking beyond those wanted, from which freed places are filled.
 _SAME, _OF = 4, 5  # words that similar passages share, of all that they have.
@@ -38,8 +42,13 @@ class Collapsed:
     looked_at: int
 
 
-def collapse_similar(ranked: Sequence[Ranked], question: str, k: int, read: Read) -> Collapsed:
-    """The first k hits of a ranking, without passages that are similar to a better hit."""
+def collapse_similar(
+    ranked: Sequence[Ranked], question: str, k: int, read: Read, find_copies: FindCopies
+) -> Collapsed:
+    """The first k hits of a ranking, without passages that are similar to a better hit.
+
+    `find_copies` returns the passages that only conflict copies have.
+    """
     hits: dict[PassageId, Ranked] = {}
     similar: dict[PassageId, list[PassageId]] = {}
     words: dict[PassageId, frozenset[str]] = {}
@@ -61,9 +70,22 @@ def collapse_similar(ranked: Sequence[Ranked], question: str, k: int, read: Read
             hits[one.passage] = one
             if own and len(similar) < _MOST_COMPARED:
                 similar[one.passage] = []
-    return Collapsed(
-        [replace(one, similar=tuple(similar.get(id_, ()))) for id_, one in hits.items()], looked_at
-    )
+    groups = {id_: [id_, *similar.get(id_, ())] for id_ in hits}
+    copies = find_copies([id_ for group in groups.values() if group[1:] for id_ in group])
+    known = {one.passage: one for one in ranked[:looked_at]}
+    found = list[Ranked]()
+    for id_, group in groups.items():
+        shown = id_
+        if id_ in copies:
+            originals = (
+                one
+                for one in group
+                if one not in copies and _are_similar(words[one], words[id_], asked)
+            )
+            shown = next(originals, id_)
+        others = tuple(one for one in group if one != shown)
+        found.append(replace(known[shown], score=hits[id_].score, similar=others))
+    return Collapsed(found, looked_at)
 
 
 class _AskedWords:

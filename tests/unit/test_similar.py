@@ -1,6 +1,6 @@
 """Near-duplicates and pages from one template are one hit, and what is hidden is never counted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.similar import SPARE, collapse_similar
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.conflict_copies import is_conflict_copy
 from store.records import Passage, PassageId
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
@@ -127,12 +128,15 @@ def passages(*texts: str) -> dict[PassageId, Passage]:
 
 
 def collapse(
-    known: Mapping[PassageId, Passage], question: str, k: int
+    known: Mapping[PassageId, Passage], question: str, k: int, copies: Collection[int] = ()
 ) -> tuple[list[tuple[int, tuple[int, ...]]], int]:
     def read(ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
         return {id_: known[id_] for id_ in ids}
 
-    found = collapse_similar([Ranked(id_, 1.0) for id_ in known], question, k, read)
+    def find_copies(ids: Sequence[PassageId]) -> set[PassageId]:
+        return {id_ for id_ in ids if id_ in copies}
+
+    found = collapse_similar([Ranked(id_, 1.0) for id_ in known], question, k, read, find_copies)
     return [(one.passage, one.similar) for one in found.hits], found.looked_at
 
 
@@ -149,6 +153,50 @@ def test_a_negation_of_the_question_tells_passages_apart() -> None:
     known = passages(RULE.format("east"), RULE.format("east").replace("is locked", "is not locked"))
     assert len(collapse(known, "Is the gate locked?", 2)[0]) == 1
     assert len(collapse(known, "Why is the gate not locked?", 2)[0]) == 2
+
+
+def test_an_original_is_shown_before_a_conflict_copy_that_adds_nothing() -> None:
+    known = passages(*map(RULE.format, ("east", "west", "south")))
+    assert collapse(known, "When is the gate opened?", 3, {1}) == ([(2, (1, 3))], 3)
+    assert collapse(known, "When is the gate opened?", 3, {1, 2}) == ([(3, (1, 2))], 3)
+    assert collapse(known, "When is the gate opened?", 3, {1, 2, 3}) == ([(1, (2, 3))], 3)
+    assert collapse(known, "Is the east gate opened?", 3, {1}) == ([(1, (2, 3))], 3)
+
+
+def test_a_conflict_copy_in_a_folder_is_listed_below_its_original(archive: Archive) -> None:
+    same, edited = (
+        "roof (Ann's conflicted copy 2026-01-02).md",
+        "a.sync-conflict-20260102-101112.md",
+    )
+    roof = b"The roof of the old library in the north wing leaks in heavy rain and hail.\n"
+    archive.files.put("roof.md", roof)
+    archive.files.put(same, roof)
+    archive.files.put(edited, roof.replace(b"and hail", b"and snow"))
+    archive.sync()
+    for question in ("Does the roof leak in heavy rain?", "roof leaks"):
+        found = archive.make_engine().query(question, 3, Search("hop"))
+        assert found is not None
+        assert documents(found)[0] == ("roof.md", [edited])
+    found = archive.make_engine().query("Does the roof leak in snow?", 3, Search("hop"))
+    assert found is not None
+    assert documents(found)[0][0] == edited
+
+
+@pytest.mark.parametrize(
+    ("name", "is_copy"),
+    [
+        ("a/plan (Ann Lee's conflicted copy 2026-01-02).md", True),
+        ("plan (conflicted copy 2026-01-02 101112).md", True),
+        ("plan (Conflicted copy laptop 202601021011).md", True),
+        ("plan.sync-conflict-20260102-101112-7QD3KLM.md", True),
+        ("plan (SFConflict ann@x.org 2026-01-02-10-11-12).md", True),
+        ("plan.md", False),
+        ("on conflicted copies.md", False),
+        ("conflicts (conflicted copy 1)/plan.md", False),
+    ],
+)
+def test_conflict_copies_are_known_by_their_names(name: str, is_copy: bool) -> None:
+    assert is_conflict_copy(name) is is_copy
 
 
 def test_passages_with_much_of_their_own_are_not_similar() -> None:
