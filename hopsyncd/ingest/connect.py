@@ -171,8 +171,13 @@ def tesseract_of(config: Config) -> Tesseract | None:
 
 
 def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
-    """The source, with pictures among its documents if their text can be read."""
-    if not isinstance(source, FilesSource) or IMAGES in source.include:
+    """The source, with pictures among its documents if their text can be read.
+
+    The pictures of a repository are mostly logos and screenshots: its `include` must name them.
+    """
+    if not isinstance(source, FilesSource) or isinstance(source, GitSource):
+        return source
+    if IMAGES in source.include:
         return source
     if DOCUMENTS not in source.include or not tesseract_of(config):
         return source

@@ -17,7 +17,7 @@ from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.config.source_kinds import FolderSource, GitSource
 from hopsyncd.config.values import FormatsConfig
 from hopsyncd.doctor.machine import text_recognition
 from hopsyncd.errors import DocumentUnreadable
@@ -173,6 +173,8 @@ def test_pictures_are_documents_where_their_text_is_read(
     read = with_pictures(source, Config())
     assert isinstance(read, FolderSource)
     assert read.include == ("@text", "@images", "@documents", "@tables")
+    repository = GitSource.model_validate({"name": "code", "kind": "git", "path": str(tmp_path)})
+    assert with_pictures(repository, Config()) == repository
     off = Config(formats=FormatsConfig(ocr="off"))
     assert with_pictures(source, off) == source
     program.unlink()
