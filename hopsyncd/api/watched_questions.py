@@ -423,9 +423,9 @@ class WatchedQuestions:
             return why
         went, came = _beyond(before, after), _beyond(after, before)
         for reason, names in (
-            ("with another text among the first passages", went & came),
-            ("no longer among the first passages", went - came),
-            ("now among the first passages", came - went),
+            ("edited", went & came),
+            ("no longer among the first results", went - came),
+            ("now among the first results", came - went),
         ):
             why += [f"{reason}: {name}" for name in sorted(names)]
         if before["answer"] != after["answer"]:

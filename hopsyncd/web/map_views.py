@@ -15,6 +15,7 @@ from hopsyncd.web.views import View, run_view
 _LISTED = 6  # documents of each group in the list
 _MOST_OF_GROUP = 500
 _MOST_FOUND = 20
+_FEW_FOUND = 3  # shown if none is near
 _LONGEST_FIND = 1000
 
 
@@ -84,9 +85,10 @@ class MapViews(View):
         if not words:
             return {"find": "", "found": [], "title": document_title}
         answer = self.client.query(words, k=_MOST_FOUND, at=asked.at, filters=list(asked.filters))
+        near = [one for one in answer["passages"] if one["strength"] != "weak"]
         passages = {
             (one["source"], one["document"]): one
-            for one in reversed(answer["passages"])
+            for one in reversed(near or answer["passages"][:_FEW_FOUND])
             if one["document"]
         }
         return {"find": words, "found": [*reversed(passages.values())], "title": document_title}

@@ -20,8 +20,10 @@ _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]{1,200})(?:\|([^\[\]]{1,200}))?\]\]")
 _BLOCKS = {"paragraph_open", "heading_open", "list_item_open", "fence", "code_block", "tr_open"}
 
 
-def markdown_html(text: str, lines: Sequence[int] | None) -> Markup:
+def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Markup:
     """The file as HTML, with the blocks from the first to the last of the `lines` marked.
+
+    A first heading that is the `title` is left out: it stands above the document already.
 
     >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
     <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
@@ -29,6 +31,8 @@ def markdown_html(text: str, lines: Sequence[int] | None) -> Markup:
     body, _ = without_front_matter(text)
     parser = _parser()
     tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
+    if title and [one.type for one in tokens[:2]] == ["heading_open", "inline"]:
+        tokens = tokens[3:] if tokens[1].content == title else tokens
     if lines:
         _mark(tokens, lines[0], lines[-1])
     for token in tokens:

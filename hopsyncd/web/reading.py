@@ -62,7 +62,9 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
     first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
     shown = whole[first : first + _SHOWN]
     parts = list[Part]()
-    above: Sequence[str] = whole[first - 1]["heading"] if first else ()
+    title = document_title(passage) if passage["document"] else "A passage"
+    # The title stands above the document already.
+    above: Sequence[str] = whole[first - 1]["heading"] if first else [title]
     for one in shown:
         parts.append(
             Part(
@@ -76,7 +78,7 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
     return Opened(
         passage,
         version,
-        document_title(passage) if passage["document"] else "A passage",
+        title,
         parts,
         whole[first - 1] if first else None,
         whole[end] if end < len(whole) else None,

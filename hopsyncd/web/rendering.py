@@ -19,6 +19,15 @@ from hopsyncd.web.evidence import link_citations
 from hopsyncd.web.word_diff import changed_lines
 
 _LAID_OUT = "\n\t"
+_FILTER_LABELS = {
+    "source": "Source:",
+    "type": "Type:",
+    "path": "Folder:",
+    "tag": "Tag:",
+    "author": "Author:",
+    "since": "Since",
+    "before": "Before",
+}
 _SHORT_TYPES = {
     "markdown": "md",
     "rfc822": "mail",
@@ -47,6 +56,8 @@ def make_templates(**shared: Any) -> Environment:
         file=file_name,
         changed_lines=changed_lines,
         cite=link_citations,
+        filter_label=filter_label,
+        sentence=lambda text: text if text.endswith((".", "?", "!", ":")) else f"{text}.",
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
     return templates
@@ -100,6 +111,17 @@ def document_kind(document: str | None) -> str:
     if "@" in name:
         return "mail"
     return _SHORT_TYPES.get(ending, ending.lower()[:5]) if dot else "file"
+
+
+def filter_label(condition: str) -> str:
+    """A filter in words. Only filters by the keys of the facets are changed.
+
+    >>> filter_label("path:people/"), filter_label("before:2026-01"), filter_label("-tag:x")
+    ('Folder: people/', 'Before 2026-01', '-tag:x')
+    """
+    key, _, value = condition.partition(":")
+    label = _FILTER_LABELS.get(key)
+    return f"{label} {value}" if label and value else condition
 
 
 def file_name(document: str | None) -> str:

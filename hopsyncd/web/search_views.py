@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hopsyncd.client import RequestFailed
-from hopsyncd.display import title_of
+from hopsyncd.display import document_title, title_of
 from hopsyncd.web.evidence import (
     Reason,
     explain_hops,
@@ -171,7 +171,7 @@ class SearchViews(View):
             return None
         if len(text) > MOST_CHARACTERS:
             return None
-        return markdown_html(text, passage["lines"])
+        return markdown_html(text, passage["lines"], document_title(passage))
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
         """The passages of other documents that are related to one, each with the reason."""

@@ -127,7 +127,7 @@ def test_the_map_of_an_older_version_has_its_documents_alone(
     page.goto(f"{context[1]}/map?at=1")
     page.wait_for_selector(DRAWN)
     expect(page.locator("#map-groups")).not_to_contain_text("Ruth Ibsen")
-    expect(page.get_by_text("You see your documents as they were")).to_be_visible()
+    expect(page.get_by_text("Your documents in version")).to_be_visible()
     drawn = page.request.get(f"{context[1]}/map/data?at=1").json()
     assert sorted(drawn["documents"]["document"]) == sorted(FILMS)
 

@@ -32,7 +32,7 @@ from hopsyncd.api.notes import written_note
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.client.local_files import sources_here
 from hopsyncd.config.values import Match, Strategy
-from hopsyncd.display import hop_verb, title_of
+from hopsyncd.display import hop_verb, plural, title_of
 from hopsyncd.errors import BadRequest, NotFound
 
 _NOTE = "x" * 250  # reserves room for the longest note under `cut`
@@ -182,8 +182,8 @@ class Tools:
         if first > len(passages):
             raise BadRequest(
                 f"Nothing was read of {found['document']}",
-                f"it has {len(passages)} passages, and `first` is {first}",
-                f"Give a `first` from 1 to {len(passages)}",
+                f"it has {plural(len(passages), 'passage')}, and `first` is {first}",
+                f"Give a `first` from 1 to {len(passages)}, or leave it out",
             )
         wanted = passages[first - 1 :]
         parts = document_text(wanted)

@@ -3,15 +3,15 @@
 // The map of the collection, on a canvas. What is drawn depends on the zoom: dots and the names of
 // groups from afar, joints and titles from near.
 (() => {
-  const map = document.getElementById("map");
+  const map = byId("map");
   const canvas = map.querySelector("canvas");
   const pen = canvas.getContext("2d");
-  const chosenCard = document.getElementById("map-chosen");
-  const foundList = document.getElementById("map-found");
-  const groupList = document.getElementById("map-groups");
-  const find = document.getElementById("find");
-  const colourBy = document.getElementById("map-colour");
-  const colourKey = document.getElementById("map-key");
+  const chosenCard = byId("map-chosen");
+  const foundList = byId("map-found");
+  const groupList = byId("map-groups");
+  const find = byId("find");
+  const colourBy = byId("map-colour");
+  const colourKey = byId("map-key");
   const reduced = matchMedia("(prefers-reduced-motion: reduce)");
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -26,21 +26,25 @@
   const MARGIN_PX = 34;
   const TYPED_MS = 250;
   const VERSION_MS = 1500;
+  const MOVE_MS = 260;
   const FAR = 1e9;
 
-  let data = null;
-  let count = 0;
-  let joints = []; // the positions of joints, by document
+  let data = null; // as the server sent it
+  let count = 0; // of documents
+  let partners = []; // by document, pairs of another document and the number of their joint
+  let groupJoints = []; // [group, group, number of joints], most joints first
+  let byRank = []; // documents, the most important first
   let byKey = new Map(); // documents by SOURCE/PATH
   let view = { x: 0, y: 0, scale: 1 };
-  let fitted = 1;
+  let fitted = 1; // the scale that shows all
   let pointed = -1;
   let chosen = -1;
   let found = null; // a set of documents; null if nothing is looked for
   let colours = []; // the colour of each document, as a position in `shades`
   let shades = [];
-  let ink = {};
-  let drawing = 0;
+  let ink = {}; // the colours of the style sheet
+  let drawing = 0; // the frames that are requested, to draw and to move
+  let moving = 0;
 
   const element = (name, text, className) => {
     const made = document.createElement(name);
@@ -52,8 +56,9 @@
   const keyOf = (one) => `${data.sources[data.documents.source[one]]}/${data.documents.document[one]}`;
   const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   const addressOf = (one) => {
-    const at = document.body.dataset.at === "head" ? "" : `?${new URLSearchParams({ at: document.body.dataset.at })}`;
-    return `${document.body.dataset.base}/passage/${data.documents.passage[one]}${at}#marked`;
+    const { at } = document.body.dataset;
+    const version = at === "head" ? "" : `?${new URLSearchParams({ at })}`;
+    return `${base}/passage/${data.documents.passage[one]}${version}#marked`;
   };
 
   /* Colours */
@@ -131,45 +136,41 @@
       ([l, t, r, b], { x, y, radius }) => [Math.min(l, x - radius), Math.min(t, y - radius), Math.max(r, x + radius), Math.max(b, y + radius)],
       [FAR, FAR, -FAR, -FAR],
     );
-    const all = fitTo(left, top, right, bottom, 60 / data.spacing);
-    fitted = all.scale;
-    return all;
+    return fitTo(left, top, right, bottom, 60 / data.spacing);
   }
 
   function show(next) {
-    const start = { ...view };
-    if (reduced.matches || !count) {
-      view = next;
-      draw();
+    cancelAnimationFrame(moving);
+    view = next;
+    draw();
+  }
+
+  function moveTo(next) {
+    if (reduced.matches) {
+      show(next);
       return;
     }
+    const start = view;
     const began = performance.now();
     const step = (now) => {
-      const share = Math.min((now - began) / 260, 1);
+      const share = Math.min(Math.max(now - began, 0) / MOVE_MS, 1);
       const eased = 1 - (1 - share) ** 3;
-      view = {
+      show({
         x: start.x + (next.x - start.x) * eased,
         y: start.y + (next.y - start.y) * eased,
         scale: start.scale * (next.scale / start.scale) ** eased,
-      };
-      draw();
-      if (share < 1) requestAnimationFrame(step);
+      });
+      if (share < 1) moving = requestAnimationFrame(step);
     };
-    requestAnimationFrame(step);
+    cancelAnimationFrame(moving);
+    moving = requestAnimationFrame(step);
   }
 
-  function zoom(factor, x = width() / 2, y = height() / 2, smooth = false) {
+  // What is at x, y stays there.
+  function zoomed(factor, x = width() / 2, y = height() / 2) {
     const scale = Math.min(Math.max(view.scale * factor, fitted * 0.5), 120 / data.spacing);
-    const next = {
-      x: view.x + (x - width() / 2) * (1 / view.scale - 1 / scale),
-      y: view.y + (y - height() / 2) * (1 / view.scale - 1 / scale),
-      scale,
-    };
-    if (smooth) show(next);
-    else {
-      view = next;
-      draw();
-    }
+    const gain = 1 / view.scale - 1 / scale;
+    return { x: view.x + (x - width() / 2) * gain, y: view.y + (y - height() / 2) * gain, scale };
   }
 
   /* Drawing */
@@ -190,22 +191,22 @@
     pen.clearRect(0, 0, w, h);
     if (!data) return;
     const gap = data.spacing * view.scale;
-    const lit = litDocuments();
+    const highlighted = highlightedDocuments();
     paintDiscs();
-    paintJoints(gap, lit);
-    paintDots(gap, lit);
+    paintJoints(gap, highlighted);
+    paintDots(gap, highlighted);
     const boxes = [];
-    paintTitles(gap, lit, boxes);
+    paintTitles(gap, highlighted, boxes);
     paintNames(gap, boxes);
   }
 
   // The documents that stand out: the chosen or pointed one with its partners, or what was found.
-  function litDocuments() {
+  function highlightedDocuments() {
     const centre = pointed >= 0 ? pointed : chosen;
     if (centre < 0) return found;
-    const lit = new Set([centre, ...joints[centre].map(([other]) => other)]);
-    for (const one of found ?? []) lit.add(one);
-    return lit;
+    const highlighted = new Set([centre, ...partners[centre].map(([other]) => other)]);
+    for (const one of found ?? []) highlighted.add(one);
+    return highlighted;
   }
 
   function paintDiscs() {
@@ -220,7 +221,7 @@
     }
   }
 
-  function paintJoints(gap, lit) {
+  function paintJoints(gap, highlighted) {
     const { start, end, link } = data.joints;
     const { x, y } = data.documents;
     const centre = pointed >= 0 ? pointed : chosen;
@@ -228,39 +229,39 @@
       const [px, py] = [toX(x[one]), toY(y[one])];
       return px > -20 && py > -20 && px < width() + 20 && py < height() + 20;
     };
-    const stroke = (chosenOnly, wanted, style, alpha, line) => {
+    const stroke = (numbers, isLink, colour, alpha, thickness) => {
       pen.beginPath();
       let drawn = 0;
-      for (const at of chosenOnly ?? start.keys()) {
-        const [a, b] = [start[at], end[at]];
-        if (link[at] !== wanted || (!isVisible(a) && !isVisible(b))) continue;
+      for (const number of numbers) {
+        const [a, b] = [start[number], end[number]];
+        if (link[number] !== isLink || (!isVisible(a) && !isVisible(b))) continue;
         pen.moveTo(toX(x[a]), toY(y[a]));
         pen.lineTo(toX(x[b]), toY(y[b]));
         if (++drawn > MOST_JOINTS) break;
       }
       pen.globalAlpha = alpha;
-      pen.strokeStyle = style;
-      pen.lineWidth = line;
+      pen.strokeStyle = colour;
+      pen.lineWidth = thickness;
       pen.stroke();
       pen.globalAlpha = 1;
     };
     if (count <= FEW_DOCUMENTS || gap >= NEAR_PX) {
-      stroke(null, false, ink.edge, lit ? 0.25 : 0.6, 1);
-      stroke(null, true, ink.soft, lit ? 0.2 : 0.45, 1);
-    } else paintGroupJoints(lit);
+      stroke(start.keys(), false, ink.soft, highlighted ? 0.15 : 0.4, 1);
+      stroke(start.keys(), true, ink.soft, highlighted ? 0.2 : 0.6, 1.5);
+    } else paintGroupJoints(highlighted);
     if (centre >= 0) {
-      const own = joints[centre].map(([, at]) => at);
-      stroke(own, false, ink.accent, 0.9, 1.5);
-      stroke(own, true, ink.accent, 0.9, 2.5);
+      const numbers = partners[centre].map(([, number]) => number);
+      stroke(numbers, false, ink.accent, 0.9, 1.5);
+      stroke(numbers, true, ink.accent, 0.9, 2.5);
     }
   }
 
-  function paintGroupJoints(lit) {
-    const most = Math.max(...data.between.map(([, , number]) => number), 1);
+  function paintGroupJoints(highlighted) {
+    const most = Math.max(...groupJoints.map(([, , number]) => number), 1);
     pen.strokeStyle = ink.soft;
-    for (const [a, b, number] of data.between) {
+    for (const [a, b, number] of groupJoints) {
       const [from, to] = [data.groups[a], data.groups[b]];
-      pen.globalAlpha = (lit ? 0.4 : 1) * (0.1 + 0.2 * (number / most));
+      pen.globalAlpha = (highlighted ? 0.4 : 1) * (0.1 + 0.2 * (number / most));
       pen.lineWidth = 1 + 3 * (number / most);
       pen.beginPath();
       pen.moveTo(toX(from.x), toY(from.y));
@@ -270,15 +271,15 @@
     pen.globalAlpha = 1;
   }
 
-  function paintDots(gap, lit) {
+  function paintDots(gap, highlighted) {
     const { x, y } = data.documents;
     const radius = Math.min(Math.max(gap * 0.32, 1.1), 8);
     const [w, h] = [width() + radius, height() + radius];
-    for (const bright of lit ? [false, true] : [true]) {
+    for (const bright of highlighted ? [false, true] : [true]) {
       const paths = shades.map(() => new Path2D());
-      const size = bright && lit ? radius + 1.2 : radius;
+      const size = bright && highlighted ? radius + 1.2 : radius;
       for (let one = 0; one < count; one++) {
-        if (lit && lit.has(one) !== bright) continue;
+        if (highlighted && highlighted.has(one) !== bright) continue;
         const [px, py] = [toX(x[one]), toY(y[one])];
         if (px < -radius || py < -radius || px > w || py > h) continue;
         const path = paths[colours[one]];
@@ -305,7 +306,7 @@
     }
   }
 
-  function write(text, x, y, boxes, size, weight, colour, force = false) {
+  function writeLabel(text, x, y, boxes, size, weight, colour, force = false) {
     pen.font = `${weight} ${size}px ${ink.font}`;
     const wide = pen.measureText(text).width;
     const left = Math.min(Math.max(x - wide / 2, 6), Math.max(width() - wide - 6, 6));
@@ -324,19 +325,19 @@
 
   const short = (text, most = 34) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);
 
-  function paintTitles(gap, lit, boxes) {
+  function paintTitles(gap, highlighted, boxes) {
     const { x, y } = data.documents;
     const offset = Math.min(Math.max(gap * 0.32, 1.1), 8) + 15;
-    const label = (one, force) => write(short(titleOf(one)), toX(x[one]), toY(y[one]) + offset, boxes, 12, force ? 650 : 450, ink.ink, force);
-    for (const one of new Set([pointed, chosen])) if (one >= 0) label(one, true);
+    const writeTitle = (one, force) => writeLabel(short(titleOf(one)), toX(x[one]), toY(y[one]) + offset, boxes, 12, force ? 650 : 450, ink.ink, force);
+    for (const one of new Set([pointed, chosen])) if (one >= 0) writeTitle(one, true);
     let written = 0;
-    if (lit && lit.size <= 60) {
-      for (const one of lit) if (one !== pointed && one !== chosen && label(one, false)) written++;
+    if (highlighted && highlighted.size <= 60) {
+      for (const one of highlighted) if (one !== pointed && one !== chosen && writeTitle(one, false)) written++;
     } else if (gap >= TITLES_PX) {
-      for (const one of data.byRank) {
+      for (const one of byRank) {
         const [px, py] = [toX(x[one]), toY(y[one])];
         if (px < 0 || py < 0 || px > width() || py > height()) continue;
-        if (label(one, false) && ++written > MOST_TITLES) break;
+        if (writeTitle(one, false) && ++written > MOST_TITLES) break;
       }
     }
   }
@@ -350,7 +351,7 @@
       const place = above > 20 ? above : toY(y + radius) + 20;
       const names = data.groups[group].names;
       const name = radius * view.scale > 70 ? names.slice(0, 2).join(", ") : names[0];
-      write(short(name || `Group ${group + 1}`, 40), toX(x), place, boxes, size, 650, ink.ink);
+      writeLabel(short(name || `Group ${group + 1}`, 40), toX(x), place, boxes, size, 650, ink.ink);
     });
   }
 
@@ -375,7 +376,7 @@
       chosenCard.replaceChildren(...describe(one));
       if (move) {
         const scale = Math.max(view.scale, NEAR_PX / data.spacing);
-        show({ x: data.documents.x[one], y: data.documents.y[one], scale });
+        moveTo({ x: data.documents.x[one], y: data.documents.y[one], scale });
       }
     }
     draw();
@@ -400,14 +401,14 @@
     const acts = element("p", "", "line");
     acts.append(read, close);
     const made = [head, where, acts];
-    if (joints[one].length) {
+    if (partners[one].length) {
       const list = element("ul", "", "map-list");
-      for (const [other, at] of joints[one]) {
+      for (const [other, number] of partners[one]) {
         const item = element("li");
         const jump = element("button", titleOf(other), "linklike");
         jump.type = "button";
         jump.addEventListener("click", () => choose(other, true));
-        item.append(jump, " ", element("span", data.joints.link[at] ? "linked" : "related", "meta"));
+        item.append(jump, " ", element("span", data.joints.link[number] ? "linked" : "related", "meta"));
         list.append(item);
       }
       made.push(element("h3", "Joined with"), list);
@@ -420,20 +421,20 @@
   const pointers = new Map();
   let moved = false;
 
-  const at = (event) => {
+  const placeOf = (event) => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
 
   function startMoving(event) {
     canvas.setPointerCapture(event.pointerId);
-    pointers.set(event.pointerId, at(event));
+    pointers.set(event.pointerId, placeOf(event));
     moved = false;
   }
 
   function move(event) {
     if (!data) return;
-    const now = at(event);
+    const now = placeOf(event);
     const before = pointers.get(event.pointerId);
     if (!before) {
       const one = documentAt(...now);
@@ -449,17 +450,16 @@
     if (pointers.size === 2) {
       const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
       const factor = Math.hypot(now[0] - other[0], now[1] - other[1]) / Math.max(Math.hypot(before[0] - other[0], before[1] - other[1]), 1);
-      zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+      show(zoomed(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2));
     } else {
-      view = { ...view, x: view.x - (now[0] - before[0]) / view.scale, y: view.y - (now[1] - before[1]) / view.scale };
-      draw();
+      show({ ...view, x: view.x - (now[0] - before[0]) / view.scale, y: view.y - (now[1] - before[1]) / view.scale });
     }
     pointers.set(event.pointerId, now);
   }
 
   function stopMoving(event) {
     const was = pointers.delete(event.pointerId);
-    if (was && !moved && data && event.type === "pointerup") choose(documentAt(...at(event)));
+    if (was && !moved && data && event.type === "pointerup") choose(documentAt(...placeOf(event)));
   }
 
   canvas.addEventListener("pointerdown", startMoving);
@@ -471,16 +471,16 @@
     draw();
   });
   canvas.addEventListener("dblclick", (event) => {
-    const one = documentAt(...at(event));
+    const one = documentAt(...placeOf(event));
     if (one >= 0) location.assign(addressOf(one));
-    else zoom(2, ...at(event), true);
+    else moveTo(zoomed(2, ...placeOf(event)));
   });
   canvas.addEventListener(
     "wheel",
     (event) => {
       if (!data) return;
       event.preventDefault();
-      zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event));
+      show(zoomed(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...placeOf(event)));
     },
     { passive: false },
   );
@@ -490,11 +490,10 @@
     const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
     if (moves[event.key]) {
       const [dx, dy] = moves[event.key];
-      view = { ...view, x: view.x + dx, y: view.y + dy };
-      draw();
-    } else if (event.key === "+" || event.key === "=") zoom(1.4, width() / 2, height() / 2, true);
-    else if (event.key === "-") zoom(1 / 1.4, width() / 2, height() / 2, true);
-    else if (event.key === "0") show(fitAll());
+      show({ ...view, x: view.x + dx, y: view.y + dy });
+    } else if (event.key === "+" || event.key === "=") moveTo(zoomed(1.4));
+    else if (event.key === "-") moveTo(zoomed(1 / 1.4));
+    else if (event.key === "0") moveTo(fitAll());
     else if (event.key === "Escape") choose(-1);
     else return;
     event.preventDefault();
@@ -503,8 +502,7 @@
     button.addEventListener("click", () => {
       if (!data) return;
       const kind = button.dataset.zoom;
-      if (kind === "fit") show(fitAll());
-      else zoom(kind === "in" ? 1.5 : 1 / 1.5, width() / 2, height() / 2, true);
+      moveTo(kind === "fit" ? fitAll() : zoomed(kind === "in" ? 1.5 : 1 / 1.5));
     });
   }
 
@@ -526,7 +524,7 @@
 
   function showGroup(group) {
     const { x, y, radius } = data.groups[group];
-    show(fitTo(x - radius, y - radius, x + radius, y + radius, 60 / data.spacing));
+    moveTo(fitTo(x - radius, y - radius, x + radius, y + radius, 60 / data.spacing));
   }
 
   function readFound() {
@@ -544,7 +542,7 @@
     const fields = new URLSearchParams(new FormData(find));
     try {
       const response = await requestPage(`${find.dataset.found}?${fields}`, { signal: asking.signal });
-      const made = new DOMParser().parseFromString(await response.text(), "text/html");
+      const made = parse(await response.text());
       const content = response.ok ? made.body : made.querySelector("main");
       foundList.replaceChildren(...content.childNodes);
       if (!fields.get("find")) fields.delete("find");
@@ -552,7 +550,7 @@
       choose(-1);
       readFound();
     } catch (error) {
-      if (error.name !== "AbortError") throw error;
+      if (error.name !== "AbortError") say("The page's program does not answer");
     }
   }
 
@@ -577,26 +575,27 @@
     const kept = chosen >= 0 ? keyOf(chosen) : "";
     data = made;
     count = data.documents.x.length;
-    joints = Array.from({ length: count }, () => []);
-    const between = new Map();
-    const { start, end } = data.joints;
-    start.forEach((a, at) => {
-      const b = end[at];
-      joints[a].push([b, at]);
-      joints[b].push([a, at]);
-      const [low, high] = [data.documents.group[a], data.documents.group[b]].sort((one, other) => one - other);
-      if (low !== high) between.set(`${low} ${high}`, [low, high, (between.get(`${low} ${high}`)?.[2] ?? 0) + 1]);
+    partners = Array.from({ length: count }, () => []);
+    const counts = new Map(); // joints between two groups, by the numbers of both
+    const { group, rank, x } = data.documents;
+    data.joints.start.forEach((a, number) => {
+      const b = data.joints.end[number];
+      partners[a].push([b, number]);
+      partners[b].push([a, number]);
+      const pair = `${Math.min(group[a], group[b])} ${Math.max(group[a], group[b])}`;
+      if (group[a] !== group[b]) counts.set(pair, (counts.get(pair) ?? 0) + 1);
     });
-    data.between = [...between.values()].sort((one, other) => other[2] - one[2]).slice(0, 2 * data.groups.length);
-    data.byRank = [...data.documents.rank.keys()].sort((a, b) => data.documents.rank[a] - data.documents.rank[b]);
-    byKey = new Map(data.documents.x.map((_, one) => [keyOf(one), one]));
+    groupJoints = [...counts].map(([pair, joints]) => [...pair.split(" ").map(Number), joints]);
+    groupJoints = groupJoints.sort((one, other) => other[2] - one[2]).slice(0, 2 * data.groups.length);
+    byRank = [...rank.keys()].sort((a, b) => rank[a] - rank[b]);
+    byKey = new Map(x.map((_, one) => [keyOf(one), one]));
     pointed = -1;
     chosen = byKey.get(kept) ?? -1;
     if (chosen < 0) chosenCard.hidden = true;
     const documents = plural(data.total, "document");
     const groups = plural(data.groups.length, "group");
     canvas.setAttribute("aria-label", `Map of ${documents} in ${groups}. The list beside it has the same groups.`);
-    document.getElementById("map-count").textContent = documents;
+    byId("map-count").textContent = documents;
     chooseColours();
     readFound();
   }
@@ -610,8 +609,8 @@
     if (map.hidden) return;
     if (first) colourBy.value = made.sources.length > 1 ? "source" : "group";
     prepare(made);
+    fitted = fitAll().scale;
     if (first) view = fitAll();
-    else fitAll();
     draw();
     map.dataset.drawn = String(made.version);
   }
@@ -620,8 +619,7 @@
     await load();
     const response = await requestPage(groupList.dataset.groups);
     if (!response.ok) return;
-    const made = new DOMParser().parseFromString(await response.text(), "text/html");
-    groupList.replaceChildren(...made.body.childNodes);
+    groupList.replaceChildren(...parse(await response.text()).body.childNodes);
     if (data) colourDots();
   }
 
