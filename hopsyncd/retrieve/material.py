@@ -63,9 +63,9 @@ class Material:
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:
         """A note that an LLM cited these numbers, which no passage has."""
-        cited = ", ".join(map(str, numbers))
-        count = len(self.excerpts)
-        return f"the LLM cited passages {cited} of {count}, which it was not sent: removed"
+        known = [*numbers]
+        cited = f"passage{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
+        return f"the LLM cited {cited}, which it was not sent: removed"
 
     def sentence(self, number: int, quote: str) -> str | None:
         """The sentence of a passage that a quote is from; None if no sentence is similar."""

@@ -67,7 +67,7 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
     if status["syncing"] or status["pending"]:
         return IndexState("busy", "Updating", count=documents)
     if not status["sources"]:
-        return IndexState("warn", "No folder is added yet")
+        return IndexState("warn", "No folder yet")
     return IndexState("ok", "Up to date", count=documents)
 
 

@@ -272,7 +272,7 @@ def test_citations_of_what_was_not_sent_are_removed_and_named(tmp_path: Path) ->
         ("Kaltenbrunn was born in Ostrava.", 1)
     ]
     assert told["degraded"] == [
-        "the LLM cited passages 99 of 2, which it was not sent: removed",
+        "the LLM cited passage 99, which it was not sent: removed",
         "the LLM quoted 1 sentence that no passage has: removed",
     ]
     assert (told["by"], told["answer"]) == ("llm", "Ostrava")
@@ -290,7 +290,7 @@ def test_marks_in_the_text_cite_passages_and_are_left_out_of_the_short_answer(
     assert told["answer"] == "In Ostrava [1], by her film [2]."
     assert told["short"] == "In Ostrava, by her film."
     assert [one["document"] for one in told["citations"]] == ["mira.md", "door.md"]
-    assert told["degraded"] == ["the LLM cited passages 9 of 2, which it was not sent: removed"]
+    assert told["degraded"] == ["the LLM cited passage 9, which it was not sent: removed"]
 
 
 def test_an_llm_gets_the_words_as_typed_beside_their_correction(tmp_path: Path) -> None:

@@ -607,6 +607,7 @@
     const first = !data;
     map.hidden = !made.documents.x.length;
     if (map.hidden) return;
+    find.hidden = byId("map-count").parentElement.hidden = false;
     if (first) colourBy.value = made.sources.length > 1 ? "source" : "group";
     prepare(made);
     fitted = fitAll().scale;

@@ -303,6 +303,18 @@ function poll(part) {
   }, POLL_MS);
 }
 
+// A part that takes long is asked for when the rest is shown.
+async function fill(place) {
+  const response = await requestPage(place.dataset.lazy);
+  if (!response.ok || !place.isConnected) return;
+  place.replaceChildren(...parse(await response.text()).body.childNodes);
+  if (!place.querySelector(".pdf-page")) return;
+  place.nextElementSibling.open = false; // the picture replaces the text
+  const preview = place.closest(".preview");
+  if (preview) showMarked(preview, false);
+  else place.querySelector("[data-marked]")?.scrollIntoView({ block: "center" });
+}
+
 /* Live: a new version updates what is shown, with its changed words marked */
 
 function plainText(element) {
@@ -466,21 +478,12 @@ function listen() {
   });
 }
 
+/* The start */
+
 listen();
 addEventListener("pagehide", () => stream.close());
 addEventListener("pageshow", (event) => event.persisted && listen());
 setInterval(tellAges, 1000);
-async function fill(place) {
-  const response = await requestPage(place.dataset.lazy);
-  if (!response.ok || !place.isConnected) return;
-  place.replaceChildren(...parse(await response.text()).body.childNodes);
-  if (!place.querySelector(".pdf-page")) return;
-  place.nextElementSibling.open = false; // the picture replaces the text
-  const preview = place.closest(".preview");
-  if (preview) showMarked(preview, false);
-  else place.querySelector("[data-marked]")?.scrollIntoView({ block: "center" });
-}
-
 if (results && form) searchAsTyped();
 else form.addEventListener("submit", () => remember(form.elements.q.value.trim()));
 drawRecent();

@@ -7,6 +7,7 @@
   const MOST_THREADS = 10;
   const MOST_TURNS = 6; // sent with a question
   const MOST_CHARACTERS = 400; // of each sent question and answer: a prompt has no more
+  const LEAVING_MS = 200;
   const { csrf, notes } = document.body.dataset;
 
   let thread = null; // { key, search, turns }
@@ -150,6 +151,8 @@
     try {
       await stream(turn, asked, controller.signal);
     } catch (error) {
+      // When the page is left, its requests fail first: such a turn is not kept.
+      if (error instanceof TypeError) await new Promise((resolve) => setTimeout(resolve, LEAVING_MS));
       turn.state = error.name === "AbortError" ? "stopped" : "failed";
       turn.why = error instanceof TypeError ? "The page's program does not answer" : error.message;
     }
@@ -266,6 +269,7 @@
   function renderAnswer(turn, isFirst) {
     const { answer } = turn;
     const isWritten = answer.by === "llm";
+    const isShown = isWritten || !isFirst;
     const nodes = [];
     if (answer.subjects.length) {
       nodes.push(element("p", { class: "meta" }, `Searched with ${answer.subjects.join(", ")} from this conversation`));
@@ -274,9 +278,9 @@
       const items = answer.degraded.map((reason) => element("li", {}, capitalize(reason)));
       nodes.push(element("ul", { class: "notes" }, ...items));
     }
-    if (!answer.found) {
+    if (isShown && !answer.found) {
       nodes.push(element("p", { class: "none" }, element("strong", {}, "Your documents do not seem to answer this.")));
-    } else if (isWritten || !isFirst) {
+    } else if (isShown) {
       if (isWritten) nodes.push(renderWritten(answer));
       nodes.push(element("ol", { class: "sources" }, ...answer.cards.map(renderCard)));
     }
@@ -324,7 +328,9 @@
     const found = byId("found");
     if (!found || !thread) return;
     section ??= element("section", { id: "thread", "aria-label": "Conversation" });
-    if (section.parentElement !== found) found.querySelector("h1").after(section);
+    const answer = found.querySelector(".answer");
+    if (answer && section.nextElementSibling !== answer) answer.before(section);
+    else if (section.parentElement !== found) found.querySelector("h1").after(section);
     morph(section, [element("ol", { class: "turns" }, ...thread.turns.map(renderTurn)), renderForm()]);
     const [first] = thread.turns;
     section.toggleAttribute("data-answered", first?.state === "done" && first.answer.by === "llm");
