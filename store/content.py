@@ -164,12 +164,14 @@ def put_content(
     from another database. Raises ContentConflict if a passage's id already belongs to another text.
     """
     spent = Counter[str]()
+    passages = list[Passage]()
+    added = list[QuestionSet]()
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
         sets = known_sets(connection, (questions.id for _, questions in content))
         for passage, questions in sorted(content, key=lambda pair: pair[1].id):  # as on disk
             if passage.id not in known:
-                _insert_passage(connection, passage)
+                passages.append(passage)
                 known[passage.id] = passage
             elif known[passage.id] != passage:
                 raise ContentConflict(
@@ -178,9 +180,11 @@ def put_content(
                     "Change a word in the passage",
                 )
             if questions.id not in sets:
-                _insert_set(connection, generation, questions)
+                added.append(questions)
                 sets.add(questions.id)
                 spent.update(passages_generated=1, texts_embedded=len(questions.vectors))
+        _insert_passages(connection, passages)
+        _insert_sets(connection, generation, added)
         if not copied:
             connection.executemany(
                 "INSERT INTO counter (name, value) VALUES (?, ?)"
@@ -196,14 +200,17 @@ def counters(connection: Connection) -> dict[str, int]:
     return {"passages_generated": 0, "texts_embedded": 0} | totals
 
 
-def _insert_passage(connection: Connection, passage: Passage) -> None:
-    connection.execute(
+def _insert_passages(connection: Connection, passages: Sequence[Passage]) -> None:
+    connection.executemany(
         "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
         [
-            passage.id,
-            json.dumps(passage.heading, ensure_ascii=False),
-            passage.text,
-            count_words(full_text(passage)),
+            (
+                passage.id,
+                json.dumps(passage.heading, ensure_ascii=False),
+                passage.text,
+                count_words(full_text(passage)),
+            )
+            for passage in passages
         ],
     )
 
@@ -213,25 +220,22 @@ def full_text(passage: Passage) -> str:
     return " ".join([*passage.heading, passage.text])
 
 
-def _insert_set(connection: Connection, generation: int, questions: QuestionSet) -> None:
-    vectors = questions.vectors.astype("<i2").tobytes()
-    rows = _question_rows(questions)
-    connection.execute(
+def _insert_sets(connection: Connection, generation: int, sets: Sequence[QuestionSet]) -> None:
+    rows = list[tuple[object, ...]]()
+    questions = list[tuple[object, ...]]()
+    for one in sets:
+        vectors, own = one.vectors.astype("<i2").tobytes(), _question_rows(one)
+        digest = set_digest(vectors, own)
+        rows.append((one.id, one.passage, generation, vectors, digest, int(one.provisional)))
+        questions += [(*question, one.id) for question in own]
+    connection.executemany(
         "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            questions.id,
-            questions.passage,
-            generation,
-            vectors,
-            set_digest(vectors, rows),
-            int(questions.provisional),
-        ],
+        rows,
     )
     connection.executemany(
-        f"INSERT INTO question ({QUESTION_COLUMNS}, question_set)"
-        f" VALUES (?, ?, ?, ?, ?, ?, {int(questions.id)})",
-        rows,
+        f"INSERT INTO question ({QUESTION_COLUMNS}, question_set) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        questions,
     )
 
 
