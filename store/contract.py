@@ -89,6 +89,9 @@ class Server(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Wait for the notification of a new version; False if none came in time."""
 
+    def lock_table(self, table: str) -> None:
+        """Within a transaction: let no other session change the table until it ends."""
+
     def findings(self) -> Iterator[str]:
         """Problems with the structure of the database."""
 

@@ -14,29 +14,46 @@ from pathlib import Path
 from store.contract import Connection
 from store.engines.sqlite.database import SqliteError, open_file
 from store.exceptions import NotADatabase, StoreError
+from store.open_database import Database, displayed_url, open_reader
 from store.transactions import transaction
 
 _SCHEMA_VERSION = 1
 _WAIT_MS = 2000
 
+_SPENT = "spent"  # the table of a file
+
+# {spent} is the table.
+_SUM = """
+SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens + completion_tokens + reserved_tokens),
+    0) FROM {spent} WHERE day = ?
+"""
 _ADD = """
-INSERT INTO spent VALUES (:day, :purpose, :source, 0, :calls, :prompt, :completion, :reserved)
-ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
-    prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens,
-    reserved_tokens = reserved_tokens + excluded.reserved_tokens
+INSERT INTO {spent} VALUES (?, ?, ?, 0, ?, ?, ?, ?)
+ON CONFLICT (day, purpose, source, version) DO UPDATE SET calls = {spent}.calls + excluded.calls,
+    prompt_tokens = {spent}.prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = {spent}.completion_tokens + excluded.completion_tokens,
+    reserved_tokens = {spent}.reserved_tokens + excluded.reserved_tokens
 """
 _ATTRIBUTE = """
-INSERT INTO spent
-SELECT day, purpose, source, :version, calls, prompt_tokens, completion_tokens, 0
-FROM spent WHERE version = 0 AND purpose = :purpose
-ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
-    prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens
+INSERT INTO {spent}
+SELECT day, purpose, source, {version}, calls, prompt_tokens, completion_tokens, 0
+FROM {spent} WHERE version = 0 AND purpose = ?
+ON CONFLICT (day, purpose, source, version) DO UPDATE SET calls = {spent}.calls + excluded.calls,
+    prompt_tokens = {spent}.prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = {spent}.completion_tokens + excluded.completion_tokens
 """
 _CLEAR = """
-UPDATE spent SET calls = 0, prompt_tokens = 0, completion_tokens = 0
-WHERE version = 0 AND purpose = :purpose
+UPDATE {spent} SET calls = 0, prompt_tokens = 0, completion_tokens = 0
+WHERE version = 0 AND purpose = ?
+"""
+_DELETE_EMPTY = """
+DELETE FROM {spent} WHERE version = 0 AND calls = 0 AND prompt_tokens = 0
+    AND completion_tokens = 0 AND reserved_tokens = 0
+"""
+_LIST = """
+SELECT purpose, source, version, sum(calls), sum(prompt_tokens), sum(completion_tokens),
+    sum(reserved_tokens) FROM {spent} WHERE day >= ?
+GROUP BY purpose, source, version ORDER BY purpose, source, version
 """
 
 
@@ -71,11 +88,19 @@ class Spent:
 class Ledger:
     """Counts by day, purpose, source and version, within daily limits (0: no limit). Thread-safe.
 
-    The file is opened on first use. While it cannot be used, each call raises a StoreError.
+    It is opened on first use. While it cannot be used, each call raises a StoreError.
     """
 
-    def __init__(self, path: Path, max_calls_per_day: int = 0, max_tokens_per_day: int = 0) -> None:
-        self._path = path
+    def __init__(
+        self,
+        place: Database,
+        max_calls_per_day: int = 0,
+        max_tokens_per_day: int = 0,
+        table: str = _SPENT,
+    ) -> None:
+        """`place` is a file of its own, or the URL of a database with this table."""
+        self._place = place
+        self._table = table
         self._max_calls = max_calls_per_day
         self._max_tokens = max_tokens_per_day
         self._lock = threading.Lock()
@@ -85,22 +110,18 @@ class Ledger:
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
         """Reserve up to `tokens` for one request; None if that would exceed a daily limit."""
         with self._writing() as connection:
-            calls, spent = connection.execute(
-                "SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens + completion_tokens"
-                " + reserved_tokens), 0) FROM spent WHERE day = ?",
-                [day],
-            ).fetchone()
+            calls, spent = connection.execute(self._sql(_SUM), [day]).fetchone()
             if self._max_calls and calls >= self._max_calls:
                 return None
             if self._max_tokens and spent + tokens > self._max_tokens:
                 return None
             reservation = Reservation(day, purpose, source, tokens)
-            _add(connection, reservation, calls=1, reserved=tokens)
+            self._add(connection, reservation, calls=1, reserved=tokens)
         return reservation
 
     def settle(self, reserved: Reservation, prompt_tokens: int, completion_tokens: int) -> None:
         with self._writing() as connection:
-            _add(
+            self._add(
                 connection,
                 reserved,
                 prompt=prompt_tokens,
@@ -111,22 +132,14 @@ class Ledger:
     def attribute(self, version: int, purpose: str) -> None:
         """Attribute the purpose's spending that has no version yet to this version."""
         with self._writing() as connection:
-            connection.execute(_ATTRIBUTE, {"version": version, "purpose": purpose})
-            connection.execute(_CLEAR, {"purpose": purpose})
-            connection.execute(
-                "DELETE FROM spent WHERE version = 0 AND calls = 0 AND prompt_tokens = 0"
-                " AND completion_tokens = 0 AND reserved_tokens = 0"
-            )
+            connection.execute(self._sql(_ATTRIBUTE, version=int(version)), [purpose])
+            connection.execute(self._sql(_CLEAR), [purpose])
+            connection.execute(self._sql(_DELETE_EMPTY))
 
     def spent(self, since_day: int) -> list[Spent]:
         """The spending since that day, by purpose, source and version."""
         with self._use_connection() as connection:
-            rows = connection.execute(
-                "SELECT purpose, source, version, sum(calls), sum(prompt_tokens),"
-                " sum(completion_tokens), sum(reserved_tokens) FROM spent WHERE day >= ?"
-                " GROUP BY purpose, source, version ORDER BY purpose, source, version",
-                [since_day],
-            ).fetchall()
+            rows = connection.execute(self._sql(_LIST), [since_day]).fetchall()
         return [Spent(*row) for row in rows]
 
     def close(self) -> None:
@@ -138,9 +151,28 @@ class Ledger:
             self._connection.close()
             self._connection = None
 
+    def _sql(self, sql: str, **more: int) -> str:
+        return sql.format(spent=self._table, **more)
+
+    def _add(
+        self,
+        connection: Connection,
+        to: Reservation,
+        *,
+        calls: int = 0,
+        prompt: int = 0,
+        completion: int = 0,
+        reserved: int = 0,
+    ) -> None:
+        row = [to.day, to.purpose, to.source, calls, prompt, completion, reserved]
+        connection.execute(self._sql(_ADD), row)
+
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
+        """A transaction; no other one counts meanwhile."""
         with self._use_connection() as connection, transaction(connection):
+            if connection.server:
+                connection.server.lock_table(self._table)
             yield connection
 
     @contextmanager
@@ -148,44 +180,36 @@ class Ledger:
         """The connection, for one thread at a time. After an error, the next use reopens it."""
         with self._lock:
             try:
-                if self._connection is not None and _identity(self._path) != self._file:
+                if self._connection is not None and _identity(self._place) != self._file:
                     self._drop()  # the user moved it away to begin a new one
                 if self._connection is None:
-                    self._connection = _open(self._path)
-                    self._file = _identity(self._path)
+                    self._connection = _open(self._place)
+                    self._file = _identity(self._place)
                 yield self._connection
             except (SqliteError, OSError, UnicodeDecodeError) as error:
                 self._drop()
-                raise _unusable(self._path, str(error)) from error
+                raise _unusable(self._place, str(error)) from error
             except StoreError:
                 self._drop()
                 raise
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(place: Database) -> tuple[int, int] | None:
+    """The device and inode of a file; None for a server, and if there is no file."""
+    if not isinstance(place, Path):
+        return None
     try:
-        found = path.stat()
+        found = place.stat()
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
 
 
-def _add(
-    connection: Connection,
-    to: Reservation,
-    *,
-    calls: int = 0,
-    prompt: int = 0,
-    completion: int = 0,
-    reserved: int = 0,
-) -> None:
-    row = {"day": to.day, "purpose": to.purpose, "source": to.source, "calls": calls}
-    connection.execute(
-        _ADD, {**row, "prompt": prompt, "completion": completion, "reserved": reserved}
-    )
+def _open(place: Database) -> Connection:
+    return _open_file(place) if isinstance(place, Path) else open_reader(place)
 
 
-def _open(path: Path) -> Connection:
+def _open_file(path: Path) -> Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)  # SQLite accepts an empty file as a new database
     connection = open_file(path)
@@ -212,8 +236,8 @@ def _create(connection: Connection) -> None:
     connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
-def _unusable(path: Path, why: str) -> NotADatabase:
+def _unusable(place: Database, why: str) -> NotADatabase:
     hint = "Move it away to begin a new one, which forgets what was spent today"
     if "locked" in why:
         hint = "Stop the other program that has it open"
-    return NotADatabase(f"Cannot use the ledger of LLM calls {path}", why, hint)
+    return NotADatabase(f"Cannot use the ledger of LLM calls {displayed_url(place)}", why, hint)

@@ -67,7 +67,7 @@ def test(
             "`base_url` in [llm] is empty",
             "`hopsyncd doctor` finds LLM servers on this machine, and prints what to write",
         )
-    endpoint = open_endpoint(settings, config.daemon.data_dir)
+    endpoint = open_endpoint(settings, config.daemon.data_dir, config.store.url)
     try:
         trial = try_llm(endpoint, settings.tokens_per_question)
         longer, refused = None, ""

@@ -37,6 +37,11 @@ from store.ledger import Ledger
 LEDGER_NAME = "llm.db"
 ENCODER_LEDGER_NAME = "embeddings.db"
 RERANKER_LEDGER_NAME = "reranker.db"
+_LEDGER_TABLES = {
+    LEDGER_NAME: "llm_spent",
+    ENCODER_LEDGER_NAME: "embedding_spent",
+    RERANKER_LEDGER_NAME: "reranker_spent",
+}
 MAX_EMBEDDINGS_BYTES = 32 << 20  # of a reply: 65 vectors of 4,096 numbers as text
 CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
@@ -176,9 +181,9 @@ def load_reranker(config: Config) -> Reranker | None:
     if models.reranker_url:
         from hopsyncd.models.llm.transport import HttpClient
 
-        ledger = Ledger(
-            config.daemon.data_dir / RERANKER_LEDGER_NAME,
-            max_tokens_per_day=models.reranker_max_tokens_per_day,
+        limit = models.reranker_max_tokens_per_day
+        ledger = _open_ledger(
+            RERANKER_LEDGER_NAME, config.daemon.data_dir, config.store.url, max_tokens=limit
         )
         client = HttpClient(models.reranker_url, _key(models.reranker_api_key_env))
         return HttpReranker(models, ledger, client)
@@ -194,7 +199,9 @@ def load_models(config: Config, in_use: str = "") -> Models:
     A thread loads the encoder immediately, because every query needs it. The language model follows
     3 s later, because loading both at once is slower. A caller that needs a model waits for it.
     """
-    endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
+    endpoint = None
+    if config.llm.base_url:
+        endpoint = open_endpoint(config.llm, config.daemon.data_dir, config.store.url)
     models = config.models
     language = SpacyLanguage(models.language_model)
     reranker = load_reranker(config)
@@ -266,11 +273,15 @@ def make_question_maker(
     return LlmQuestionMaker(asker, language, encoder, config.questions)
 
 
-def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
-    """The configured LLM, with its ledger in `data_dir`. Sends nothing yet. Raises ConfigError."""
+def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm:
+    """The configured LLM. Sends nothing yet. Raises ConfigError.
+
+    Its ledger is in the database on a server at `url`, if there is one, else in `data_dir`.
+    """
     from hopsyncd.models.llm.transport import HttpClient
 
-    ledger = Ledger(data_dir / LEDGER_NAME, config.max_calls_per_day, config.max_tokens_per_day)
+    limits = config.max_calls_per_day, config.max_tokens_per_day
+    ledger = _open_ledger(LEDGER_NAME, data_dir, url, *limits)
     return OpenAiLlm(config, ledger, HttpClient(config.base_url, _key(config.api_key_env)))
 
 
@@ -280,13 +291,22 @@ def open_http_encoder(config: Config) -> HttpEncoder:
 
     models, address = config.models, config.models.encoder_address
     assert address is not None, "the encoder runs on this machine"
-    ledger = Ledger(
-        config.daemon.data_dir / ENCODER_LEDGER_NAME,
-        max_tokens_per_day=models.encoder_max_tokens_per_day,
+    limit = models.encoder_max_tokens_per_day
+    ledger = _open_ledger(
+        ENCODER_LEDGER_NAME, config.daemon.data_dir, config.store.url, max_tokens=limit
     )
     client = HttpClient(address.base_url, _key(address.key_env), MAX_EMBEDDINGS_BYTES)
     prompts = choose_prompts(models, address.model)
     return HttpEncoder(models, address, prompts, ledger, client)
+
+
+def _open_ledger(
+    name: str, data_dir: Path, url: str, max_calls: int = 0, max_tokens: int = 0
+) -> Ledger:
+    """The ledger in a file of that name, or in its table, which all daemons of a server share."""
+    if url:
+        return Ledger(url, max_calls, max_tokens, _LEDGER_TABLES[name])
+    return Ledger(data_dir / name, max_calls, max_tokens)
 
 
 def _key(variable: str) -> str:

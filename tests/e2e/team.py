@@ -15,13 +15,19 @@ from tests.fakes.postgres import Postgres
 class Team:
     """Daemons, each with a home of its own, that share a database and a folder of notes."""
 
-    def __init__(self, stack: ExitStack, url: str, count: int, program: Sequence[str]) -> None:
+    def __init__(
+        self, stack: ExitStack, url: str, count: int, program: Sequence[str], more: str = ""
+    ) -> None:
         self.url = url
+        self.more = more  # of the configuration
         self.places = [stack.enter_context(new_place(program)) for _ in range(count)]
         self.notes = self.places[0].notes
         for place in self.places:
-            place.configure(f'[store]\nurl = "{url}"\n{source("notes", self.notes)}')
+            self.configure(place)
             place.start()
+
+    def configure(self, place: Place) -> None:
+        place.configure(f'[store]\nurl = "{self.url}"\n{self.more}{source("notes", self.notes)}')
 
     def write(self, path: str, text: str) -> None:
         self.places[0].write(path, text)
@@ -50,9 +56,11 @@ class Team:
 
 
 @contextmanager
-def new_team(server: Postgres, count: int, program: Sequence[str] = SMALL) -> Iterator[Team]:
+def new_team(
+    server: Postgres, count: int, program: Sequence[str] = SMALL, more: str = ""
+) -> Iterator[Team]:
     with ExitStack() as stack:
-        made = Team(stack, server.database(), count, program)
+        made = Team(stack, server.database(), count, program, more)
         made.places[0].until(lambda: made.writer() is not None)
         yield made
 

@@ -19,6 +19,7 @@ from hopsyncd.client import RequestFailed
 from hopsyncd.errors import DaemonUnavailable
 from tests.e2e.daemon import SMALL, Place, new_place, serving, source
 from tests.e2e.team import Team, new_team, synced
+from tests.fakes.endpoint import Endpoint, say
 from tests.fakes.postgres import Postgres, postgres
 
 FAILOVER_S = 10.0
@@ -244,6 +245,26 @@ def _shows_nothing_of(word: str, place: Place) -> bool:
     """Whether the daemon's copy of what it shows is made, without the word."""
     found = b"".join(place.files_bytes("shown.db*").values())
     return b"Harald" in found and word.encode() not in found
+
+
+def test_the_daily_limits_of_an_llm_hold_for_all_daemons_together(server: Postgres) -> None:
+    limit = 5
+    with Endpoint(lambda _: say("This is no JSON.")) as endpoint:
+        llm = (
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "small"\nquestions = "off"\n'
+            f"max_calls_per_day = {limit}\n"
+        )
+        with new_team(server, 2, more=llm) as team:
+            team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
+            for place in team.places:
+                place.sync()
+            for _ in range(limit):
+                for place in team.places:
+                    place.post("/v1/ask", {"question": QUESTION, "llm": True})
+            assert len(endpoint.requests) == limit
+            for place in team.places:
+                assert place.status()["llm"]["calls_today"] == limit
+            assert not [*team.places[0].home.rglob("llm.db")]
 
 
 def test_a_home_that_moves_to_a_server_and_back_answers_alike(server: Postgres) -> None:

@@ -18,7 +18,9 @@ def small_models(config: Config, _: str) -> Models:
     if config.models.encoder_address:
         encoder = open_http_encoder(config)
     language, llm = FakeLanguage(), config.llm
-    endpoint = open_endpoint(llm, config.daemon.data_dir) if llm.base_url else None
+    endpoint = None
+    if llm.base_url:
+        endpoint = open_endpoint(llm, config.daemon.data_dir, config.store.url)
     maker = make_question_maker(llm, language, encoder, endpoint)
     return Models(encoder, language, maker, endpoint, endpoint, load_reranker(config))
 

@@ -253,6 +253,12 @@ class Session:
             self._connection.execute(f"LISTEN {CHANNEL}")
             return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
 
+    def lock_table(self, table: str) -> None:
+        # If this process is stopped within the transaction, the others do not wait long.
+        self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S}s'")
+        self.execute(f"SET LOCAL lock_timeout = '{3 * LEASE_S}s'")
+        self.execute(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+
     def elect(self) -> bool:
         self._is_writer = True  # not to be opened again in the middle of it
         lock = "SELECT pg_try_advisory_lock(?)"
