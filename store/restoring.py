@@ -109,11 +109,11 @@ def _compare(now: Connection, then: Connection) -> Loss:
     is_other = version_digest(now, number) != version_digest(then, number)
     watched = {(watch.id, watch.question) for watch in all_watches(then)}
     tags = _tags(then)
-    made = now.execute("SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number])
+    later = now.execute("SELECT count(*) FROM version WHERE id > ?", [0 if is_other else number])
     return Loss(
         version=newest.id,
         created_ms=newest.created_ms,
-        versions=int(made.fetchone()[0]),
+        versions=int(later.fetchone()[0]),
         tags=tuple(sorted(_tags(now) - tags)),
         watches=tuple(
             watch.question
@@ -134,7 +134,7 @@ def stage(
     """Copy a backup, or a database file, to where `finish_restore` expects it.
 
     A backup was verified when it was made, so only its digest is compared; another file is checked
-    with `verify`. Raises BackupFailed. The database in use is not changed.
+    with `verify`. Raises StoreError, mostly BackupFailed. The database in use is not changed.
     """
     if isinstance(chosen, Backup) and chosen.manifest.schema > SCHEMA_VERSION:
         raise _restore_error(
@@ -148,7 +148,7 @@ def stage(
     shutil.rmtree(folder, ignore_errors=True)
     copy = folder / DATABASE
     try:
-        # Each for the owner alone: of missing parents, mkdir makes only the last one so.
+        # Only the owner may enter either folder: mkdir applies the mode to the last one of a path.
         database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
         if isinstance(chosen, Backup):
@@ -203,7 +203,7 @@ def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
     if digest_of(copy) != chosen.manifest.digest:
         raise _restore_error(
             name,
-            f"{chosen.database} is not as it was when it was verified",
+            f"{chosen.database} has changed since it was verified",
             "Look for a failing disk, and choose another backup; the database in use is unchanged",
         )
 
@@ -282,8 +282,8 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
         # Its next backup is made at the next scheduled time, not before the first scan.
         note_run(connection, BACKUP_JOB, now_ms, None)
         newest = head(connection)
-    there = former.parent if former.exists() else None
-    return Restored(newest.id if newest else 0, there, purged, unread)
+    replaced_in = former.parent if former.exists() else None
+    return Restored(newest.id if newest else 0, replaced_in, purged, unread)
 
 
 def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:

@@ -27,8 +27,8 @@ from hopsyncd.errors import SocketRefused
 log = structlog.get_logger(__name__)
 
 MAX_HANDSHAKES = 128
-"""Connections that have not finished the start of TLS. When more come, the address with the most
-loses its oldest one."""
+"""The limit of unfinished TLS handshakes. Beyond it, the oldest one of the address with the most is
+closed."""
 
 _LOOK_EVERY_S = 1.0
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL; Python has no name for it
@@ -64,10 +64,13 @@ def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate
         except OSError as error:
             why = str(error.strerror).lower()
             raise SocketRefused(f"Cannot read {file}", why, _HINT) from error
-    found = key.stat()
-    if found.st_uid not in (0, os.geteuid()) or stat.S_IMODE(found.st_mode) & 0o077:
+    status = key.stat()
+    if status.st_uid not in (0, os.geteuid()):
+        why, hint = "another user owns it", f"As root, run `chown {os.geteuid()} {key}`"
+        raise SocketRefused(f"Cannot use the key {key}", why, hint)
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise SocketRefused(
-            f"Cannot use the key {key}", "others may read it", f"Run `chmod 600 {key}`"
+            f"Cannot use the key {key}", "other users may read it", f"Run `chmod 600 {key}`"
         )
     try:
         context.load_cert_chain(cert, key, password=_refuse_password)
@@ -96,18 +99,18 @@ def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
     client.verify_flags = ssl.VerifyFlags(ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
     client.load_verify_locations(cert)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(to_client, to_server)
-    answering = context.wrap_bio(to_server, to_client, server_side=True)
-    for side in (asking, answering) * _ROUNDS:
+    client_side = client.wrap_bio(to_client, to_server)
+    server_side = context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client_side, server_side) * _ROUNDS:
         with suppress(ssl.SSLWantReadError):
             side.do_handshake()
-    found: Any = asking.getpeercert()
+    peer: Any = client_side.getpeercert()
     names = frozenset(
         str(ipaddress.ip_address(name)) if kind == "IP Address" else name.lower()
-        for kind, name in found.get("subjectAltName", ())
+        for kind, name in peer.get("subjectAltName", ())
         if kind in ("DNS", "IP Address")
     )
-    return Certificate(names, ssl.cert_time_to_seconds(found["notAfter"]))
+    return Certificate(names, ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
 def server_tls(config: Config) -> ServerTls | None:
@@ -155,10 +158,10 @@ class ServerTls:
 
     def _look(self) -> object:
         try:
-            found = [file.stat() for file in self._files]
+            states = [file.stat() for file in self._files]
         except OSError as error:
             return error.errno
-        return [(one.st_ino, one.st_mtime_ns, one.st_size, one.st_mode) for one in found]
+        return [(state.st_ino, state.st_mtime_ns, state.st_size, state.st_mode) for state in states]
 
 
 class Handshakes:
@@ -229,7 +232,7 @@ class TlsStart(asyncio.Protocol):
                 server_side=True,
                 ssl_handshake_timeout=self._within_s,
             )
-        except OSError as error:  # of TLS too; whoever connects sees why
+        except OSError as error:  # TLS errors too; the client sees the reason
             log.debug("a connection did not start TLS", why=str(error))
             transport.abort()
             return

@@ -49,7 +49,9 @@ def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHAR
         raise _refusal(file, error, what) from error
     failed = f"Cannot use the {what} in {file}"
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SocketRefused(failed, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+        raise SocketRefused(
+            failed, "other users may read it", f"Run `chmod 600 {file}`, as its owner"
+        )
     if len(secret) < min_characters:
         raise SocketRefused(
             failed,

@@ -216,7 +216,7 @@ def test_a_changed_backup_is_refused_and_the_database_is_left_alone(
     with done.database.open("r+b") as file:
         file.seek(done.manifest.bytes // 2)
         file.write(b"\0\1\2\3")
-    with pytest.raises(BackupFailed, match="not as it was when it was verified"):
+    with pytest.raises(BackupFailed, match="has changed since it was verified"):
         stage(database, done.name, done, verify_copy, NOW_MS)
     assert pending_restore(database) is None and not (tmp_path / "data/restore").exists()
     assert stack.head.id == 6

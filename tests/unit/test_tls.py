@@ -1,6 +1,7 @@
 """The address for other machines: what makes it safe, the certificate, the proxy in front."""
 
 import asyncio
+import os
 import ssl
 import time
 from datetime import timedelta
@@ -95,7 +96,18 @@ def test_unfit_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SocketRefused, match=r"Cannot read .*missing.*no such file"):
         load_certificate(tmp_path / "missing", key)
     key.chmod(0o640)
-    with pytest.raises(SocketRefused, match=f"others may read it.*chmod 600 {key}"):
+    with pytest.raises(SocketRefused, match=f"other users may read it.*chmod 600 {key}"):
+        load_certificate(cert, key)
+
+
+def test_a_key_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, key = Authority(tmp_path).issue()
+    if os.geteuid() == 0:
+        os.chown(key, 65534, -1)
+    else:
+        another = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: another)
+    with pytest.raises(SocketRefused, match=f"another user owns it.*chown {os.geteuid()} {key}"):
         load_certificate(cert, key)
 
 

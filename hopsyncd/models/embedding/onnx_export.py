@@ -103,10 +103,10 @@ def _export_checked(folder: Path, out: Path) -> Choice:
         _remove_body(out)
         write_model(quantised, out / BODY_NAME)
         del quantised
-        found = _check(out, plain, reference, texts, runtime)
-        if found.lowest_cosine >= LOWEST_COSINE[runtime]:
-            return found
-    raise CannotExport(f"the lowest cosine to the original is {found.lowest_cosine:.4f}")
+        choice = _check(out, plain, reference, texts, runtime)
+        if choice.lowest_cosine >= LOWEST_COSINE[runtime]:
+            return choice
+    raise CannotExport(f"the lowest cosine to the original is {choice.lowest_cosine:.4f}")
 
 
 def _remove_body(out: Path) -> None:
@@ -119,14 +119,14 @@ def _check(
 ) -> Choice:
     """Check an export; returns the choice with its cosines and its digests. Raises CannotExport."""
     model = FolderModel(out, plain, 1)
-    given = model.vectors(texts)
-    if not np.isfinite(given).all():
-        raise CannotExport("it gives numbers that are not finite")
-    moved = [
+    exported = model.vectors(texts)
+    if not np.isfinite(exported).all():
+        raise CannotExport("its vectors contain numbers that are not finite")
+    centred = [
         subtract_centre(vectors[:_CHECKED], compute_centre(vectors[_CHECKED:]))
-        for vectors in (given, reference)
+        for vectors in (exported, reference)
     ]
-    cosines = (moved[0] * moved[1]).sum(axis=1)
+    cosines = (centred[0] * centred[1]).sum(axis=1)
     files = {file.name: digest_file(file) for file in sorted(out.iterdir())}
     graph = "".join(files.values()).encode()
     return replace(
@@ -155,7 +155,7 @@ def _is_batchable(model: FolderModel, texts: Sequence[str]) -> bool:
 def _compare_tokens(original: "_Original", model: FolderModel, texts: Sequence[str]) -> None:
     for text in texts:
         if original.tokens(text) != model.tokens(text):
-            raise CannotExport("sentence-transformers makes other tokens")
+            raise CannotExport("its tokenizer gives other tokens than sentence-transformers")
 
 
 def _dimensions(out: Path, plain: Choice) -> int:
@@ -176,7 +176,7 @@ class _Original:
         import torch
         from sentence_transformers import SentenceTransformer
 
-        torch.set_num_threads(1)  # others would spin on cores that are needed elsewhere
+        torch.set_num_threads(1)  # more threads would keep cores busy that others need
         model = SentenceTransformer(str(self._folder), device="cpu", **settings)
         return model.eval().requires_grad_(False)
 
@@ -198,7 +198,7 @@ class _Original:
         """Write the graphs and the tokenizer; returns how to run them."""
         import torch
 
-        # The other kinds of attention do not become plain operators.
+        # Other implementations of attention cannot be exported as plain operators.
         model = self._load(model_kwargs={"attn_implementation": "eager"})
         features = model.preprocess(["A text.", "Another one."])
         names = [name for name, value in features.items() if getattr(value, "ndim", 0) == 2]
