@@ -55,7 +55,8 @@ def _vectors(vector_of: Callable[[str], Vectors], texts: Sequence[str]) -> Vecto
 
 
 class Ranking:
-    """Stands in for an engine, with any ranking of one head; `whole` keeps extra sentences."""
+    """Replaces an engine by any ranking of one head; `whole` keeps extra sentences in the
+    question."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ RESULT_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A row of a table: a search of a head, with the questions in some form."""
+    """A row of a table: a search of a head, with the questions in one form."""
 
     table: str
     name: str
@@ -203,7 +204,7 @@ Recalls = dict[str, dict[float, list[float]]]
 
 
 def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) -> Recalls:
-    """The recalls of a collection; each folder of the real documents counts as one."""
+    """The recalls of a collection; each folder of the real documents counts as a collection."""
     read = partial(known_passages, asked.connection)
     fits = cache(lambda part: fit(asked.head, vector_of(part)))
 
@@ -226,7 +227,7 @@ def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) ->
 
 
 def by_asides(recalls: Recalls) -> None:
-    """Each share, and for each collection the one that is best on all others."""
+    """Print each share, and for each collection the share that is best on all others."""
     means = {
         share: {name: 100 * fmean(of[share]) for name, of in recalls.items()} for share in ASIDES
     }

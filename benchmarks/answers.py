@@ -99,7 +99,8 @@ def _near_misses(
     models: Models,
     questions: Sequence[GoldQuestion],
 ) -> list[AskReply]:
-    """The replies to every second question, in a copy without the gold passages of these."""
+    """The replies to every second question, in a copy without the gold passages of these
+    questions."""
     half = questions[::2]
     gone = {line for question in half for line in question.gold}
     with _without(gone, database, corpus, models) as (copy, served):
@@ -114,7 +115,8 @@ def _in_cuts(
     questions: Sequence[GoldQuestion],
     foreign: Sequence[GoldQuestion],
 ) -> tuple[list[AskReply], list[AskReply]]:
-    """The replies to the questions whose gold passages a cut has, and to as many foreign ones."""
+    """The replies to the questions whose gold passages a cut has, and to equally many foreign
+    questions."""
     own, strange = list[AskReply](), list[AskReply]()
     for number in range(_CUTS):
         random = Random(number)

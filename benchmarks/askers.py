@@ -1,4 +1,5 @@
-"""Who asks the daemon while benchmarks/scale.py measures it: readers, and a member of its group."""
+"""The clients that ask the daemon while benchmarks/scale.py measures it: readers, and a member of
+its group."""
 
 import grp
 import itertools
@@ -67,7 +68,8 @@ def readers(place: Place, questions: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def member(place: Place) -> Iterator[Callable[[str], float] | None]:
-    """A function that asks as a member and returns the milliseconds; None where we are not root."""
+    """Yield a function that asks as a member and returns the milliseconds; None unless run by
+    root."""
     if os.geteuid() != 0:
         yield None
         return

@@ -34,7 +34,7 @@ _RETRY_AFTER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One request: what kind, how it was answered (0: not at all), and how long that took."""
+    """One request: its kind, the status of the answer (0: none), and its duration."""
 
     kind: str
     status: int

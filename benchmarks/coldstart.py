@@ -120,7 +120,7 @@ def _base(kept: Path | None) -> Iterator[Path]:
 
 
 def _index(place: Place, folder: Path) -> None:
-    """Have the passages indexed, and no daemon running."""
+    """Index the passages with a daemon, then stop it."""
     if not (place.notes / "passages").exists():
         write_markdown(folder / "corpus.jsonl", place.notes / "passages")
         place.configure(source("notes", place.notes))

@@ -38,7 +38,7 @@ JSON = ("--json", {"action": "store_true", "help": "Write the result to benchmar
 
 
 def arguments(description: str, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
-    """The command line: `--data` and what a benchmark adds to it."""
+    """Parse the command line: `--data`, and the options of the benchmark."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=DATA, help=f"Default: {DATA}")
     for name, options in more:
@@ -47,7 +47,7 @@ def arguments(description: str, *more: tuple[str, dict[str, Any]]) -> argparse.N
 
 
 def dataset(data: Path, name: str) -> Path:
-    """The folder of one data set. Ends the benchmark, with success, where it is absent."""
+    """The folder of a data set. If it is missing, ends the benchmark with success."""
     folder = data / name
     if not (folder / "corpus.jsonl").is_file():
         print(f"skipped: {folder}/corpus.jsonl is absent; name the data with --data")
@@ -56,7 +56,7 @@ def dataset(data: Path, name: str) -> Path:
 
 
 def real_documents(data: Path) -> Path:
-    """The folder of real documents. Ends the benchmark, with success, where it is absent."""
+    """The folder of real documents. If it is missing, ends the benchmark with success."""
     folder = data / "realdocs"
     if not folder.is_dir():
         print(f"skipped: {folder} is absent; name the data with --data")
@@ -70,7 +70,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_markdown(corpus: Path, folder: Path) -> list[Path]:
-    """One file for each passage, its title as the heading."""
+    """Write a file for each passage, with its title as the heading."""
     folder.mkdir(parents=True)
     files = []
     for line in lines(corpus):
@@ -82,8 +82,10 @@ def write_markdown(corpus: Path, folder: Path) -> list[Path]:
 
 @contextmanager
 def indexed_daemon(corpus: Path, settings: str = "") -> Iterator[tuple[Place, list[Path]]]:
-    """A daemon that has indexed the corpus, and the files it watches; with default settings, or
-    with these sections of its configuration."""
+    """Run a daemon that has indexed the corpus; yields it and the files that it watches.
+
+    It has the default settings, or these sections of its configuration.
+    """
     with new_place() as place:
         files = write_markdown(corpus, place.notes / "passages")
         place.configure(source("notes", place.notes, settings))
@@ -98,7 +100,7 @@ def append(file: Path, text: str) -> None:
 
 
 def answered_s(place: Place, file: Path, number: int, poll_s: float, before: str = "") -> float:
-    """Seconds from the writing of a fact at the end of a file until the place answers with it."""
+    """The seconds from writing a fact at the end of a file until the daemon answers with it."""
     fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
     question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
     began_s = time.monotonic()
@@ -111,7 +113,7 @@ def answered_s(place: Place, file: Path, number: int, poll_s: float, before: str
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a Markdown table; numbers are set to the right."""
+    """Print a Markdown table with numbers aligned right."""
     print("| " + " | ".join(columns) + " |")
     print("|" + "|".join([" --- ", *[" ---: "] * (len(columns) - 1)]) + "|")
     for row in rows:
@@ -152,7 +154,7 @@ def write_result(
 
 
 def _options() -> list[str]:
-    """The options of this run but `--json`, and but those whose value is a path of this machine."""
+    """The options of this run, without `--json` and without options whose value is a local path."""
     options = [*sys.argv[1:], ""]
     return [
         option
@@ -162,7 +164,7 @@ def _options() -> list[str]:
 
 
 def _commit() -> str:
-    """The commit that this working tree is at; marked where tracked files differ from it."""
+    """The commit of this working tree; marked if tracked files differ from it."""
     git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
     commit = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
     measured = ["hopsyncd", "store", "connectors", "benchmarks/*.py"]
@@ -171,7 +173,7 @@ def _commit() -> str:
 
 
 def _to_json(value: object) -> object:
-    """A share becomes a list: percent, and the ends of its interval."""
+    """Convert a share to a list: the percentage, and the ends of its interval."""
     if isinstance(value, Share):
         return [round(part, 1) for part in (float(value), value.low, value.high)]
     return round(value, 4) if isinstance(value, float) else value
@@ -184,7 +186,7 @@ def _cell(value: object) -> str:
 
 
 def scripted_llm(reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> FakeLlm:
-    """Replies to the data of each call, and counts tokens as an endpoint would."""
+    """An LLM that replies to the data of each call, and counts tokens like an endpoint."""
     return FakeLlm(
         lambda call: json.dumps(reply(json.loads(call.user))),
         lambda call: (estimated_tokens(call.system + call.user), _REPLY_TOKENS),
@@ -192,7 +194,7 @@ def scripted_llm(reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Fak
 
 
 def processor_s(pid: int) -> float:
-    """Processor seconds of a process and of those that it started and that still run."""
+    """The processor seconds of a process and its running child processes."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     pids = {pid, *(int(one) for file in listed for one in file.read_text().split())}
     fields = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in pids]
@@ -200,19 +202,19 @@ def processor_s(pid: int) -> float:
 
 
 def memory_mb(place: Place, name: str = "RssAnon") -> float:
-    """MB of the daemon and of its children that answer, without mapped files."""
+    """The memory in MB of the daemon and its children that answer, without mapped files."""
     assert place.process is not None
     return sum(process_field(pid, name) for pid in _answering(place.process.pid)) / 1024
 
 
 def most_memory_mb(place: Place) -> float:
-    """The most MB that the daemon itself has used at any moment, mapped files included."""
+    """The highest memory in MB that the daemon itself has used, including mapped files."""
     assert place.process is not None
     return process_field(place.process.pid, "VmHWM") / 1024
 
 
 def _answering(daemon: int) -> list[int]:
-    """The daemon and its children, without those that read documents."""
+    """The process ids of the daemon and its children, without processes that read documents."""
     found = [daemon]
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and process_field(int(process.name), "PPid") == daemon:
@@ -222,7 +224,7 @@ def _answering(daemon: int) -> list[int]:
 
 
 def process_field(pid: int, name: str) -> int:
-    """A number of a process's status; 0 if the process has ended."""
+    """A number from a process's status; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

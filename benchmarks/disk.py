@@ -1,4 +1,4 @@
-"""The bytes on disk of a data folder, by part, for benchmarks/scale.py."""
+"""Measures the disk space of a data folder, by part, for benchmarks/scale.py."""
 
 import sqlite3
 from contextlib import closing
@@ -23,7 +23,7 @@ PARTS = (*_TABLES.values(), OTHER, *dict.fromkeys(_FILES.values()), _COLUMNS)
 
 
 def measure(data: Path, passages: int) -> dict[str, float]:
-    """Bytes on disk a passage, by part."""
+    """The bytes on disk per passage, by part."""
     parts = dict.fromkeys(PARTS, 0.0)
     for name, size in _table_bytes(data / "hopsyncd.db"):
         part = next((part for start, part in _TABLES.items() if name.startswith(start)), OTHER)
@@ -34,7 +34,7 @@ def measure(data: Path, passages: int) -> dict[str, float]:
 
 
 def _table_bytes(database: Path) -> list[tuple[str, int]]:
-    """The bytes of each table and index; of the whole file where this SQLite cannot tell."""
+    """The bytes of each table and index, or of the whole file if this SQLite cannot report them."""
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             return connection.execute(

@@ -25,7 +25,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True)
 class DrawnQuery:
-    """A query, the form that it has, and the only passage that has what it looks for."""
+    """A query, the form of the name in it, and the only passage that answers it."""
 
     query: str
     has_short: bool
@@ -33,7 +33,7 @@ class DrawnQuery:
 
 
 def draw(passages: Mapping[str, tuple[Sequence[str], str]]) -> list[DrawnQuery]:
-    """The queries for passages: headings and text by id."""
+    """Draw the queries for passages; the keys are ids, the values headings and text."""
     chance = random.Random(_SEED)
     texts = {
         id_: " ".join(" ".join([*heads, text]).split()) for id_, (heads, text) in passages.items()

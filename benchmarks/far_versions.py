@@ -52,7 +52,7 @@ def measure(
 
 
 def _imported(place: Place, documents: Sequence[Invented]) -> tuple[int, int]:
-    """The versions with about half of the passages, and with all."""
+    """Import the documents; returns the versions with about half of the passages, and with all."""
     for one in documents:
         place.write(one.path, one.text)
     place.configure(source("notes", place.notes))

@@ -20,7 +20,8 @@ _WORD = re.compile(r"\w+")
 
 
 class FastEncoder:
-    """Every word has eight components of plus or minus one, by its hash; a text sums its words."""
+    """An encoder that gives every word eight components of plus or minus one, by its hash, and sums
+    words."""
 
     name = "fast"
     dimensions = 384
@@ -39,7 +40,7 @@ class FastEncoder:
 
 
 def _module(*names: str) -> Any:
-    """The first of these that the checkout has: rooms were renamed."""
+    """The first of these modules that the checkout has, because packages were renamed."""
     for name in names[:-1]:
         try:
             return importlib.import_module(name)
@@ -49,7 +50,7 @@ def _module(*names: str) -> Any:
 
 
 def _run() -> Any:
-    """What `hopsyncd serve` runs, imported as it does: before anything else of the checkout."""
+    """The function that `hopsyncd serve` runs, imported first, as `hopsyncd serve` does."""
     serve = _module("hopsyncd.cli.serve", "hopsyncd.daemon")
     imported_run = getattr(serve, "imported_run", None)
     return imported_run() if imported_run else _module("hopsyncd.daemon").run

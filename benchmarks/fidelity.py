@@ -32,11 +32,10 @@ Reading = set[tuple[str | None, str]]
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How much of a document was read; shares are None where the reference has too few words.
+    """How much of a document was read; a share is None if the reference has too few words.
 
-
-    `recall` is the share of the reference's words, `order` the share of its runs of three words,
-    and `extra` the share of the words read that the reference does not have.
+    `recall` is the share of the reference's words that were read, `order` the share of its runs of
+    three words, and `extra` the share of the words read that the reference lacks.
     """
 
     words: int
@@ -48,7 +47,7 @@ class Fidelity:
 
     @property
     def is_well_labelled(self) -> bool:
-        """Whether nine of ten cells of its tables stand under their header."""
+        """Whether nine of ten cells of its tables are under their header."""
         judged = sum(count for kind, count in self.cells.items() if kind != "plain")
         return judged > 0 and self.cells.get("right", 0) >= 0.9 * judged
 
@@ -109,7 +108,7 @@ class _Line:
 
     @property
     def places(self) -> dict[str, int]:
-        """Where each whole cell stands first."""
+        """The position at which each whole cell first occurs."""
         places: dict[str, int] = {}
         for at, cell in enumerate(self.cells):
             for label, value in cell:
@@ -157,7 +156,7 @@ def _judge_tables(
 
 
 def _best_line(parsed: Sequence[_Line], values: Sequence[str], used: Counter[int]) -> int | None:
-    """The line that has most of a row's cells; None if none has any."""
+    """The line with most of a row's cells; None if no line has any."""
     best, highest = None, 0.0
     for at, line in enumerate(parsed):
         there = {value for cell in line.cells for _, value in cell}
@@ -171,7 +170,7 @@ def _best_line(parsed: Sequence[_Line], values: Sequence[str], used: Counter[int
 def _judge_cell(
     line: _Line, value: str, own: Sequence[str], known: set[str], head: Mapping[str, int]
 ) -> Judgement | None:
-    """How a cell stands in the line of its row; None if it is not there."""
+    """Judge a cell in the line of its row; None if the cell is missing."""
     found = [(label, at) for at, cell in enumerate(line.cells) for label, v in cell if v == value]
     names = [label for label, _ in found if label is not None]
     if own and any(_is_named(name, own) for name in names):
@@ -204,6 +203,6 @@ def _lost(cell: str, line: _Line, is_elsewhere: bool) -> Judgement:
 
 
 def _number(text: str) -> float | None:
-    """The number that "(1,164)", "2.5%" or "$7" shows, without its sign."""
+    """The number in "(1,164)", "2.5%" or "$7", without its sign."""
     found = _NUMBER.fullmatch(text.strip())
     return float(found[1].replace(",", "")) / (100 if found[2] else 1) if found else None

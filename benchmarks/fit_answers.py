@@ -60,7 +60,8 @@ RIDGE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question asked of a collection; `left_out` names what it is fitted without."""
+    """A question asked of a collection; `left_out` names the collection whose weights must not be
+    used."""
 
     collection: str
     left_out: str
@@ -82,7 +83,7 @@ class Collection:
 
 
 def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
-    """Those that are there, indexed."""
+    """The available collections, indexed."""
     config = Config()
     folder = data / REAL
     quoted = read_quoted(folder / "questions.jsonl")
@@ -144,7 +145,8 @@ def _asked(
 
 
 def _left_out(of: Collection, question: GoldQuestion) -> str:
-    """A folder of realdocs; those without an answer go round."""
+    """The folder of realdocs that a question belongs to; unanswerable questions are distributed in
+    turn."""
     if of.name != REAL:
         return of.name
     if question.gold:
@@ -154,7 +156,7 @@ def _left_out(of: Collection, question: GoldQuestion) -> str:
 
 
 def fit_values(some: Sequence[Case]) -> dict[str, float]:
-    """Which of a question's values is right, from those that have a right one."""
+    """Fit which of a question's values is right, using questions with a right value."""
     rows, wanted, counts = list[Mapping[str, float]](), list[bool](), list[float]()
     for case in some:
         right = [is_right(one.text, case.question.answers) for one in case.values]
@@ -173,7 +175,7 @@ def short_of(case: Case, fits: Mapping[str, float], held: Mapping[str, float]) -
 def fit_right(
     some: Sequence[Case], fits: Mapping[str, float], held: Mapping[str, float]
 ) -> dict[str, float]:
-    """Whether the likeliest value is right."""
+    """Fit whether the most likely value is right."""
     shorts = [
         (case, short)
         for case in some
@@ -188,7 +190,7 @@ def fit_right(
 
 
 def fit_held(some: Sequence[Case]) -> dict[str, float]:
-    """Whether there is an answer at all."""
+    """Fit whether there is an answer at all."""
     numbers = Counter((case.collection, case.sort) for case in some)
     counts = [
         COUNTS[case.sort]
@@ -207,7 +209,8 @@ def logistic(
     counts: Sequence[float],
     ridge: float,
 ) -> dict[str, float]:
-    """Newton's method, on features of one spread, the ridge sparing the bias."""
+    """Fit a logistic model by Newton's method. Features are scaled; the ridge does not affect the
+    bias."""
     names = list(rows[0])
     values = np.array([[row[name] for name in names] for row in rows])
     mean, spread = values.mean(axis=0), values.std(axis=0) + 1e-9
@@ -230,7 +233,7 @@ def logistic(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of a case that was left out."""
+    """The judgement of a case by weights that were fitted without its collection."""
 
     case: Case
     right: float
@@ -239,7 +242,7 @@ class Judged:
 
 
 def left_out(every: Sequence[Case]) -> Iterator[Judged]:
-    """Each case, judged by weights that were fitted without its collection."""
+    """Judge each case by weights that were fitted without its collection."""
     for name in dict.fromkeys(case.left_out for case in every):
         others = [case for case in every if name not in (case.left_out, case.collection)]
         fits = fit_values(others)
@@ -257,7 +260,7 @@ def left_out(every: Sequence[Case]) -> Iterator[Judged]:
 
 
 def by_threshold(judged: Sequence[Judged]) -> None:
-    """What each pair of thresholds would show and refuse, by collection."""
+    """Print what each pair of thresholds would show and refuse, by collection."""
     rows = []
     for name in dict.fromkeys(one.case.collection for one in judged):
         some = [one for one in judged if one.case.collection == name]
@@ -291,7 +294,7 @@ def by_threshold(judged: Sequence[Judged]) -> None:
 
 
 def reliability(judged: Sequence[Judged]) -> None:
-    """How many of those of some probability were so."""
+    """Print how often each predicted probability was right."""
     known = [one for one in judged if one.case.sort != "gone"]
     shown = [(one.right, one.is_right) for one in known if one.right]
     answered = [(one.held, one.case.sort == "own") for one in known]

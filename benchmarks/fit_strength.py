@@ -37,7 +37,7 @@ _BOUNDS = {"strong": (STRONG, 1.01), "fair": (FAIR, STRONG), "weak": (0.0, FAIR)
 
 @dataclass(frozen=True, slots=True)
 class FoundCase:
-    """A passage found for a question, and whether it is one of those needed."""
+    """A passage found for a question, and whether the question needs it."""
 
     collection: str
     features: dict[str, float]
@@ -45,7 +45,8 @@ class FoundCase:
 
 
 def find_cases(every: Sequence[Collection], encoder: Encoder) -> Iterator[FoundCase]:
-    """The passages that questions find in each collection: its own, and some of the others."""
+    """The passages that questions find in each collection: its own questions, and some of the
+    others'."""
     for searched in every:
         engine = Engine(searched.database, encoder, WalkSettings())
         engine.publish(searched.served)
@@ -66,7 +67,7 @@ def find_cases(every: Sequence[Collection], encoder: Encoder) -> Iterator[FoundC
 
 
 def fit(cases: Sequence[FoundCase]) -> dict[str, float]:
-    """The weights; each collection counts the same."""
+    """Fit the weights; each collection counts the same."""
     sizes = Counter(case.collection for case in cases)
     counts = [1000 / sizes[case.collection] for case in cases]
     wanted = [case.is_gold for case in cases]

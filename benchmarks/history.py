@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _drawn(notes: Path, draw: random.Random) -> tuple[Path, str, re.Match[str]]:
-    """A document, its text and a paragraph of it."""
+    """Draw a document; returns its path, its text and one of its paragraphs."""
     files = sorted(one for one in notes.rglob("*.*") if one.is_file())
     while True:
         file = draw.choice(files)

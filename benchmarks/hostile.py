@@ -54,7 +54,7 @@ class World:
 
 @dataclass(frozen=True)
 class Input:
-    """`act` sends it and returns what came of it; the sizes are in bytes."""
+    """An input: `act` sends it and returns the outcome; the sizes are in bytes."""
 
     size: int
     act: Callable[[World], str]
@@ -62,7 +62,7 @@ class Input:
 
 @dataclass
 class Health:
-    """Asks for health in a thread of its own, and keeps how long each answer took."""
+    """Requests the health on a separate thread, and records the duration of each answer."""
 
     path: Path
     took_s: list[float] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Health:
 
 
 def exchanged(where: Path | int, request: bytes) -> bytes:
-    """The answer to a request, over the socket or to a port of this machine."""
+    """Send a request over the socket or to a local port, and return the answer."""
     family = socket.AF_UNIX if isinstance(where, Path) else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as client:
         client.settimeout(_PATIENCE_S)
@@ -108,7 +108,7 @@ def exchanged(where: Path | int, request: bytes) -> bytes:
 
 
 def asked(request: Callable[[World], tuple[Path | int, bytes]]) -> Callable[[World], str]:
-    """Send it again and again for a while; the statuses of the answers."""
+    """Repeat the request for a while; returns the statuses of the answers."""
 
     def act(world: World) -> str:
         end_s, statuses, count = time.monotonic() + _LEAST_S, set[str](), 0
@@ -147,7 +147,7 @@ def got(path: str) -> Input:
 
 
 def synced(write: Callable[[World], object], name: str) -> Callable[[World], str]:
-    """Write the input, and sync; what the source says of it."""
+    """Write the input, and sync; returns the state of the source."""
 
     def act(world: World) -> str:
         write(world)
@@ -254,7 +254,7 @@ def measured(name: str, given: Input) -> tuple[object, ...]:
 
 
 def _edit_s(place: Place) -> str:
-    """Seconds until a new note outside the reach of the input is searchable."""
+    """The seconds until a new note that is unrelated to the input is searchable."""
     began_s = time.monotonic()
     place.write("sub/new.md", "# New\n\nZanzibar has cloves.\n")
     while time.monotonic() - began_s < _PATIENCE_S:

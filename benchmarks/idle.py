@@ -74,7 +74,7 @@ def _measure(place: Place, idle_s: float) -> list[list[str]]:
 
 
 def _edit(place: Place, client: Client, word: str) -> None:
-    """Write a note, and wait until it is found."""
+    """Write a note, and wait until a search finds it."""
     place.write(f"{word}.md", f"# Note\n\nMira Kaltenbrunn met xq{word} in Oslo in 1999.\n")
     while True:
         found = client.post("/v1/query", {"question": f"xq{word}"})
@@ -90,7 +90,7 @@ def _time(run: Callable[[], None]) -> str:
 
 
 def _memory(pid: int) -> list[tuple[str, int]]:
-    """Name and proportional set size in MB of a process and its descendants."""
+    """The name and the proportional set size in MB of a process and its descendants."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     (size,) = [int(line.split()[1]) for line in lines if line.startswith("Pss:")]
     words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

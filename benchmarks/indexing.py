@@ -57,7 +57,7 @@ LARGE = 2000
 
 @dataclass
 class Clock:
-    """Seconds spent inside, by the name of the part."""
+    """Counts seconds, by the name of the part."""
 
     spent_s: dict[str, float] = field(default_factory=dict)
 
@@ -111,7 +111,7 @@ class TimedConnector:
 
 
 class TimedConnection:
-    """A connection or cursor of SQLite whose every call is timed."""
+    """A connection or cursor of SQLite that times every call."""
 
     def __init__(self, inner: Any, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
@@ -136,7 +136,7 @@ class TimedConnection:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The time that one index took."""
+    """The timing of one index run."""
 
     name: str
     passages: int
@@ -191,7 +191,7 @@ def main() -> None:
 
 
 class ProcessorTimedEncoder:
-    """An encoder, the processor's seconds inside of it, of all threads, and its texts."""
+    """An encoder that counts its processor seconds on all threads, and its texts."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.name, self.dimensions = encoder.name, encoder.dimensions
@@ -215,7 +215,7 @@ class ProcessorTimedEncoder:
 
 
 def _folder_run(folder: Path) -> dict[str, float]:
-    """The first index of a folder in this process, models loaded."""
+    """Time the first index of a folder in this process, with the models loaded."""
     config = Config()
     encoder = ProcessorTimedEncoder(load_encoder(config))
     language = SpacyLanguage(config.models.language_model)
@@ -246,7 +246,7 @@ def _folder_run(folder: Path) -> dict[str, float]:
 
 
 def _children_s() -> float:
-    """Processor seconds of the processes that this one started and that still run."""
+    """The processor seconds of this process's running children."""
     return processor_s(os.getpid()) - time.process_time()
 
 
@@ -263,7 +263,7 @@ def _compare(folder: Path, checkout: Path, rounds: int) -> None:
 
 
 def _daemon_run(folder: Path, code: Path) -> tuple[float, float]:
-    """Wall and processor seconds that a daemon of the code takes to index the folder."""
+    """The wall and processor seconds in which a daemon of that code indexes the folder."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
         lines = [
@@ -323,7 +323,7 @@ def _run(
 def _index(
     connection: Any, files: Path, maker: BuiltinMaker, clock: Clock, config: Config
 ) -> Version:
-    """As daemon.py puts it together, up to the graph that queries are answered from."""
+    """Index the files like daemon.py, up to the graph from which queries are answered."""
     index = config.index
     writer = VersionWriter(
         connection,
@@ -352,7 +352,7 @@ def _index(
 
 
 def _merge_again(connection: Any, version: Version, batch_passages: int) -> float:
-    """Seconds to merge the same questions once more, in batches of about the same size."""
+    """The seconds to merge the same questions again, in batches of about the same size."""
     sets = list(sets_at(connection, version.id))
     index, nothing = LiveIndex(len(sets[0].vectors[0])), np.empty(0, dtype=np.int64)
     began_s = time.perf_counter()

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _install_s(place: Path, *, by_uv: bool) -> float:
-    """Seconds of the installation into `place`, by settings of the tool's own or from its cache."""
+    """The seconds to install into `place`, with the tool's own settings and cache."""
     # Neither another index nor a folder of wheels: what a new user has.
     environment = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"}
     environment |= {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

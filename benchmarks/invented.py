@@ -1,5 +1,8 @@
-"""An invented collection as real ones are: few names in many documents and many in few, headings
-that documents share, links, documents of 1 to 40 passages. The same for the same numbers."""
+"""Makes an invented collection with the properties of real ones.
+
+A few names are in many documents and many names in few; documents share headings, have links, and
+have 1 to 40 passages. The same numbers give the same collection.
+"""
 
 import random
 from collections.abc import Iterator
@@ -34,7 +37,7 @@ class Invented:
 
 
 class Names:
-    """A pool of names whose use falls with their rank, as Zipf found for words."""
+    """A pool of names whose frequency falls with their rank, like that of words (Zipf)."""
 
     def __init__(self, count: int) -> None:
         chance = random.Random(count)
@@ -46,7 +49,7 @@ class Names:
 
 
 def collection(passages: int) -> Iterator[Invented]:
-    """Documents with so many passages in all."""
+    """Yield documents with `passages` passages in total."""
     names = Names(max(200, passages // 4))
     left, number = passages, 0
     while left:
@@ -83,7 +86,7 @@ def _paragraph(number: int, used: list[str], chance: random.Random) -> str:
 
 
 def _name(chance: random.Random, number: int) -> str:
-    """Of one or two words; its last syllables make it the only one."""
+    """A unique name of one or two words; its last syllables encode the number."""
     first = "".join(chance.choices(_SYLLABLES, k=2)).capitalize()
     own = ""
     while number or not own:

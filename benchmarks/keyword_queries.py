@@ -50,7 +50,7 @@ _QUESTIONS = (
 class KeywordQuery:
     """A query, and the texts that a literal hit contains.
 
-    or_phrase: a phrase that is as good as these texts. is_absent: the texts stand in no file.
+    or_phrase: a phrase that counts as well. is_absent: the texts are in no file.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class KeywordQuery:
 
 
 def contains(text: str, literal: str) -> bool:
-    """Whether the literal stands in the text as typed, but for case and white space.
+    """Whether the text has the literal as typed, except for case and white space.
 
     >>> contains("Use --no-cache  here", "--no-cache"), contains("Use --no-caches", "--no-cache")
     (True, False)
@@ -72,7 +72,7 @@ def contains(text: str, literal: str) -> bool:
 
 
 def draw(folder: Path) -> list[KeywordQuery]:
-    """100 queries, fewer where the folder does not have enough texts of a kind."""
+    """Draw 100 queries; fewer if the folder has too few texts of a kind."""
     chance = random.Random(_SEED)
     texts = {
         path: path.read_text(encoding="utf-8", errors="replace")
@@ -114,7 +114,7 @@ def _sample(chance: random.Random, among: list[str], count: int) -> list[str]:
 
 
 def _phrases_of(text: str) -> list[str]:
-    """Four words that stand side by side in one line of prose."""
+    """Phrases of four consecutive words in one line of prose."""
     lines = re.findall(r"^[ \t]*([A-Za-z][a-z ,]{40,})", text, re.MULTILINE)
     words = [re.findall(r"\b[a-z]+ [a-z]+ [a-z]+ [a-z]+\b", line) for line in lines]
     return [found[0] for found in words if found]
@@ -125,7 +125,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _pairs_of(text: str) -> list[str]:
-    """Two long words of one line."""
+    """Pairs of long words from one line."""
     lines = (re.findall(r"(?<![\w<&/-])[a-z]{8,12}(?![\w>;-])", one) for one in text.splitlines())
     return [f"{words[0]} {words[-1]}" for words in lines if len(set(words)) > 1]
 

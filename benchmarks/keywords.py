@@ -93,7 +93,7 @@ def _judge(engine: Engine, strategy: Strategy, texts: Mapping[str, str]) -> _Jud
 
 
 def _shares(queries: Sequence[KeywordQuery], good: Sequence[bool]) -> dict[str, Share]:
-    """Percent of the queries of each kind that are good, and of all kinds together."""
+    """The percentage of good queries, for each kind and for all together."""
     groups: dict[str, list[bool]] = defaultdict(list)
     for query, is_good in zip(queries, good, strict=True):
         groups["absent text named" if query.is_absent else "literal hit first"].append(is_good)

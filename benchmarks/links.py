@@ -47,7 +47,7 @@ _WORD = re.compile(r"\w+")
 
 
 def variants() -> dict[str, WalkSettings]:
-    """The settings of each row."""
+    """The settings of the walk for each row."""
     chosen = f"links used (part {DEFAULT.by_links}, sharpness {DEFAULT.link_sharpness})"
     return {
         "links ignored": replace(DEFAULT, by_links=0.0),
@@ -65,7 +65,7 @@ Linked = tuple[PassageId, PassageId, str]
 
 
 def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
-    """The links of the vault, read from its notes as those of a folder are."""
+    """The links of the collection, read from its notes like the links of a folder."""
     shared = Counter(passage.heading[0] for passage in corpus.values())
     unique = {
         title for title, count in shared.items() if count == 1 and not set("[]|#/") & {*title}
@@ -92,7 +92,7 @@ def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
 
 
 def _with_links(text: str, titles: set[str]) -> Iterator[str]:
-    """The text in pieces, with the longest title at each place in brackets."""
+    """Yield the text in pieces, with the longest title at each place in brackets."""
     words = list(_WORD.finditer(text))
     at = start = 0
     while at < len(words):
@@ -109,7 +109,8 @@ def _with_links(text: str, titles: set[str]) -> Iterator[str]:
 
 
 def files(corpus: Mapping[str, Passage]) -> list[str]:
-    """The name of each note's file: its title, with its line where others have the title too."""
+    """The file name of each note: its title, with its line number if other notes have the same
+    title."""
     shared = Counter(passage.heading[0] for passage in corpus.values())
     titles = [
         passage.heading[0] if shared[passage.heading[0]] == 1 else f"{passage.heading[0]} ({line})"
@@ -121,7 +122,7 @@ def files(corpus: Mapping[str, Passage]) -> list[str]:
 def bare(
     corpus: Mapping[str, Passage], questions: Sequence[GoldQuestion], names: Sequence[str]
 ) -> tuple[dict[str, Passage], list[GoldQuestion]]:
-    """The notes without headings, in files of these names, and the questions about them."""
+    """The notes without headings, in files with these names, and the questions about them."""
     file_of = dict(zip(corpus, names, strict=True))
     notes = {file_of[line]: Passage((), passage.text) for line, passage in corpus.items()}
     return notes, [
@@ -137,7 +138,7 @@ def rows(
     questions: Sequence[GoldQuestion],
     models: Models,
 ) -> Iterator[tuple[str, list[str]]]:
-    """The name of each variant with its recalls."""
+    """Yield the name and the recalls of each variant."""
     vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
     head = with_links(build(store, corpus, models.maker, 1.0), corpus, links)
     ways = head.find_links(head.passage_rows)
@@ -156,7 +157,7 @@ def rows(
 
 
 def with_links(head: Snapshot, corpus: Mapping[str, Passage], links: Sequence[Linked]) -> Snapshot:
-    """The head as if its notes had these links: each note is replaced by one that has them."""
+    """The head as if its notes had these links; each note is replaced by one with links."""
     index, version = head.index, head.version.id
     lines = {passage.id: line for line, passage in corpus.items()}
     written: dict[PassageId, list[Link]] = {id_: [] for id_ in lines}

@@ -36,9 +36,9 @@ DATA = ("realdocs", "hotpotqa", "musique", "2wiki")
 def gold_parts(
     parts: Mapping[str, Sequence[Mapping[str, Any]]], data: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The reply that splits a question of MuSiQue as its makers did, or has every answer.
+    """The LLM reply that splits a MuSiQue question as its authors did, or has every answer.
 
-    It cites nothing, so that the retrievals alone decide the order of the passages.
+    It cites nothing, so that only the retrievals decide the order of the passages.
     """
     of_question = parts[data["question"]]
     if "open" not in data:
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def by_logic(asked: Asked, models: Models, folder: Path) -> None:
-    """Each strategy with the whole question, and with its gold parts."""
+    """Measure each strategy with the whole question, and with its gold parts."""
     parts = {one["question"]: one["decomposition"] for one in lines(folder / "questions.jsonl")}
     searches = {
         f"{name}{', ' + method if method == 'logic' else ''}": Search(name, method=method)

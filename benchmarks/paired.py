@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def run_at(commit: str | None, options: Sequence[str]) -> dict[str, list[Row]]:
-    """Measure a commit in a process of its own."""
+    """Measure a commit in a separate process."""
     with tempfile.TemporaryDirectory() as temporary:
         place = ROOT if commit is None else Path(temporary) / "tree"
         if commit is not None:
@@ -116,7 +116,8 @@ def _row(outcome: QuestionOutcome, kind: str) -> Row:
 
 
 def compare(name: str, old: Sequence[Row], new: Sequence[Row]) -> Iterator[list[object]]:
-    """A row of the table for all questions of a collection, and one for each kind of several."""
+    """Yield a row of the table for all questions of a collection, and one for each kind if there
+    are several."""
     before = {row["id"]: row for row in old}
     pairs = [(before[row["id"]], row) for row in new if row["id"] in before]
     kinds = sorted({row["kind"] for row in new})
@@ -128,7 +129,7 @@ def compare(name: str, old: Sequence[Row], new: Sequence[Row]) -> Iterator[list[
 
 
 def compare_pairs(label: str, pairs: Sequence[tuple[Row, Row]]) -> list[object]:
-    """The shares of both commits, wins and losses, and how sure the difference is."""
+    """The shares of both commits, wins and losses, and the significance of the difference."""
     cells: list[object] = [label]
     for depth in DEPTHS:
         found = [(_has_all(old, depth), _has_all(new, depth)) for old, new in pairs]
@@ -155,7 +156,8 @@ def _recall(row: Row, depth: int) -> float:
 
 
 def mcnemar(won: int, lost: int) -> float:
-    """The probability of so uneven a split, or a more uneven one, if neither were better.
+    """The probability of a split at least this uneven if neither commit were better (McNemar's
+    test).
 
     >>> mcnemar(5, 0), mcnemar(0, 0)
     (0.0625, 1.0)

@@ -98,7 +98,7 @@ class Bench:
         self._questions: Sequence[GoldQuestion] = questions[:first]
 
     def makers(self) -> Iterator[tuple[str, QuestionMaker]]:
-        """Who asks the questions of passages."""
+        """The question makers to compare, with their names."""
         models, recorded = self._models, self._folder / "llm_questions.jsonl"
         yield "built-in", models.maker
         if recorded.is_file():
@@ -110,7 +110,7 @@ class Bench:
                 )
 
     def engine(self, keep: Path, maker: QuestionMaker) -> Engine:
-        """It serves the corpus, indexed by the maker."""
+        """An engine that serves the corpus, indexed with the maker."""
         folder = kept_folder(keep, self._corpus, maker, 1.0)
         served = build(folder, self._corpus, maker, 1.0)
         engine = Engine(
@@ -143,7 +143,7 @@ class Bench:
 
 
 def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:
-    """The paper's Tables 3 and 4."""
+    """Print the paper's Tables 3 and 4."""
     by_hops = {
         f"{name}, n_hop {n}": replace(search, n_hop=n)
         for name, search in GRAPH.items()
@@ -161,7 +161,8 @@ def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:
 
 
 def published(asked_by: str, rows: Iterable[list[object]]) -> Iterator[list[object]]:
-    """The rows with who asked the questions, and what HopRAG publishes of the same."""
+    """Yield the rows with their question maker, and the figures that HopRAG publishes for the
+    same."""
     for name, *measured in rows:
         yield [name, asked_by, *measured, PUBLISHED_F1.get((str(name), asked_by), "-")]
 

@@ -35,7 +35,7 @@ _DEPTHS = (5, 10, 20)
 
 
 class OnceMaker(BuiltinMaker):
-    """Makes the set of each passage once."""
+    """Makes the question set of each passage only once."""
 
     def __init__(self, models: Models, workers: int) -> None:
         super().__init__(models.language, models.encoder, workers)
@@ -118,7 +118,7 @@ def _asked(engine: Engine, question: str) -> Sequence[Ranked]:
 
 
 def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -> list[Share]:
-    """Percent of the gold passages at each depth, and of the questions with all in the first 5."""
+    """The percentage of gold passages at each depth, and of questions with all in the first 5."""
 
     def shares(depth: int) -> list[float]:
         return [

@@ -40,7 +40,7 @@ VectorOf = Callable[[str], Vectors]
 
 
 class OtherNames:
-    """A language with other names than those of its model."""
+    """A language model that finds other names than usual."""
 
     def __init__(
         self, language: Language, names: Callable[[Language, str], Iterable[Mention]]
@@ -53,19 +53,19 @@ class OtherNames:
 
 
 def without_codes(language: Language, text: str) -> list[Mention]:
-    """All names but options, identifiers, numbered things and versions."""
+    """All names except options, identifiers, numbered things and versions."""
     codes = {one.keyword for one in mentions(text, [])}
     return [one for one in language.mentions([text])[0] if one.keyword not in codes]
 
 
 def by_rule(_: Language, text: str) -> tuple[Mention, ...]:
-    """Names as in a language that no model speaks."""
+    """The names that the rules for unknown languages find."""
     return mentions(text, neutral_spans(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """How documents are cut, and what is a name or a topic in passages."""
+    """A way to index: how documents are split, and which names and topics passages have."""
 
     cut: Callable[[Sequence[Block], int], Iterable[Chunk]] = chunks
     language: Callable[[Language], Language] = lambda language: language
@@ -99,7 +99,7 @@ INDEXES = {
 
 
 class TimedEncoder:
-    """An encoder that counts the processor time it takes."""
+    """An encoder that counts its processor time."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -114,7 +114,7 @@ class TimedEncoder:
 
 
 def spent_s() -> float:
-    """Processor seconds of this process, and of all that it started."""
+    """The processor seconds of this process and its children."""
     ended = os.times()
     return processor_s(os.getpid()) + ended.children_user + ended.children_system
 
@@ -122,7 +122,7 @@ def spent_s() -> float:
 def indexed(
     data: Path, models: Models, index: Index, timed: TimedEncoder, vectors: VectorCache
 ) -> Iterator[object]:
-    """The costs, then the figures of each collection; samples have no documents to be cut."""
+    """Yield the costs, then the figures of each collection; samples have no documents to split."""
     models = replace(models, maker=BuiltinMaker(index.language(models.language), vectors))
     vector_of: VectorOf = cache(lambda question: to_grid(vectors.encode([question]))[0])
     for name, columns in COLUMNS.items():

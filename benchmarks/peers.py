@@ -114,7 +114,8 @@ def main() -> None:
 
 
 def _installed(folder: Path) -> Path | None:
-    """The interpreter of a new environment with txtai; None, told, where there is none."""
+    """The interpreter of a new environment with txtai; None, with a message, if it cannot be
+    installed."""
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
         command = [str(folder / "bin/pip"), "install", "--quiet", *PACKAGES]

@@ -93,7 +93,7 @@ def _write(folder: Path, files: int) -> None:
 
 
 def _text(number: int) -> str:
-    """A page about an invented person of an invented place, the same for the same number."""
+    """A page about an invented person and place; the same number gives the same page."""
     own, place = random.Random(number), _name(random.Random(number % 97))
     first, last = _name(own), _name(own)
     sentences = [f"{first} {last} was born in {place} in {1800 + number % 150}."]

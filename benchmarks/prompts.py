@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def calls(index: RealIndex, question: str) -> Iterator[tuple[str, LlmCall]]:
-    """Each way to make the prompt, by name."""
+    """Yield each way to make the prompt, by name."""
     found = index.engine.query(question, DEPTH, Search("hop"))
     assert found is not None
     for count in WHOLE:

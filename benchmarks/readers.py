@@ -115,7 +115,7 @@ class _Bench:
         self._numbers = count()
 
     def phase(self, seconds: float, *, busy: bool) -> Phases:
-        """Readers for so long; all that is begun is finished."""
+        """Run the readers for `seconds`, and wait until all requests are answered."""
         over = Event()
         with ThreadPoolExecutor(self._readers + 1) as pool:
             began_s = time.monotonic()

@@ -44,7 +44,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One file: its format, why it was refused, whether it gave text, and how it compares."""
+    """The result for one file: its format, why it was refused, whether it gave text, and its
+    fidelity."""
 
     kind: str
     refused: str

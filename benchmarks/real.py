@@ -125,7 +125,8 @@ def serve_real_documents(folder: Path, keep: Path) -> RealIndex:
 
 
 def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply of a reader who has the answer where each passage that it takes is shown."""
+    """The reply of an ideal reader, who knows the answer if every passage that it needs is
+    shown."""
     shown = {
         one["number"]: _words(f"{one['title']} {one['heading']} {one['text']}")
         for one in excerpts_in(data)
@@ -146,7 +147,7 @@ def _words(text: str) -> str:
 
 
 def overview(name: str, result: Evaluation) -> None:
-    """All passages of a question in the first so many, percent."""
+    """Print how often all passages of a question are among the first ones, in percent."""
     columns = ["single @5", "@10", "MRR", "multi @5", "@10", "@20", "recall@5", "MRR", "ms p50"]
     rows = []
     for search, some in result.outcomes.items():
@@ -181,7 +182,7 @@ def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
 
 
 def by_folder(result: Evaluation) -> None:
-    """The same for the questions of each folder, both kinds together."""
+    """Print the same for the questions of each folder, both kinds together."""
     found: dict[str, list[object]] = defaultdict(list)
     for some in result.outcomes.values():
         for folder, asked in _by_folder(some):
@@ -201,7 +202,8 @@ def _by_folder(some: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[Ques
 
 
 def answers(result: Evaluation) -> None:
-    """Percent; what the columns are of is said in docs/reference/evaluation.md."""
+    """Print the quality of answers in percent; docs/reference/evaluation.md explains the
+    columns."""
     columns = ["shown", "right", "held", "refused wrongly", "refused rightly"]
     rows = []
     for name, scores in result.answers.items():
@@ -215,7 +217,7 @@ def answers(result: Evaluation) -> None:
 
 
 def on_sample(folder: Path, keep: Path, experiment: Experiment) -> None:
-    """The table of a sample, whose passages are one a line."""
+    """Print the table of a sample, whose passages are lines of a file."""
     corpus = read_corpus(folder / "corpus.jsonl")
     questions = read_questions(folder / "questions.jsonl", corpus)
     models = experiment.models

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _remote(place: Place, url: str, ca: Path) -> Sequence[Callable[[], Client]]:
-    """How each user connects, with a token of their own."""
+    """The functions that connect each user, each with a token."""
     made = [place.run("token", "create", "--user", f"user{one}") for one in range(_USERS)]
     return [partial(Client, url, one.stdout.strip(), None, ca) for one in made]
 

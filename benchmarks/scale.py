@@ -86,10 +86,10 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The measurements at one size; None where one could not be taken.
+    """The measurements at one size; None if one could not be taken.
 
-    `tenths_s` are the seconds of each tenth of the import. `disk` has the bytes on disk a passage,
-    by part.
+    `tenths_s` are the seconds of each tenth of the import. `disk` has the bytes on disk per
+    passage, by part.
     """
 
     passages: int
@@ -153,7 +153,7 @@ def main() -> None:
 def _size(
     program: Sequence[str], passages: int, folder: Path | None, edits: int, resumes: bool
 ) -> Size:
-    """Measure one size, or take what was measured before from its folder."""
+    """Measure one size, or read its earlier measurements from its folder."""
     if folder and not resumes:
         shutil.rmtree(folder, ignore_errors=True)
     if folder and (kept := folder / _KEPT).exists():
@@ -181,7 +181,7 @@ def _place(program: Sequence[str], folder: Path | None) -> Iterator[Place]:
 
 
 def _law(sizes: Sequence[Size], values: Sequence[object]) -> float | None:
-    """The exponent e of the best fit of values = c * passages ** e; None where there is none."""
+    """The exponent e of the best fit of values = c * passages ** e; None if there is no fit."""
     known = [
         (math.log(size.passages), math.log(value))
         for size, value in zip(sizes, values, strict=True)
@@ -222,7 +222,7 @@ _ROWS |= {f"bytes a passage: {part}": partial(_disk_part, part) for part in disk
 
 
 def _rounded(value: float | None) -> float | None:
-    """The value with three digits; a whole number stays whole."""
+    """The value with three significant digits; a whole number stays whole."""
     if value is None or isinstance(value, int) or value >= 1000:
         return None if value is None else round(value)
     return float(f"{value:.3g}")
@@ -319,7 +319,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
 
 @dataclass(frozen=True, slots=True)
 class _Imported:
-    """An import, perhaps of several parts: a stop loses what its last part had not committed."""
+    """An import, perhaps of several parts. A stopped part loses what it had not committed."""
 
     seconds: float
     first_s: float
@@ -330,7 +330,7 @@ class _Imported:
 
 
 def _import(place: Place) -> _Imported:
-    """Import, or go on with an import that was stopped."""
+    """Start an import, or continue one that was stopped."""
     progress = place.base / "progress.jsonl"
     lines = progress.read_text(encoding="utf-8").splitlines() if progress.exists() else []
     reached: list[list[float]] = [[0.0, 0], *map(json.loads, lines)]
@@ -355,7 +355,7 @@ def _import(place: Place) -> _Imported:
 
 
 def _when(reached: Sequence[Sequence[float]], passages: float) -> float:
-    """The moment at which so many were held, if each version had come passage by passage."""
+    """The time at which `passages` were reached, if each version's passages had come one by one."""
     for (from_s, fewer), (to_s, more) in itertools.pairwise(reached):
         if more >= passages and more > fewer:
             return from_s + (to_s - from_s) * (passages - fewer) / (more - fewer)
@@ -389,7 +389,7 @@ def _edits(place: Place, written: Collection, numbers: range) -> list[float]:
 
 
 def _member_s(place: Place, question: str) -> float | None:
-    """Seconds of a question of a member who may not see a source; None where we are not root."""
+    """The seconds of a question of a member who may not see a source; None unless run by root."""
     with member(place) as ask:
         return ask(question) / 1000 if ask else None
 
@@ -397,7 +397,7 @@ def _member_s(place: Place, question: str) -> float | None:
 def _first_queries(
     place: Place, written: Collection, edits: int
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds of the first query after a commit, and of a member's."""
+    """The milliseconds of the first query after a commit, and of a member's first query."""
     count = min(edits, _FIRST_QUERIES)
     questions, files = written.ask(2 * count), written.files
     first_ms, masked_ms = list[float](), list[float]()
@@ -420,7 +420,7 @@ def _commit_edit(place: Place, file: Path, number: int) -> None:
 
 
 def _past(place: Place, questions: Sequence[str], version: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of the first question to a past version, and of further ones."""
+    """The milliseconds of the first question to a past version, and of further ones."""
     first_ms, more_ms = list[float](), list[float]()
     for at in range(version, version + _PAST_VERSIONS):
         took_ms = [_query_ms(place, question, at=str(at)) for question in questions]

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _quoted_page(folder: Path, question: QuotedQuestion) -> list[str]:
-    """The lines around the first quote; none where the text has it otherwise."""
+    """The lines around the first quote; empty if the text has the quote in another form."""
     quote = question.evidence[0][0]
     lines = _lines(folder / quote.document)
     text = "\n".join(lines)
@@ -120,7 +120,7 @@ def _measured(
 
 
 def _rank(engine: Engine, question: QuotedQuestion, strategy: Strategy) -> int:
-    """Of the first passage of the page that is needed; 6 if it is not among five."""
+    """The rank of the first page that is needed; 6 if it is not among the first five."""
     answer = engine.query(question.question, 5, Search(strategy))
     assert answer is not None
     found = [Path(answer.places[one.passage][0].document).stem for one in answer.ranked]

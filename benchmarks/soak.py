@@ -39,7 +39,7 @@ _STRATEGIES = ("hop", "hop", "hop", "bm25", "dense", "hybrid", "decompose")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The process at one moment."""
+    """Measurements of the process at one moment."""
 
     life: int
     at_s: float
@@ -98,7 +98,7 @@ def _live(
     work: Work,
     looks: list[Look],
 ) -> None:
-    """One life of the daemon; the last one goes on."""
+    """Run the daemon once, from start to stop; the last run continues until the end."""
     place.start()
     place.sync()
     began_s = look_s = time.monotonic()
@@ -124,7 +124,7 @@ def _live(
 
 
 def _edit(file: Path, chance: random.Random) -> None:
-    """Give the file another text of the same length, now and then in the place of none."""
+    """Give the file another text of the same length; sometimes delete it or create it again."""
     file.parent.mkdir(parents=True, exist_ok=True)
     who, where, other = chance.sample(_NAMES, 3)
     day = chance.randrange(10_000)

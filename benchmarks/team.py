@@ -106,7 +106,7 @@ _ROWS: dict[str, Callable[[Size], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of the daemons while something is measured."""
+    """The requests to the daemons while something is measured."""
 
     questions: Sequence[str]
     clients: int
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def _rounded(value: float) -> float:
-    """The value with three digits."""
+    """The value with three significant digits."""
     return round(value) if value >= 1000 else float(f"{value:.3g}")
 
 
@@ -230,7 +230,8 @@ def _serves(place: Place, passages: int) -> bool:
 def _asked(
     processes: ProcessPoolExecutor, places: Sequence[Place], load: Load
 ) -> Iterator[Callable[[], bool]]:
-    """Ask these daemons, among which the clients are divided; whether they still ask."""
+    """Ask these daemons with clients divided among them; yields a function: whether they
+    still ask."""
     sockets = islice(cycle(place.socket for place in places), load.clients)
     asking = [processes.submit(_answered, one, load.questions, load.seconds) for one in sockets]
     yield lambda: not all(one.done() for one in asking)
@@ -247,7 +248,7 @@ def _answers_per_s(processes: ProcessPoolExecutor, places: Sequence[Place], load
 
 
 def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
-    """How many questions one client had answered in so many seconds."""
+    """The number of questions that one client got answered in `seconds`."""
     end_s, answered = time.monotonic() + seconds, 0
     with Client(socket) as client:
         while time.monotonic() < end_s:
@@ -257,13 +258,13 @@ def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
 
 
 def _edit(files: Sequence[Path], reader: Place) -> float:
-    """Seconds until the reader answers with what was written."""
+    """The seconds until the reader answers with the new text."""
     number = next(_NUMBERS)
     return answered_s(reader, files[7 * number % len(files)], number, _POLL_S)
 
 
 def _behind(reader: Place, files: Sequence[Path]) -> int:
-    """By how many versions, a moment after one more edit."""
+    """The number of versions that the reader is behind, a moment after one more edit."""
     number = next(_NUMBERS)
     append(files[7 * number % len(files)], f"Number {number} was seen by Ottoline{number}.")
     time.sleep(_LAG_POLL_S)
@@ -303,10 +304,10 @@ def _in_thread(compute: Callable[[], float]) -> Iterator["Future[float]"]:
 
 
 def _starts(team: Team) -> tuple[float, float, float, int]:
-    """A reader starts again, and one without data.
+    """Start a reader again, and start a new reader without data.
 
-    Seconds of a new reader's start and its highest memory, seconds of the other start, and the
-    bytes that a new reader holds.
+    Returns the seconds of the new reader's start and its highest memory, the seconds of the other
+    start, and the bytes that the new reader stores.
     """
     reader = team.reader()
     passages = reader.status()["passages"]

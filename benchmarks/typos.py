@@ -142,7 +142,7 @@ def _as_typed(engine: Engine, encoder: Encoder) -> Ask:
 
 
 def mistyped(question: str, typos: int, draw: random.Random) -> str:
-    """The question with so many of its longer words mistyped."""
+    """The question with `typos` of its longer words mistyped."""
     words = list(_WORD.finditer(question))
     for word in sorted(draw.sample(words, min(typos, len(words))), key=lambda one: -one.start()):
         question = question[: word.start()] + _typo(word[0], draw) + question[word.end() :]

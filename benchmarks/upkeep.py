@@ -81,7 +81,7 @@ class Store:
         return self.sources[number % _STAY == 0]
 
     def put(self, numbers: list[int]) -> None:
-        """A version in which these documents are new or edited."""
+        """Commit a version in which these documents are new or edited."""
         ended = [self._set(one) for one in numbers if one in self.now]
         for number in numbers:
             self.now[number] = self.now.get(number, -1) + 1
@@ -99,7 +99,7 @@ class Store:
         self.head = commit(self.connection, change, 1_000_000 + self.head).id
 
     def removal(self) -> Change:
-        """What makes a version without the source that goes."""
+        """The change that removes the source."""
         numbers = [number for number in self.now if self.source(number) == self.sources[0]]
         ended = [self._set(number) for number in numbers]
         gone = [(self.sources[0], f"{number}.md") for number in numbers]
@@ -138,7 +138,7 @@ class Store:
         )
 
     def _ranked(self, gone: list[QuestionId], new: list[Match]) -> tuple[int, EdgeThreshold]:
-        """Rank the matches anew; the budget, and the cut that it makes."""
+        """Rank the matches again; returns the budget and the edge threshold."""
         for question in gone:
             del self.ranked[bisect_left(self.ranked, (-self.similarity.pop(question), question))]
         for match in new:
@@ -149,7 +149,8 @@ class Store:
         return budget, EdgeThreshold(-falling, question)
 
     def _matches(self, number: int) -> Iterator[Match]:
-        """From its outgoing questions to incoming ones of a document that is never edited."""
+        """The matches from a document's outgoing questions to incoming ones of a document that
+        never changes."""
         other = 0 if number else _STAY
         if _is_quiet(number) and number > 4:
             other = number - 4

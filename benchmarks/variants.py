@@ -150,7 +150,8 @@ class Apart(Snapshot):
 
 
 def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk as if each passage were a document of its own; the ranking knows better."""
+    """The walk as if each passage were a document of its own; the ranking uses the real
+    documents."""
     graph, counts = inquiry.snapshot, inquiry.snapshot.statistics
     joins = (counts.mention_counts > 1) & (counts.in_questions > 0)
     apart = Apart(graph.index, graph.version, replace(counts, joins_documents=joins))
@@ -163,7 +164,7 @@ Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
 
 
 def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
-    """The walk from seeds that hand on a part of their mass to passages near them."""
+    """The walk from seeds that pass a part of their score to passages near them."""
 
     def rank(inquiry: QueryContext, k: int) -> list[Ranked]:
         graph, mass = inquiry.snapshot, find_start(inquiry)
@@ -177,7 +178,7 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
 
 
 def in_order(graph: Snapshot) -> tuple[Integers, Integers]:
-    """All visible placements by document and place: the entry and the document of each."""
+    """All visible occurrences by document and place: the passage row and the document of each."""
     entry, document = graph.statistics.visible.passage_rows, graph.statistics.visible.documents
     occurrences = graph.index.occurrences
     number, at, ordinal = (
@@ -191,7 +192,7 @@ def in_order(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def beside(graph: Snapshot) -> tuple[Integers, Integers]:
-    """The passages before and after each."""
+    """The passages before and after each passage."""
     entry, document = in_order(graph)
     near = np.flatnonzero(document[1:] == document[:-1])
     before, after = entry[near], entry[near + 1]
@@ -199,7 +200,7 @@ def beside(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def above(graph: Snapshot) -> tuple[Integers, Integers]:
-    """From each passage to the nearest one before it that has fewer headings, if there is one."""
+    """From each passage to the nearest earlier one with fewer headings, if there is one."""
     entry, document = in_order(graph)
     columns = graph.index.passages
     depth = columns.heading_end[entry] - columns.heading_start[entry]
@@ -233,20 +234,20 @@ def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
 
 
 def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk by names of which none counts double."""
+    """The walk with names of which none counts double."""
     graph = inquiry.snapshot
     plain = replace(graph.statistics, is_topic=np.zeros_like(graph.statistics.is_topic))
     return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
 
 
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a thought for how many passages are of one document."""
+    """The ranking without the penalty for several passages of one document."""
     walked = walk(inquiry, find_start(inquiry), DEFAULT)
     return by_ours(inquiry, walked.scores, k, inquiry.snapshot.passage_ids)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a thought for what stands together in one sentence."""
+    """The ranking without comparing single sentences."""
     graph = inquiry.snapshot
     search = run_hop_search(inquiry, DEFAULT)
     found = most_helpful(
@@ -265,7 +266,7 @@ def no_second_ask(inquiry: QueryContext, k: int) -> list[Ranked]:
 
 
 def no_parts_of_sections(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a share for the other parts of long sections."""
+    """The ranking without shares for other parts of long sections."""
     walked = walk(inquiry, find_start(inquiry), DEFAULT)
     documents = inquiry.snapshot.statistics.visible.document_of_row
     return by_ours(inquiry, walked.scores, k, documents, in_sections=False)
@@ -286,13 +287,14 @@ def new_words_anywhere(inquiry: QueryContext, k: int) -> list[Ranked]:
 
 
 def no_subjects(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk from the seeds as they are, however many subjects the question has."""
+    """The walk from the usual seeds, even if the question has several subjects."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     return by_ours(inquiry, walked.scores, k, inquiry.snapshot.statistics.visible.document_of_row)
 
 
 def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """From the sixth place on, fused with the plain searches, which have a third of the weight."""
+    """The ranking, fused from the sixth place on with the plain searches at a third of the
+    weight."""
     graph, found = inquiry.snapshot, hop(inquiry, FUSION_DEPTH, DEFAULT)
     like = np.where(graph.statistics.visible.passages, inquiry.likeness.whole, -np.inf)
     orders = [
@@ -308,12 +310,12 @@ def fused_with_hybrid(inquiry: QueryContext, k: int) -> list[Ranked]:
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
-    """Our search of a question that is held otherwise against the graph."""
+    """Our search, with the question compared with the graph in another way."""
     return lambda inquiry, k: hop(change(inquiry), k, DEFAULT)
 
 
 def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk from seeds for which a sentence is as like the question as its whole passage."""
+    """The walk from seeds for which each sentence counts like its whole passage."""
     columns = inquiry.snapshot.index.passages
     lengths = columns.vector_end - columns.vector_start
     whole = np.repeat(inquiry.likeness.every[columns.vector_start], lengths)
@@ -323,7 +325,7 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Our walk, and the paper's helpfulness."""
+    """Our walk with the paper's helpfulness."""
     return by_paper(inquiry, walk(inquiry, find_start(inquiry), DEFAULT).scores, k)
 
 
@@ -400,7 +402,7 @@ STORIES: dict[str, Callable[[str], str]] = {
 
 
 def key_words(question: str) -> str:
-    """What one types into a search box: no words that only ask or join, and no marks.
+    """The words of a question that a user would type into a search box, without function words.
 
     >>> key_words("Which versions does it support?")
     'versions support'

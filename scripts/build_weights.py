@@ -36,7 +36,7 @@ class WeightsHook(BuildHookInterface[Any]):
 
 
 def write_weights(root: Path) -> None:
-    """Write the model and its vocabulary. Ends the build with what to do if that fails."""
+    """Write the model and its vocabulary. If that fails, ends the build with instructions."""
     from hopsyncd.models import minilm_graph as graph
 
     folder = root / graph.FOLDER.relative_to(graph.FOLDER.parents[2])
@@ -60,7 +60,7 @@ def write_weights(root: Path) -> None:
 
 
 def _is_complete(file: Path) -> bool:
-    """Whether the model, which is written last, is there and undamaged."""
+    """Whether the model, which is written last, exists and is undamaged."""
     if not file.is_file():
         return False
     content = file.read_bytes()
@@ -69,7 +69,7 @@ def _is_complete(file: Path) -> bool:
 
 
 def _installed_folder() -> Path | None:
-    """The weights where their package is installed already, as in a build without isolation."""
+    """The weights, if their package is installed, as in a build without isolation."""
     found = find_spec(_MODULE)
     return Path(found.origin).parent / "model" if found and found.origin else None
 

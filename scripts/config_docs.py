@@ -123,13 +123,13 @@ def _sections_in(model: type[Section]) -> dict[str, type[Section]]:
 
 
 def _plain_fields(model: type[Section]) -> dict[str, FieldInfo]:
-    """The keys of a section that are no tables."""
+    """The keys of a section that are not tables."""
     nested = _sections_in(model)
     return {name: field for name, field in model.model_fields.items() if name not in nested}
 
 
 def _own_fields(model: type[Section], base: type[Section]) -> dict[str, FieldInfo]:
-    """The keys of a kind that its base has not."""
+    """The keys of a kind that its base lacks."""
     fields = model.model_fields
     return {name: field for name, field in fields.items() if name not in base.model_fields}
 
@@ -143,7 +143,8 @@ def _table(section: str, fields: Mapping[str, FieldInfo], meanings: Meanings) ->
 
 
 def _meaning(section: str, name: str, meanings: Meanings) -> str:
-    """Keys that several kinds share are explained once, in the first block that has them."""
+    """The meaning of a key. Keys that several kinds share are explained once, in the first block
+    with them."""
     elsewhere = [text for (_, key), text in meanings.items() if key == name]
     if not elsewhere:
         raise LookupError(f"config.toml does not explain {name}")

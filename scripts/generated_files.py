@@ -1,4 +1,4 @@
-"""Writes files that are generated, or compares them with what the repository has."""
+"""Writes generated files, or compares them with the files in the repository."""
 
 import sys
 from collections.abc import Mapping
@@ -8,7 +8,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def write_or_check(texts: Mapping[Path, str]) -> int:
-    """Write each text to its file; with --check, name the files that differ. The exit status."""
+    """Write each text to its file; with --check, print the files that differ. Returns the exit
+    status."""
     if "--check" not in sys.argv:
         for file, text in texts.items():
             file.write_text(text, encoding="utf-8")

@@ -53,7 +53,7 @@ async def session(place: Place) -> None:
 
 
 async def call(client: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
-    """Call a tool and print what went both ways."""
+    """Call a tool and print the request and the result."""
     print(f"\n-> {tool} {json.dumps(arguments)}")
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content

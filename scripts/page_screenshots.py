@@ -26,7 +26,7 @@ EDITS = (
 
 
 def main() -> None:
-    """Draw all views, and say which are wider than their window."""
+    """Draw all views, and print which are wider than their window."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "/tmp/page-shots")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as base, new_place() as place:

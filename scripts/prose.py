@@ -160,8 +160,8 @@ def _python_prose(text: str) -> list[tuple[int, str]]:
 
 
 def _data_strings(tree: ast.Module) -> set[int]:
-    """The ids of strings that are not prose of ours: word lists, questions made from a name, and
-    prompts, as a changed prompt makes an LLM answer differently."""
+    """The ids of strings that are not our prose: word lists, questions made from a name, and
+    prompts."""
     found = set[int]()
     for node in ast.walk(tree):
         match node:
@@ -184,7 +184,7 @@ def _paragraphs(line: int, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _comments(text: str) -> list[tuple[int, str]]:
-    """(line, text) of comments; lines that follow each other are one passage."""
+    """The (line, text) of comments; consecutive lines are one passage."""
     found: list[tuple[int, str]] = []
     last = -1
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -205,8 +205,8 @@ def _toml_comments(text: str) -> list[tuple[int, str]]:
 
 
 def _named(file: str, text: str) -> Iterator[Finding]:
-    """Functions whose whole name is a past participle, unless they are properties or say yes
-    or no."""
+    """Functions whose whole name is a past participle, unless they are properties or return a
+    bool."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
