@@ -33,7 +33,7 @@ class Token:
 
     @property
     def href(self) -> str:
-        """The address that an `a` opens with."""
+        """The address in an opening `a` element; empty without one."""
         found = _HREF.search(self.attributes)
         address = (found[1] or found[2] or found[3] or "") if found else ""
         return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""

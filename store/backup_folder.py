@@ -67,7 +67,7 @@ class Backup:
 
     @property
     def is_requested(self) -> bool:
-        """Whether somebody asked for it, and the schedule did not make it."""
+        """Whether a user requested the backup, instead of the schedule."""
         return _REQUESTED in self.name
 
 
@@ -186,9 +186,8 @@ def digest_of(path: Path) -> str:
 def rotate(folder: Path, keep: int) -> list[str]:
     """Delete old backups; returns their names.
 
-    The newest `keep` of the schedule stay, and the newest `keep` that somebody asked for; at least
-    one of each. So neither kind takes the place of the other. Call it only after a successful
-    backup. Raises OSError.
+    Scheduled and requested backups are counted separately: of each kind, the newest `keep` stay, at
+    least one. Call it only after a successful backup. Raises OSError.
     """
     removed = []
     found = list_backups(folder)
@@ -248,7 +247,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def time_name(now_ms: int) -> str:
-    """A time as the name of a folder: 2026-11-26T03-00-00Z."""
+    """Format a time as the name of a folder: 2026-11-26T03-00-00Z."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 

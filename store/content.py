@@ -277,9 +277,9 @@ def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
 
 def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
     """Stream the question sets of these ids, by id; unknown ids are left out."""
-    rising, listed = sorted(set(ids)), connection.dialect.ids("?1")
-    for start in range(0, len(rising), _SETS_AT_ONCE):
-        wanted = [json.dumps(rising[start : start + _SETS_AT_ONCE])]
+    ascending, listed = sorted(set(ids)), connection.dialect.ids("?1")
+    for start in range(0, len(ascending), _SETS_AT_ONCE):
+        wanted = [json.dumps(ascending[start : start + _SETS_AT_ONCE])]
         questions = groupby(
             connection.execute(_QUESTIONS.format(ids=listed), wanted), key=lambda row: row[0]
         )

@@ -279,7 +279,7 @@ def _follow(record: Connection, copy: Connection, after: int, until: int) -> Non
 
 
 def _end_deleted(record: Connection, copy: Connection, table: str, since: int, after: int) -> None:
-    """End the rows of a collected version that gc has deleted from the record."""
+    """End the rows of a collected version that gc has deleted from the database."""
     left = json.dumps(read_left(record, table, "id", since, after).tolist())
     copy.execute(
         f"UPDATE {table} SET died = ? WHERE born > ? AND died > ?"

@@ -258,8 +258,8 @@ def _gaps(kept: Iterable[int]) -> list[Gap]:
     >>> _gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
     """
-    rising = sorted(kept)
-    return [(a, b) for a, b in zip([0, *rising], rising, strict=False) if b - a > 1]
+    ascending = sorted(kept)
+    return [(a, b) for a, b in zip([0, *ascending], ascending, strict=False) if b - a > 1]
 
 
 def _sweep_matches(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:

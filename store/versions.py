@@ -329,8 +329,8 @@ def _change_intervals(connection: Connection, number: int, change: Change) -> No
 def _change_matches(
     connection: Connection, number: int, ended: Iterable[QuestionId], begun: Iterable[Match]
 ) -> None:
-    """In the order of the questions, part by part, so that each page is changed once: a question
-    whose match is replaced has the two beside each other."""
+    """Change matches in the order of their questions, in batches, so that each page is written
+    once."""
     ending = sorted(ended)
     beginning = sorted((match.question, match.target, match.similarity) for match in begun)
     done = 0

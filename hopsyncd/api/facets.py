@@ -19,14 +19,14 @@ _MOST_VALUES = 40  # of each facet, the commonest first
 
 
 class FacetCounts:
-    """The facets of snapshots, each counted once. From any thread."""
+    """The facets of snapshots; each is counted once. Any thread may use it."""
 
     def __init__(self) -> None:
         self._counted: WeakKeyDictionary[Snapshot, Facets] = WeakKeyDictionary()
         self._lock = Lock()
 
     def count(self, head: Snapshot, wanted: Filter) -> Facets:
-        """The facets of a snapshot that the filter has narrowed."""
+        """The facets of a snapshot that a filter has narrowed."""
         with self._lock:
             facets = self._counted.get(head)
         if facets is None:

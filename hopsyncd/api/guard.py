@@ -45,7 +45,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Person(Protocol):
-    """Who logged in to the page."""
+    """A user who is logged in to the page."""
 
     @property
     def user(self) -> str: ...
@@ -59,7 +59,7 @@ class TeamPage(Protocol):
     """The page that browsers of other machines open, as an ASGI application."""
 
     def find_person(self, key: bytes) -> Person | None:
-        """Who is behind the key of a session; None if it is not one, or its session has ended."""
+        """The user whose session has this key; None if there is no such session or it has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -197,7 +197,7 @@ class Guard:
         return self._browser_refusal(headers) or found
 
     def _page_caller(self, credentials: Credentials, headers: Headers) -> Caller | JSONResponse:
-        """The person who uses our page: known by a session, or by a pasted token."""
+        """The user of the page, identified by a session or by a pasted token."""
         sent = _bearer_token(headers)
         if sent is None or sent.startswith(TOKEN_START):
             return self._remote_caller(credentials, headers)

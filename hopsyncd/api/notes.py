@@ -50,7 +50,8 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author
 
 
 def _require_room(today: Sequence[Path], signed: bytes) -> None:
-    """Raise BadRequest if the author has written too many notes today, or all together have."""
+    """Raise BadRequest if this author, or all authors together, have written too many notes
+    today."""
     most, by = _MOST_FILES_A_DAY, "all users together"
     if len(today) < most:
         most, by = _MOST_A_DAY, "you"
@@ -58,12 +59,12 @@ def _require_room(today: Sequence[Path], signed: bytes) -> None:
             return
     raise _refusal(
         f"{by} wrote {most} notes today, the daily limit",
-        "Write tomorrow, or put related text into one note",
+        "Try again tomorrow, or put related text into one note",
     )
 
 
 def _author_of(note: Path) -> bytes:
-    """The author as the file has it; empty without one."""
+    """The author named in a note's file; empty if there is none."""
     if not note.is_file():
         return b""
     try:

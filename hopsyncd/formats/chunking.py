@@ -296,23 +296,23 @@ def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Bound
     """Mark boundaries that another one within `gap` beats; yield each as soon as its mark is known.
 
     Each boundary enters and leaves both queues once, so the time is linear, and neither queue holds
-    more than `gap` tokens. `rising` are the boundaries with no lower rank after them.
+    more than `gap` tokens. `ascending` are the boundaries with no lower rank after them.
     """
     waiting: deque[_Boundary] = deque()
-    rising: deque[_Boundary] = deque()
+    ascending: deque[_Boundary] = deque()
     for place in places:
         while waiting and place.offset - waiting[0].offset >= gap:
             yield waiting.popleft()
-        while rising and place.offset - rising[0].offset >= gap:
-            rising.popleft()
-        while rising and rising[-1].rank > place.rank:
-            rising.pop().is_beaten = True
-        if rising and rising[-1].rank == place.rank and not _is_twin(place.rank):
-            rising[-1].is_beaten = place.is_beaten = True
-        elif rising and rising[0].rank < place.rank:
+        while ascending and place.offset - ascending[0].offset >= gap:
+            ascending.popleft()
+        while ascending and ascending[-1].rank > place.rank:
+            ascending.pop().is_beaten = True
+        if ascending and ascending[-1].rank == place.rank and not _is_twin(place.rank):
+            ascending[-1].is_beaten = place.is_beaten = True
+        elif ascending and ascending[0].rank < place.rank:
             place.is_beaten = True
         waiting.append(place)
-        rising.append(place)
+        ascending.append(place)
     yield from waiting
 
 

@@ -88,7 +88,7 @@ def _by_mark(data: bytes, encoding: str) -> str:
             return text
         raise DocumentUnreadable(
             "the document",
-            f"its byte order mark says {encoding}, and byte {error.start} is not that",
+            f"its byte order mark says {encoding}, but byte {error.start} is not valid in it",
             "Save it again as UTF-8",
         ) from error
 

@@ -49,7 +49,7 @@ class TextPages:
     """The lines of a text, with running heads and feet blanked, and the ends of its pages."""
 
     lines: list[str]
-    breaks: list[int]  # numbers of lines, rising
+    breaks: list[int]  # numbers of lines, ascending
 
 
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:

@@ -73,10 +73,10 @@ def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Fla
 
 def sort_distinct(values: Integers) -> Integers:
     """Sort and remove duplicates; several times as fast as np.unique for a few values."""
-    rising = np.sort(values)
-    is_first = np.ones(len(rising), dtype=np.bool_)
-    np.not_equal(rising[1:], rising[:-1], out=is_first[1:])
-    distinct: Integers = rising[is_first]
+    ascending = np.sort(values)
+    is_first = np.ones(len(ascending), dtype=np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    distinct: Integers = ascending[is_first]
     return distinct
 
 
@@ -87,8 +87,8 @@ def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> I
     [1, 2]
     """
     order = np.lexsort((*reversed(keys), groups))
-    rising = groups[order]
-    ranks = np.arange(len(order)) - np.searchsorted(rising, rising)
+    ascending = groups[order]
+    ranks = np.arange(len(order)) - np.searchsorted(ascending, ascending)
     return order[ranks < count]
 
 

@@ -136,8 +136,10 @@ def group_by_keyword(
 def find_candidates(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> list[QuestionsByKeyword]:
-    """The incoming questions that may be matched by each of the keywords, which rise, in each of
-    several graphs, which are given by their passages."""
+    """The incoming questions that may be matched by each keyword (ascending), for several graphs.
+
+    A graph is given by its passages.
+    """
     found, are_lowest = _find_lowest(index, names, graphs)
     return [found.take(is_lowest) for is_lowest in are_lowest]
 
@@ -145,8 +147,11 @@ def find_candidates(
 def find_candidate_changes(
     index: LiveIndex, names: Integers, before: Flags, after: Flags
 ) -> tuple[QuestionsByKeyword, QuestionsByKeyword]:
-    """The candidates of each of the keywords, which rise, in only one of two graphs, which are
-    given by their passages: those that are gone `after`, and those that came."""
+    """The candidates of each keyword (ascending) that are in only one of two graphs.
+
+    Returns the candidates only in `before`, then the ones only in `after`. A graph is given by its
+    passages.
+    """
     found, (was_lowest, is_lowest) = _find_lowest(index, names, (before, after))
     return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
 
@@ -154,9 +159,9 @@ def find_candidate_changes(
 def _find_lowest(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> tuple[QuestionsByKeyword, list[Flags]]:
-    """Incoming questions of each keyword, by rising rank, and which are candidates in each of the
-    graphs: those with one of the MAX_CANDIDATES lowest ranks of their keyword, including ties with
-    the last."""
+    """Incoming questions of each keyword, by ascending rank, and which are candidates in each of
+    the graphs: those with one of the MAX_CANDIDATES lowest ranks of their keyword, including ties
+    with the last."""
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
     found = postings.find_lowest(names, _SPARE * most)
     passage_rows = index.incoming.passage_row[found.rows]
@@ -230,10 +235,10 @@ def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -
 
 def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumns:
     matches = concatenate_matches(found)
-    rising = sort_distinct(matches.source_question)
+    ascending = sort_distinct(matches.source_question)
     positions, best = (
-        np.searchsorted(rising, matches.source_question),
-        np.full(len(rising), -np.inf),
+        np.searchsorted(ascending, matches.source_question),
+        np.full(len(ascending), -np.inf),
     )
     np.maximum.at(best, positions, matches.similarity)
     matches = matches.take(matches.similarity == best[positions])

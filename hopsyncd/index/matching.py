@@ -112,7 +112,7 @@ class HeldMatches(Protocol):
     """The matches before a change."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches of these outgoing questions, by rising question. Some may have none."""
+        """The matches of these outgoing questions, by ascending question. Some may have none."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
         """The matches whose incoming question belongs to one of these passages."""
@@ -256,7 +256,7 @@ def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """The matches of two disjoint sets of questions, by rising question."""
+    """The matches of two disjoint sets of questions, by ascending question."""
     merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
 

@@ -109,12 +109,12 @@ class AclOverlay:
     """The matches and links of an ACL view, which replace those in the whole index.
 
     question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
-    is_rematched: (q,) the visible questions whose match differs from the one in the whole
-    index. matches: their matches, by rising source question; `match_ends` has the passage rows of
-    both ends.
+    is_rematched: (q,) the visible questions whose match differs from the one in the whole index.
+    matches: their matches, by ascending source question; `match_ends` has the passage rows of both
+    ends.
 
-    relinked: the numbers of the passages whose links may lead elsewhere, rising. links: all links
-    of these passages, between passage numbers. link_rows: the row of each link in
+    relinked: the numbers of the passages whose links may lead elsewhere, ascending. links: all
+    links of these passages, between passage numbers. link_rows: the row of each link in
     `LiveIndex.links`.
     """
 
@@ -157,7 +157,7 @@ class Snapshot:
 
     @property
     def passage_rows(self) -> Integers:
-        """All visible passage rows, rising."""
+        """All visible passage rows, ascending."""
         return np.flatnonzero(self.statistics.visible.passages)
 
     @property
@@ -443,7 +443,7 @@ class Snapshot:
     # Documents
 
     def find_document_passages(self, document_key: int) -> Integers:
-        """The passage rows that belong to the document with this path key, rising."""
+        """The passage rows that belong to the document with this path key, ascending."""
         visible = self.statistics.visible
         is_of_document = visible.document_of_row[: len(visible.passages)] == document_key
         return np.flatnonzero(visible.passages & is_of_document)

@@ -41,11 +41,11 @@ class Visible:
     passage_rows: (p,) the row of each passage number, -1 if it is not visible.
 
     A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
-    document_of_number (p,) and document_of_row (e,) have that key. The documents that
-    passages belong to are numbered from 0 to below `document_count`, in an arbitrary order:
-    document_numbers (e,) is the number for each visible row, and document_rows the row of each
-    document. rows_by_document: the visible rows by that number, then rising; the rows of document n
-    start at document_starts[n].
+    document_of_number (p,) and document_of_row (e,) have that key. The documents that passages
+    belong to are numbered from 0 to below `document_count`, in an arbitrary order: document_numbers
+    (e,) is the number for each visible row, and document_rows the row of each document.
+    rows_by_document: the visible rows by that number, then ascending; the rows of document n start
+    at document_starts[n].
     """
 
     documents: Flags
@@ -68,7 +68,8 @@ class Visible:
         hidden: Mask,
         filtered: Flags | None = None,
     ) -> Self:
-        """Compute it from the tables. `filtered` are the documents that a filter leaves.
+        """Compute the visible rows from the tables. `filtered` are the documents that a filter
+        leaves.
 
         A writer may append meanwhile, so a table is read before the tables that it refers to.
         """

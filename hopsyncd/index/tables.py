@@ -173,7 +173,7 @@ class MentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SentenceMentionTable(Table):
-    """The names of each sentence, by rising row of the sentence's vector."""
+    """The names of each sentence, by ascending row of the sentence's vector."""
 
     passage_row: Int32s
     name: Int32s

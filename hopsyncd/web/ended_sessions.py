@@ -1,7 +1,7 @@
-"""The file in which `hopsyncd token revoke --user` ends the sessions of somebody on the page.
+"""The file in which `hopsyncd token revoke --user` ends a user's sessions on the page.
 
-It is beside the tokens, so all daemons that share those end the sessions. It has the time of the
-last such command for each user. Sessions that began before it are over.
+It is beside the tokens, so all daemons that share the tokens end the sessions. It has the time of
+the last such command for each user. Sessions that began before that time are over.
 """
 
 import json
@@ -25,7 +25,7 @@ _EVERYBODY = ""
 
 
 class EndedSessions:
-    """When the sessions of each user were last ended, in Unix seconds. Follows the file."""
+    """The time in Unix seconds when each user's sessions were last ended. Follows the file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class EndedSessions:
         return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
 
     def has_ended(self, user: str, began_s: float) -> bool:
-        """Whether a session of the user that began then was ended since."""
+        """Whether a session of the user that began then has been ended since."""
         self._follow()
         return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
 
@@ -60,7 +60,8 @@ class EndedSessions:
             ) from error
 
     def _follow(self) -> None:
-        """Read the file again if it has changed. A damaged one ends all sessions before it."""
+        """Read the file again if it has changed. A damaged file ends all sessions that began before
+        it."""
         try:
             found = self._file.stat()
         except OSError:

@@ -168,8 +168,8 @@ class PageGuard:
 def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
     """The values of the cookie of that name in a request.
 
-    `request.cookies` takes quadratic time to unquote values in some versions of Python. Ours are
-    never quoted.
+    `request.cookies` takes quadratic time to unquote values in some versions of Python. Our values
+    are never quoted.
     """
     given = request.headers.getlist("cookie")
     pairs = [pair.partition("=") for header in given for pair in header[:_MAX_COOKIE].split(";")]
@@ -207,7 +207,7 @@ def _write_own(file: Path, text: str) -> None:
 
 
 def team_page(config: Config) -> "TeamPage | None":
-    """The page at `access.page`; None if that is not set. Raises SocketRefused."""
+    """The page at `access.page`; None if the setting is empty. Raises SocketRefused."""
     if not config.access.page:
         return None
     from hopsyncd.web.team_page import make_team_page  # slow to import

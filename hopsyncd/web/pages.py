@@ -60,7 +60,7 @@ def make_page(
 
 
 def page_routes(shared: Shared, hub: VersionHub, config_file: Path | None = None) -> Starlette:
-    """The views of the page for one user, with no check of who asks."""
+    """The routes of the page for one user. They do not check who makes a request."""
     search, changes = SearchViews(shared), ChangeViews(shared)
     actions = ActionViews(shared, config_file)
     maps, pdfs = MapViews(shared), PdfViews(shared)

@@ -1,6 +1,6 @@
-"""Logins that began here and have not come back from the provider yet.
+"""Logins that have begun and for which the provider has not redirected back yet.
 
-Each is bound to the browser that began it, by a cookie: a link with somebody else's code logs
+Each is bound to the browser that began it, by a cookie, so a link with another user's code logs
 nobody in. Each can be used once, for ten minutes.
 """
 
@@ -20,9 +20,10 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class PendingLogin:
-    """`browser` is what the browser holds as a cookie, and `to` the path that was asked for.
+    """A login in progress. `browser` is the value of the browser's cookie, and `to` the requested
+    path.
 
-    address: of the browser. network: as failed tokens are counted.
+    address: of the browser. network: the network for which failed tokens are counted.
     """
 
     state: str
@@ -36,14 +37,14 @@ class PendingLogin:
 
 
 class PendingLogins:
-    """A bounded number of logins; when there are more, the network with the most loses one."""
+    """A bounded number of logins; beyond it, the network with the most loses one."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._by_state: dict[str, PendingLogin] = {}  # the oldest first
 
     def begin(self, to: str, address: str, cookies: Collection[str]) -> PendingLogin:
-        """A new login for a browser. Logins in several tabs share the cookie of the browser."""
+        """Begin a login for a browser. Logins in several tabs share the cookie of the browser."""
         self._forget_old()
         if len(self._by_state) >= MAX_LOGINS:
             counts = Counter(one.network for one in self._by_state.values())
@@ -67,7 +68,7 @@ class PendingLogins:
         return made
 
     def take(self, state: str, cookies: Collection[str]) -> PendingLogin | None:
-        """The login of that state, if this browser began it. It cannot be taken again."""
+        """Remove and return the login of that state, if this browser began it."""
         self._forget_old()
         found = self._by_state.get(_digest(state))
         if found is None or found.browser not in cookies:
@@ -86,5 +87,5 @@ def _secret() -> str:
 
 
 def _digest(secret: str) -> str:
-    """Looked up by its hash, so that the time of a look-up says nothing of a state."""
+    """The hash for a look-up, so that its duration reveals nothing about the state."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

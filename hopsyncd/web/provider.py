@@ -1,7 +1,7 @@
-"""The login of a company: OpenID Connect, by the authorization code flow with PKCE.
+"""Logs in with a company's account: OpenID Connect, by the authorization code flow with PKCE.
 
-PyJWT checks the signature and the claims of the ID token. This module speaks to the provider and
-says whose login it is. It blocks, so call it on a thread.
+PyJWT checks the signature and the claims of the ID token. This module contacts the provider and
+identifies the user. It blocks, so call it on a thread.
 """
 
 import hashlib
@@ -43,9 +43,9 @@ _BY_POWER: Sequence[PageRole] = ("read", "write", "admin")
 
 
 class LoginFailed(Exception):
-    """Nobody was logged in: `why`, what to do, and the status of the page that says so.
+    """The login failed: why, what to do, and the HTTP status of the error page.
 
-    detail: for the log of the server alone.
+    detail: only for the server's log.
     """
 
     def __init__(self, why: str, hint: str, status: int = 403, detail: str = "") -> None:
@@ -57,7 +57,7 @@ class LoginFailed(Exception):
 
 
 def provider_down(detail: str) -> LoginFailed:
-    """The provider gives no usable response."""
+    """Make the error for a provider that gives no usable response."""
     return LoginFailed(
         "The login of your company does not answer",
         "Try again in a minute. Sessions that are open already go on",
@@ -68,7 +68,7 @@ def provider_down(detail: str) -> LoginFailed:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses of a provider. by_body: how its client sends the secret."""
+    """The addresses of a provider. by_body: whether the client sends its secret in the body."""
 
     authorization: str
     token: str
@@ -78,10 +78,10 @@ class Endpoints:
 
 
 class Provider:
-    """The provider of `access.oidc`. Its description and keys are kept for an hour.
+    """The provider of `access.oidc`. Its description and keys are cached for an hour.
 
-    redirect_uri: where it sends browsers back to. Raises SocketRefused if the secret or the file of
-    authorities cannot be used.
+    redirect_uri: the address to which it redirects browsers. Raises SocketRefused if the secret or
+    the file of authorities cannot be used.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Provider:
         return urlsplit(self._settings.issuer).hostname or ""
 
     def login_address(self, state: str, nonce: str, verifier: str) -> str:
-        """Where the browser logs in. Raises LoginFailed."""
+        """The address at which the browser logs in. Raises LoginFailed."""
         challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
         fields = {
             "response_type": "code",
@@ -126,7 +126,8 @@ class Provider:
         return _with_fields(self.endpoints().authorization, fields)
 
     def logout_address(self) -> str:
-        """Where the browser can end its login at the provider; empty if it has no such place."""
+        """The address at which the browser ends its login at the provider; empty if there is
+        none."""
         try:
             address = self.endpoints().end_session
         except LoginFailed:
@@ -134,7 +135,8 @@ class Provider:
         return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
 
     def log_in(self, brought: Mapping[str, str], verifier: str, nonce: str) -> Person:
-        """Who logged in. `brought`: the fields that the browser came back with.
+        """Complete a login; returns the person. `brought`: the fields with which the browser came
+        back.
 
         Raises LoginFailed.
         """
@@ -181,7 +183,7 @@ class Provider:
         )
 
     def _address(self, found: Mapping[str, Any], name: str) -> str:
-        """An address in the description. It must be as safe as the issuer's."""
+        """An address in the provider's description. It must be as safe as the issuer's."""
         address = found.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
@@ -189,7 +191,7 @@ class Provider:
         return address
 
     def _redeem(self, code: str, verifier: str) -> str:
-        """The ID token for a code."""
+        """Exchange a code for the ID token."""
         endpoints, settings = self.endpoints(), self._settings
         fields = {
             "grant_type": "authorization_code",
@@ -210,7 +212,7 @@ class Provider:
         return token
 
     def _claims(self, token: str, nonce: str) -> Mapping[str, Any]:
-        """The claims of an ID token, once all of it is checked. Raises LoginFailed."""
+        """Check an ID token, and return its claims. Raises LoginFailed."""
         settings = self._settings
         try:
             header = jwt.get_unverified_header(token)
@@ -237,7 +239,7 @@ class Provider:
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
-        """The provider's key of that id. If it is unknown, the keys are read again, once."""
+        """The provider's key with that id. If it is unknown, the keys are read again once."""
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [
@@ -268,7 +270,8 @@ class Provider:
         fields: Mapping[str, str] | None = None,
         auth: httpx2.BasicAuth | None = None,
     ) -> dict[str, Any]:
-        """The JSON object that the provider sends; an error of its token endpoint is one too."""
+        """Fetch a JSON object from the provider. An error of its token endpoint is also an
+        object."""
         until_s, body = time.monotonic() + _WHOLE_S, bytearray()
         try:
             with self._http.stream(method, address, data=fields, auth=auth) as response:
@@ -292,7 +295,8 @@ class Provider:
 
 
 def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
-    """The person of verified claims, with the most powerful of their roles. Raises LoginFailed."""
+    """The person with these verified claims, with the most powerful of their roles. Raises
+    LoginFailed."""
     for name, wanted in settings.required_claims.items():
         if _claim(claims, name) != wanted:
             raise _no_access(f"the claim {name} is not {wanted!r}")
@@ -347,7 +351,7 @@ def _with_fields(address: str, fields: Mapping[str, str]) -> str:
 
 
 def _form_encode(text: str) -> str:
-    """As RFC 6749 wants it in the header of the client."""
+    """Encode a value for the client's header, as RFC 6749 requires."""
     return urlencode({"": text})[1:]
 
 

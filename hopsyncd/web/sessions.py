@@ -1,7 +1,7 @@
-"""The sessions of people who logged in to the team's page. They live in memory alone.
+"""The sessions of users who are logged in to the team's page. They are only in memory.
 
-A session has two secrets. The browser holds its cookie, of which only the hash is kept here. The
-page asks the daemon with its key, and the daemon then knows the person.
+A session has two secrets. The browser has its cookie, of which only the hash is stored here. The
+page sends the session's key to the daemon, which identifies the user by it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _SECRET_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who logged in, as the provider says, and what the configuration lets them do."""
+    """A logged-in user: the provider's name for the user, and the role from the configuration."""
 
     user: str
     role: PageRole
@@ -30,10 +30,11 @@ class Person:
 
 @dataclass(eq=False)
 class Session:
-    """A login of one browser. Times are from the clock of its Sessions, but opened_s is Unix time.
+    """The login of one browser. Times are from the clock of its Sessions, but opened_s is Unix
+    time.
 
-    person: None for a pasted token; the daemon then knows whose that is. key: what the page sends
-    to the daemon, the token itself if one was pasted. form_token: what forms must carry.
+    person: None for a pasted token, which the daemon identifies. key: the secret that the page
+    sends to the daemon; a pasted token itself. form_token: the secret in the session's forms.
     """
 
     user: str
@@ -48,10 +49,10 @@ class Session:
 
 
 class Sessions:
-    """The open sessions, a bounded number of them. For one thread.
+    """A bounded number of open sessions. One thread may use it.
 
     A session ends at logout, IDLE_S after its last use, LONGEST_S after its login, and when
-    `has_ended` says so of its user and opened_s.
+    `has_ended` returns True for its user and opened_s.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class Sessions:
         self._by_key: dict[str, Session] = {}
 
     def open(self, user: str, person: Person | None, token: str = "") -> tuple[Session, str]:
-        """Open a session; returns it with the value of its cookie, which is not kept.
+        """Open a session; returns it with the value of its cookie, which is not stored.
 
-        A person who has too many sessions loses the oldest one. If all together are too many, the
-        one that was not used for longest ends.
+        If a person has too many sessions, the oldest ends. If there are too many in total, the one
+        that was unused for the longest time ends.
         """
         self._end_old()
         own = [one for one in self._by_cookie.values() if one.user == user]
@@ -85,7 +86,7 @@ class Sessions:
         return made, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
-        """The session of the first cookie that has one."""
+        """The session of the first of these cookies that belongs to one."""
         for cookie in cookies:
             found = self._by_cookie.get(_digest(cookie))
             if found and self.is_open(found):
@@ -105,13 +106,13 @@ class Sessions:
         return not session.is_over
 
     def end(self, session: Session) -> None:
-        """End a session, at once and for good."""
+        """End a session at once."""
         session.is_over = True
         self._by_cookie.pop(session.cookie_sha256, None)
         self._by_key.pop(session.key, None)
 
     def find_person(self, key: str) -> Person | None:
-        """Who is behind the key of an open session."""
+        """The user whose open session has this key; None if there is none."""
         found = self._by_key.get(key)
         return found.person if found and self.is_open(found) else None
 

@@ -1,10 +1,10 @@
 """The page for browsers of other machines, at `access.page`: its login, and its sessions.
 
-Each session has views and a client of its own, so nothing of one user can reach another. The client
-asks the daemon's socket with the key of the session, and the daemon answers with the rights of the
+Each session has its own views and client, so no data of one user can reach another. The client
+sends the key of the session to the daemon's socket, and the daemon answers with the rights of the
 person (api/guard.py).
 
-A browser logs in at the company's provider, or pastes a token if no provider is configured.
+A browser logs in at the company's provider, or with a pasted token if no provider is configured.
 """
 
 import hmac
@@ -66,18 +66,18 @@ class SessionForms:
         self._session = session
 
     def form_token(self, request: Request) -> str:
-        """The token that the forms of the session carry."""
+        """The token in the forms of the session."""
         return self._session.form_token
 
     def is_form_of(self, request: Request, token: str) -> bool:
-        """Whether a form carries the token of the session that sends it."""
+        """Whether a form has the token of the session that sends it."""
         return _is_equal(self._session.form_token, token)
 
 
 class TeamPage:
     """The ASGI application of the page at `address`, such as "https://notes.example.org".
 
-    `client_of` makes the client that asks for a browser, with a token. `has_ended`: as in Sessions.
+    `client_of` makes a client for a browser's address and a token. `has_ended`: as in Sessions.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TeamPage:
         self._logins = CapacityLimiter(_LOGINS_AT_ONCE)
 
     def find_person(self, key: bytes) -> Person | None:
-        """Who is behind the key of a session; None if it is not one, or its session has ended."""
+        """The user whose session has this key; None if there is no such session or it has ended."""
         return self._sessions.find_person(key.decode("latin-1"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +123,7 @@ class TeamPage:
             await answer(scope, receive, send_closed)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to what no page of ours asks for."""
+        """Refuse a request that no page of ours makes."""
         headers = request.headers
         if request.url.scheme != "https":
             return self._message(403, "The page is open over https only", f"Use {self._address}")
@@ -227,7 +227,7 @@ class TeamPage:
     def _enter(
         self, request: Request, user: str, person: Person | None, token: str, to: str
     ) -> Response:
-        """Open a session in place of the browser's earlier one, and lead on from a page of ours."""
+        """Open a session instead of the browser's earlier one, and redirect to a page of ours."""
         if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
@@ -328,7 +328,7 @@ def _address_of(request: Request) -> str:
 
 
 def _is_navigation(request: Request) -> bool:
-    """Whether a browser asks for something that it shows as a page of its own."""
+    """Whether a browser requests a whole page."""
     headers = request.headers
     mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", "document")
     if mode is None:  # an old browser
@@ -337,14 +337,14 @@ def _is_navigation(request: Request) -> bool:
 
 
 def _asked_path(request: Request) -> str:
-    """The path and query of a request, as they were sent, to come back to."""
+    """The path and query of a request, unchanged, for the redirect after the login."""
     path = request.scope.get("raw_path") or request.scope["path"].encode()
     query = request.scope["query_string"]
     return _local_path((path + (b"?" + query if query else b"")).decode("latin-1"))
 
 
 def _local_path(to: str) -> str:
-    """A path of this page; the first one in place of anything that could lead elsewhere."""
+    """The path, if it is on this page; otherwise the path of the first page."""
     is_plain = to.isascii() and to.isprintable() and " " not in to and "\\" not in to
     if not is_plain or len(to) > _MAX_PATH or not to.startswith("/") or to.startswith("//"):
         return "/"

@@ -66,7 +66,7 @@ class Forms(Protocol):
 
 @dataclass(frozen=True)
 class PageTools:
-    """Templates and threads, which the pages of all sessions can share."""
+    """The templates and threads that the pages of all sessions share."""
 
     templates: Environment
     pool: ThreadPoolExecutor
@@ -80,7 +80,7 @@ class PageTools:
 class Shared:
     """The client, the templates and the door, which all views use.
 
-    user: who logged in to the page of a server; empty on the user's own machine.
+    user: the user logged in to a server's page; empty on the user's own machine.
     """
 
     def __init__(

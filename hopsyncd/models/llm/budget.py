@@ -56,7 +56,7 @@ class Usage:
             self._reserved_tokens -= reserved
 
     def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
-        """Replace a reservation by what the request used."""
+        """Replace a reservation by the actual usage of the request."""
         with self._lock:
             self._reserved_tokens -= reserved
             self.prompt_tokens += prompt_tokens
