@@ -39,8 +39,10 @@ class WatchViews(View):
 
     @run_view
     def _watch(self, request: Request, question: str) -> Response:
-        done = self.client.watch(question)
-        return self.to(f"/watches/{done['watch']['id']}")
+        watched = self.client.watches()["watches"]
+        same = [one for one in watched if one["question"] == question.strip() and not one["act"]]
+        watch = same[0] if same else self.client.watch(question)["watch"]
+        return self.to(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:
         """Stop watching a question."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -118,6 +119,14 @@ def test_a_document_is_usable_by_everyone(opened: Page, view: Shown, tab: str) -
     _check_usable(opened)
 
 
+def _wait_until(page: Page, script: str) -> None:
+    """Wait for a script to be true. The page's policy forbids what `wait_for_function` does."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not page.evaluate(script):
+        assert time.monotonic() < until_s, script
+        page.wait_for_timeout(50)
+
+
 def _check_usable(page: Page) -> None:
     expect(page.locator("h1")).to_have_count(1)
     for scheme in ("light", "dark"):
@@ -145,11 +154,29 @@ def test_enter_does_not_repeat_a_search_that_was_typed(opened: Page) -> None:
     expect(opened.locator(".hit").first).to_be_visible()
     opened.locator("#q").press("Enter")
     opened.locator("#q").press("Enter")  # whoever asks once more gets a new answer
-    opened.wait_for_function(
+    _wait_until(
+        opened,
         "performance.getEntriesByType('resource').filter((one) => one.name.includes('/results'))"
-        ".length === 2"
+        ".length === 2",
     )
     assert len([url for url in searches if "/results" in url]) == 2
+
+
+def test_back_leads_to_the_search_before_and_then_to_the_first_screen(opened: Page) -> None:
+    for question in ("Where did Lord Byron die?", "Who repairs clocks in Bergen?"):
+        opened.locator("#q").fill(question[:9])
+        expect(opened.locator(".results")).to_be_visible()
+        opened.locator("#q").fill(question)
+        opened.locator("#q").press("Enter")
+        expect(opened.locator("#found h1")).to_have_text(question)
+        _wait_until(opened, "history.state === null")
+    opened.locator(".read").first.click()
+    opened.wait_for_url("**open=*")
+    opened.go_back()
+    expect(opened.locator("#q")).to_have_value("Where did Lord Byron die?")
+    expect(opened.locator("#found h1")).to_have_text("Where did Lord Byron die?")
+    opened.go_back()
+    expect(opened.locator(".welcome")).to_be_visible()
 
 
 def test_the_cards_of_an_answer_are_joined_by_the_name_they_share(
@@ -379,14 +406,14 @@ SHOWS_FOCUS = """() => {
 def _expect_focus(page: Page, wanted: Locator) -> None:
     """The element has the focus, and whoever looks at the window sees that."""
     expect(wanted).to_be_focused()
-    page.wait_for_function(SHOWS_FOCUS)
+    _wait_until(page, SHOWS_FOCUS)
 
 
 def _tab_to(page: Page, wanted: Locator, key: str = "Tab", most: int = 12) -> None:
     """Press the key until the element has the focus, which is seen at each step."""
     for _ in range(most):
         page.keyboard.press(key)
-        page.wait_for_function(SHOWS_FOCUS)
+        _wait_until(page, SHOWS_FOCUS)
         if wanted.evaluate("(one) => one === document.activeElement"):
             return
     raise AssertionError(f"{key} does not reach it")
@@ -437,7 +464,10 @@ def test_the_keyboard_alone_asks_reads_opens_watches_and_comes_back(
     page.wait_for_url("**/?**")
     expect(page.locator(".card").first).to_be_visible()
     assert page.url.partition("#")[0] == results
-    page.goto(watched)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Watch this question").click()
+    page.get_by_role("button", name="Watch", exact=True).click()
+    page.wait_for_url(watched)  # it is watched only once
     _tab_to(page, page.get_by_role("button", name="Stop watching"), most=20)
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_contain_text("You are not watching a question")

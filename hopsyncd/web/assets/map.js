@@ -546,7 +546,7 @@
       const content = response.ok ? made.body : made.querySelector("main");
       foundList.replaceChildren(...content.childNodes);
       if (!fields.get("find")) fields.delete("find");
-      history.replaceState(null, "", `${find.action}${fields.size ? "?" : ""}${fields}`);
+      setAddress(`${find.action}${fields.size ? "?" : ""}${fields}`);
       choose(-1);
       readFound();
     } catch (error) {

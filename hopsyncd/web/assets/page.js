@@ -35,6 +35,20 @@ async function requestPage(address, options) {
   return response;
 }
 
+// Each submitted search has an entry in the history of the tab; one that is typed replaces only
+// what was typed before it.
+let shownAddress = location.pathname + location.search;
+
+function setAddress(address, { isTyped = false } = {}) {
+  const isNew = isTyped && !history.state?.isTyped;
+  history[isNew ? "pushState" : "replaceState"](isTyped ? { isTyped } : null, "", address);
+  shownAddress = location.pathname + location.search;
+}
+
+addEventListener("popstate", () => {
+  if (location.pathname + location.search !== shownAddress) location.reload();
+});
+
 function say(text) {
   const toast = byId("toast");
   toast.textContent = text;
@@ -70,7 +84,10 @@ async function ask(fields, submitted) {
   if (asked !== search) return;
   document.body.removeAttribute("aria-busy");
   if (!isShown) search = null;
-  else if (submitted) document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted } }));
+  else if (submitted) {
+    history.replaceState(null, "");
+    document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted } }));
+  }
 }
 
 // Says whether there are results; an error is shown instead of them.
@@ -93,7 +110,7 @@ async function showResults(fields, signal) {
     morph(results, [...made.body.childNodes]);
     results.dataset.part = `${form.dataset.results}?${fields}`;
     if (!byId("preview")) layout.append(emptyPreview());
-    history.replaceState(null, "", `${base}/?${fields}`);
+    setAddress(`${base}/?${fields}`, { isTyped: true });
     const heading = byId("passages");
     told.textContent = heading ? `Found ${heading.textContent}` : "Nothing was found";
     document.dispatchEvent(new CustomEvent("hopsyncd:results", { detail: { fields, submitted: false } }));
@@ -198,7 +215,7 @@ async function openPassage(id, tab, { focus = true, chosen = true } = {}) {
   }
   if (chosen) {
     fields.set("open", id);
-    history.replaceState(null, "", `${base}/?${fields}`);
+    setAddress(`${base}/?${fields}`);
   }
   return true;
 }
@@ -226,7 +243,7 @@ function closePreview() {
   const fields = new URLSearchParams(location.search);
   fields.delete("open");
   fields.delete("tab");
-  history.replaceState(null, "", `${base}/?${fields}`);
+  setAddress(`${base}/?${fields}`);
   const link = opener?.isConnected ? opener : document.querySelector(`.read[data-open="${CSS.escape(id ?? "")}"]`);
   link?.focus();
 }
