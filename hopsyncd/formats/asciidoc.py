@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hopsyncd.formats.blocks import Block, in_line_order
@@ -104,10 +104,18 @@ class _Reader:
     def _verbatim(self, at: int, delimiter: str) -> list[str]:
         length = self._length(at, delimiter)
         language = self._above.split(",")[1].strip() if self._above.count(",") else ""
+        if delimiter.startswith("+") and self._is_tex(self.lines[at + 1 : at + length]):
+            language = "math"
         self._above = ""
         inner = [re.sub(r"\s*<\d{1,2}>\Z", "", line) for line in self.lines[at + 1 : at + length]]
         is_closed = bool(inner) and inner[-1].rstrip() == delimiter
         return [f"~~~~{language}", *(inner[:-1] if is_closed else inner), *["~~~~"] * is_closed]
+
+    def _is_tex(self, lines: Sequence[str]) -> bool:
+        """Whether the block that follows is a formula in TeX, and not one in AsciiMath."""
+        kind = self._above.split(",")[0].strip()
+        kind = self._attributes.get("stem") or kind if kind == "stem" else kind
+        return kind == "latexmath" or (kind == "stem" and any("\\" in line for line in lines))
 
     def _line(self, line: str) -> str:
         if not line:
@@ -157,6 +165,8 @@ class _Reader:
         """Read the lines of a table whose cells are separated by `sign`. Returns whether it has any
         cells."""
         above, self._above = self._above, ""
+        if found := _FORMAT.search(above):
+            sign = _SEPARATORS[found[1]]
         cells = list(_cells(lines) if sign in "|!" else _split_separator(lines, sign))
         if not cells:
             return False
@@ -184,6 +194,8 @@ class _Reader:
         return bool(blocks)
 
 
+_FORMAT = re.compile(r"format\s*=\s*\"?(csv|tsv|dsv)\b")
+_SEPARATORS = {"csv": ",", "tsv": "\t", "dsv": ":"}
 _BARE = re.compile(r"\*\*([^*]+)\*\*|\\(?=\|)")
 
 

@@ -1,7 +1,7 @@
 """Reads the texts and values of charts, which Word, Excel and PowerPoint store in the same form."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import local_name
@@ -79,10 +79,31 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
     for name in names:
         for saved in series.iterfind(f"{{*}}{name}"):
             number_format = saved.findtext(".//{*}formatCode") or "General"
+            levels = saved.findall(".//{*}lvl")
+            if len(levels) > 1:
+                points |= _points_of_levels(levels)
+                continue
             for point in saved.iterfind(".//{*}pt"):
                 value = _text(point)
                 if value and (at := point.get("idx", "")).isdecimal():
                     points[int(at)] = _show_number(value, point.get("formatCode") or number_format)
+    return points
+
+
+def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
+    """Categories in groups, the innermost level first: "2024 > Q1". A group has the index of its
+    first category."""
+    texts = [
+        {int(at): _text(point) for point in level if (at := point.get("idx", "")).isdecimal()}
+        for level in levels
+    ]
+    points: dict[int, str] = {}
+    for place, name in texts[0].items():
+        path = [name]
+        for level in texts[1:]:
+            group = max((one for one in level if one <= place), default=None)
+            path += [] if group is None else [level[group]]
+        points[place] = " > ".join(filter(None, reversed(path)))
     return points
 
 

@@ -52,8 +52,9 @@ def _delimiter_of(text: str) -> str:
     def evenness(delimiter: str) -> tuple[float, int]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         sizes = Counter(len(row) for row in islice(rows, _SNIFFED_ROWS) if any(row))
-        size, times = max(sizes.items(), key=lambda one: one[1], default=(1, 0))
-        return (times / sizes.total(), size) if size > 1 else (0.0, 0)
+        several = [(times, size) for size, times in sizes.items() if size > 1]
+        times, size = max(several, default=(0, 0))
+        return times / max(sizes.total(), 1), size
 
     return max(_DELIMITERS, key=evenness)
 
@@ -63,7 +64,9 @@ def _number(rows: Any) -> Iterator[SheetRow]:
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num
-        if any(map(str.strip, row)):
+        while row and not row[-1].strip():
+            row.pop()
+        if row:
             yield SheetRow(first, done, tuple(map(SheetCell, row)))
 
 

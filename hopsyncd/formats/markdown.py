@@ -46,6 +46,7 @@ from hopsyncd.formats.note_markup import (
     without_note_markup,
 )
 from hopsyncd.formats.plain import plain_blocks
+from hopsyncd.formats.site_markup import without_site_markup
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 from hopsyncd.formats.tex_formulas import formula_text
 
@@ -93,6 +94,8 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     if any(name == "excalidraw-plugin" for name, _ in front_matter.properties):
         text, env.skipped["drawings"] = without_drawings(text)
     text, env.skipped["comments"] = without_comments(text)
+    text, skipped = without_site_markup(text)
+    env.skipped.update(skipped)
     if front_matter.label_first:
         text = WIKI_LINK.sub(_swap_label, text)
     blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), front_matter)

@@ -16,6 +16,7 @@ from hopsyncd.formats.archive import (
 )
 from hopsyncd.formats.blocks import Block, Links, in_one_line
 from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.header_rows import header_rows
 from hopsyncd.formats.office_math import math_text
 from hopsyncd.formats.office_text import (
     Line,
@@ -132,14 +133,20 @@ class _Slide:
         """Build a table. Its properties say whether the first row names the columns."""
         properties = child_of(table, "tblPr")
         is_headed = properties is not None and attribute(properties, "firstRow") in ("1", "true")
+        rows = [
+            [(cell, *self._flat(cell)) for cell in row if _is_cell(cell)]
+            for row in table
+            if local_name(row) == "tr"
+        ]
+        headers = 0
+        if is_headed:
+            has_title = len(rows) > 1 and len(rows[0]) == 1 < len(rows[1])
+            texts = [[text for _, text, _ in row] for row in rows]
+            headers = header_rows(texts, has_title=has_title)
         builder = TableBuilder()
-        for at, row in enumerate(one for one in table if local_name(one) == "tr"):
-            builder.begin_row(self._number, is_header=is_headed and at == 0)
-            for cell in row:
-                is_covered = any(attribute(cell, name) in ("1", "true") for name in _COVERED)
-                if local_name(cell) != "tc" or is_covered:
-                    continue
-                text, links = self._flat(cell)
+        for at, row in enumerate(rows):
+            builder.begin_row(self._number, is_header=at < headers)
+            for cell, text, links in row:
                 spans = (_span(cell, "rowSpan"), _span(cell, "gridSpan"))
                 builder.add(text, rowspan=spans[0], colspan=spans[1], links=links)
         return builder.build()
@@ -237,6 +244,12 @@ class _Slide:
 
 
 _COVERED = ("hMerge", "vMerge")
+
+
+def _is_cell(element: Element) -> bool:
+    """Whether an element of a row is a cell that no other cell covers."""
+    is_covered = any(attribute(element, name) in ("1", "true") for name in _COVERED)
+    return local_name(element) == "tc" and not is_covered
 
 
 def _is_title(shape: Element) -> bool:

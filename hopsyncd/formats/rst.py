@@ -24,7 +24,7 @@ from hopsyncd.formats.blocks import (
 from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
 from hopsyncd.formats.inline import write_subscript, write_superscript
 from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.tables import TableBuilder, table_blocks
+from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 from hopsyncd.formats.tex_formulas import formula_text
 
 rst_dialect.install()
@@ -36,6 +36,7 @@ _MAX_DEPTH = 6
 _MAX_SUBSTITUTIONS = 8  # one inside another
 _NEVER = 6  # no message of docutils has this level
 _WARNING = 2
+_ROWS = (nodes.thead, nodes.tbody)
 _LEAVES = (nodes.math, nodes.Text, nodes.superscript, nodes.subscript)
 _CODE = (nodes.literal_block, nodes.doctest_block)
 _TITLED = (nodes.topic, nodes.sidebar, nodes.admonition)
@@ -258,34 +259,44 @@ class _Reader:
                 yield from _read_image(image, leads)
 
     def _read_table(self, node: nodes.table, leads: Leads, depth: int) -> Iterator[Block]:
+        yield from table_blocks(self._grid(node), _near(leads))
+
+    def _grid(self, node: nodes.table) -> Table:
         title = next((child for child in node.children if isinstance(child, nodes.title)), None)
         builder = TableBuilder(caption=self._text(title)[0] if title else "")
-        stubs = [column.get("stub", 0) for column in node.findall(nodes.colspec)]
-        for row in node.findall(nodes.row):
+        parts = [part for group in node.children for part in group.children]
+        stubs = [part.get("stub", 0) for part in parts if isinstance(part, nodes.colspec)]
+        for row in (row for part in parts if isinstance(part, _ROWS) for row in part.children):
             # Cells of a csv-table do not know their lines.
             line = max(_line_of(node), min(filter(None, map(_first_line, row.children)), default=1))
             is_head = isinstance(row.parent, nodes.thead)
             builder.begin_row(line, is_header=is_head)
             for at, entry in enumerate(row.children):
-                text, links = self._cell(entry)
+                text, links, inner = self._cell(entry)
                 builder.add(
                     text,
                     is_header=at < len(stubs) and bool(stubs[at]),
                     rowspan=entry.get("morerows", 0) + 1,
                     colspan=entry.get("morecols", 0) + 1,
                     links=links,
+                    inner=inner,
                 )
                 builder.extend_row(max([line, *map(_last_line, entry.findall(nodes.paragraph))]))
-        yield from table_blocks(builder.build(), _near(leads))
+        return builder.build()
 
-    def _cell(self, entry: nodes.Node) -> tuple[str, Links]:
-        """The whole text of a cell in one piece."""
+    def _cell(self, entry: nodes.Element) -> tuple[str, Links, tuple[Table, ...]]:
+        """The whole text of a cell in one piece, its links, and the tables in it."""
         text, links = "", Links()
+        inner = [child for child in entry.children if isinstance(child, nodes.table)]
+        for table in inner:
+            entry.remove(table)
         for part in self.read(entry, (), 0):
-            at = len(text) + 1 if text else 0
-            text = f"{text}\n{part.text}" if text else part.text
+            is_item = part.kind == "list_item" and text[-1:] not in tuple(";:,.")
+            joint = ("; " if is_item else "\n") if text else ""
+            at = len(text) + len(joint)
+            text += joint + part.text
             links += tuple((at + offset, link) for offset, link in part.links)
-        return text, links
+        return text, links, tuple(map(self._grid, inner))
 
     def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
         """The block, and the footnotes that it refers to."""

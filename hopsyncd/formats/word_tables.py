@@ -7,15 +7,12 @@ from xml.etree.ElementTree import Element
 
 from hopsyncd.formats.archive import attribute, child_of, local_name, outermost
 from hopsyncd.formats.blocks import Links
+from hopsyncd.formats.header_rows import header_rows, may_name_columns
 from hopsyncd.formats.tables import Table, TableBuilder
 from hopsyncd.formats.word_styles import is_on
 
 _FIRST_ROW = 0x20  # in the number by which a table says what is formatted in it
 _MAX_SPAN = 63  # columns; Word has no more
-_VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
-_YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
-_HAS_DIGIT = re.compile(r"\d")
-_MAX_NAME_WORDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +100,14 @@ class WordTable:
         A title across the table may stand above it.
         """
         marked = {at for at, is_marked in enumerate(self._marked) if is_marked}
-        first = int(len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1]))
-        if marked or len(self.rows) < first + 2 or not _may_name_columns(texts[first]):
+        has_title = len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1])
+        first = int(has_title)
+        if marked or len(self.rows) < first + 2:
             return marked
-        if any(map(_stands_out, self.rows[first : first + 1])) and not _stands_out(self.rows[-1]):
-            return {*range(first + 1)}
-        if not self._says_first_row or _is_form(texts[first:]):
-            return set()
-        return {0} if not first else {0, 1} if _names_numbers(texts[first:]) else set()
+        if _stands_out(self.rows[first]) and not _stands_out(self.rows[-1]):
+            return {*range(first + 1)} if may_name_columns(texts[first]) else set()
+        count = header_rows(texts, has_title=has_title) if self._says_first_row else 0
+        return {*range(count)}
 
 
 def _says_first_row(table: Element) -> bool:
@@ -161,32 +158,6 @@ def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) ->
             break
         end += 1
     return end - at
-
-
-def _may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a row can name columns: it has no values, no sentences, and no names of rows, as in
-    a form."""
-    return not any(
-        text.endswith(":")
-        or (_VALUE.match(text) and not _YEAR.match(text))
-        or (text.endswith(".") and len(text.split()) > _MAX_NAME_WORDS)
-        for text in texts
-    )
-
-
-def _is_form(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether rows are pairs of a name and a value: the values are of several kinds."""
-    if any(len(row) != 2 for row in texts):
-        return False
-    values = [bool(_HAS_DIGIT.search(row[1])) for row in texts[1:] if row[1]]
-    return any(values) and not all(values)
-
-
-def _names_numbers(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether a row of names stands above a column of numbers."""
-    below = zip(*(row for row in texts[1:] if len(row) == len(texts[0])), strict=True)
-    columns = [[text for text in column if text] for column in below]
-    return any(column and all(map(_VALUE.match, column)) for column in columns[1:])
 
 
 def _stands_out(row: Sequence[WordCell]) -> bool:

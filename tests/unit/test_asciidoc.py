@@ -100,3 +100,21 @@ def test_nothing_is_lost_of_what_is_cut_off(text: str) -> None:
     said = " ".join(block.text for block in read(text))
     for word in ("cell", "open"):
         assert (word in said) == (word in text)
+
+
+def test_block_formulas_are_written_in_characters() -> None:
+    tex = "[latexmath]\n++++\n\\frac{a}{b} \\leq c\n++++\n\nAfter."
+    assert [block.text for block in read(tex)] == ["a/b ≤ c", "After."]
+    assert read(tex.replace("latexmath", "stem"))[0].text == "a/b ≤ c"
+    ascii_math = "[stem]\n++++\nsqrt(4) = 2\n++++"
+    assert read(ascii_math)[0].text == "sqrt(4) = 2"
+    assert (
+        read(":stem: latexmath\n\n" + ascii_math.replace("sqrt(4)", "x^{2}"))[0].text == "x^2 = 2"
+    )
+
+
+def test_tables_in_the_format_csv_have_cells() -> None:
+    table = '[%header,format=csv]\n|===\nName,Note\nAnn,"cook, driver"\n|==='
+    assert [block.text for block in read(table)] == ["Name: Ann | Note: cook, driver"]
+    tabs = '[%header,format="tsv"]\n|===\nName\tAge\nAnn\t30\n|==='
+    assert [block.text for block in read(tabs)] == ["Name: Ann | Age: 30"]

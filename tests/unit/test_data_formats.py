@@ -70,3 +70,10 @@ def test_a_calendar_file_is_its_events() -> None:
         "Paint",
         "Due: 2026-06-01 08:00 UTC",
     ]
+
+
+def test_lines_above_the_names_and_commas_at_the_end_hide_no_column() -> None:
+    above = "Report 2024\nMade by a tool\n\nName,Age,City\nAnn,30,Oslo\n"
+    assert texts(above, "text/csv")[-1] == "Name: Ann | Age: 30 | City: Oslo"
+    assert texts("a,b,\nx,1,\ny,2,\n", "text/csv") == ["a: x | b: 1", "a: y | b: 2"]
+    assert texts("Ware;Preis\nStift;1,50\n", "text/csv") == ["Ware: Stift | Preis: 1,50"]

@@ -304,3 +304,91 @@ def test_what_is_left_out_of_html_inside_is_counted_with_the_rest() -> None:
     found = extract(text.encode(), "text/markdown")
     assert skipped_of(found) == {"deletions": 1, "scripts": 1}
     assert found[-1].kind == "skipped" and found[0].kind != "skipped"
+
+
+def test_the_markup_of_site_generators_shows_titles_only() -> None:
+    text = """---
+title: Guide
+---
+import Tabs from '@theme/Tabs';
+import {
+  Card,
+} from './card';
+
+export const rate = 1;
+
+:::tip[My tip]
+
+Use **this**.
+
+:::
+
+:::note
+Mind *that*.
+:::
+
+!!! warning "Be careful"
+    The ice is thin.
+
+    ```py
+    x = 1
+    ```
+
+=== "C"
+
+    In C.
+
+<Tabs>
+  <TabItem value="apple" label="Apple">
+
+An apple.
+
+  </TabItem>
+</Tabs>
+
+{/* never
+shown */}
+
+## Heading {#id .class}
+
+{{< figure src="a.jpg" title="A boat" caption="Old boat" >}}
+
+{{< youtube w7Ft2ymGmfc >}}
+
+{% comment %}gone{% endcomment %}
+
+{% highlight ruby %}
+puts "{% x %}"
+{% endhighlight %}
+
+After `{{< kept >}}` and {{ site.title }}.
+"""
+    read = blocks(text)
+    assert [block.text for block in read if block.text] == [
+        "Guide",
+        "My tip:",
+        "Use this.",
+        "Mind that.",
+        "Be careful:\nThe ice is thin.",
+        "x = 1",
+        "C:",
+        "In C.",
+        "Apple:",
+        "An apple.",
+        "Heading",
+        "A boat. Old boat.",
+        'puts "{% x %}"',
+        "After {{< kept >}} and {{ site.title }}.",
+    ]
+    last = read[-2]
+    assert (last.first_line, last.text[:5]) == (text.count("\n"), "After")
+    assert dict(read[0].properties).get("tag") is None
+    assert skipped_of(read) == {"comments": 2, "imports and exports": 3, "shortcodes": 2}
+
+
+def test_code_and_what_only_looks_like_markup_stay() -> None:
+    fenced = "```\n:::note\nimport x from 'y'\n{/* kept */}\n```\n\n<X/>"
+    assert blocks(fenced)[0].text == ":::note\nimport x from 'y'\n{/* kept */}"
+    assert blocks("Goods\nimport duties from 'abroad' are due.")[0].text.endswith("are due.")
+    assert blocks("Set {/* without an end")[0].text == "Set {/* without an end"
+    assert blocks("# C# {x}")[0].text == "C# {x}"

@@ -163,3 +163,24 @@ def test_cells_that_span_columns_and_rows_keep_their_labels() -> None:
     assert [block.text for block in blocks(text)] == [
         "Route: North | Fare > Low: 110 | Fare > High: 310"
     ]
+
+
+def test_a_table_in_a_cell_adds_no_rows_to_the_table_around_it() -> None:
+    text = """
++-------+------------------+
+| Plan  | Detail           |
++=======+==================+
+| Basic | +------+-------+ |
+|       | | Feat | Limit | |
+|       | +======+=======+ |
+|       | | User | 5     | |
+|       | +------+-------+ |
++-------+------------------+
+| Other | - shop           |
+|       | - cook           |
++-------+------------------+
+"""
+    assert [block.text for block in blocks(text)] == [
+        "Plan: Basic | Detail > Feat: User | Detail > Limit: 5",
+        "Plan: Other | Detail: shop; cook",
+    ]

@@ -141,3 +141,44 @@ def test_links_and_what_the_file_says_about_itself() -> None:
     assert [link.target for block in blocks for _, link in block.links] == ["tides.docx"]
     assert blocks[0].names == ("Rigging review",)
     assert ("author", "Tove Lund") in blocks[0].properties
+
+
+def _table(rows: list[list[str]], merged: int = 0) -> list[str]:
+    """The rows that are read of a table; `merged` cells of its first row are one."""
+
+    def fill(slide: Any) -> None:
+        inch = Inches(1)
+        table = slide.shapes.add_table(len(rows), len(rows[0]), inch, inch, inch, inch).table
+        for at, row in enumerate(rows):
+            for column, text in enumerate(row):
+                table.cell(at, column).text = text
+        if merged:
+            table.cell(0, 0).merge(table.cell(0, merged - 1))
+
+    return [block.text for block in saved(fill) if block.text]
+
+
+def test_a_form_and_a_title_across_a_table_name_no_columns() -> None:
+    form = [["Name", "Ann"], ["Born", "1990"], ["City", "Oslo"]]
+    assert _table(form) == ["Name | Ann", "Born | 1990", "City | Oslo"]
+    titled = [["Budget", "", ""], ["Unit", "Plan", "Spent"], ["IT", "10", "12"]]
+    assert _table(titled, merged=3) == ["Budget", "Unit: IT | Plan: 10 | Spent: 12"]
+
+
+def test_categories_of_a_chart_in_groups_have_the_name_of_their_group() -> None:
+    def fill(slide: Any) -> None:
+        data: Any = CategoryChartData()  # type: ignore[no-untyped-call]
+        for year in ("2023", "2024"):
+            group = data.add_category(year)
+            for quarter in ("Q1", "Q2"):
+                group.add_sub_category(quarter)
+        data.add_series("Catch", (1, 2, 3, 4))
+        inch = Inches(1)
+        slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, inch, inch, inch, inch, data)
+
+    assert [block.text for block in saved(fill) if block.kind == "table"] == [
+        "2023 > Q1 | Catch: 1",
+        "2023 > Q2 | Catch: 2",
+        "2024 > Q1 | Catch: 3",
+        "2024 > Q2 | Catch: 4",
+    ]
