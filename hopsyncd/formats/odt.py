@@ -1,7 +1,7 @@
 """Reads OpenDocument texts and presentations."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, repeat
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -33,6 +33,8 @@ _MARGINS = frozenset(
 )
 _MAX_REPEATED = 10_000  # cells of a document, beyond those that it has
 _MAX_SPACES = 1000
+_BOLD = ("bold", "600", "700", "800", "900")
+_SVG = "svg"  # in the namespace of the titles of pictures; fields have titles too
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
@@ -107,6 +109,8 @@ def _marks(*trees: Element | None) -> dict[str, str]:
     for tree in trees:
         for style in () if tree is None else tree.iterfind(".//{*}style"):
             properties = child_of(style, "text-properties")
+            if properties is not None and attribute(properties, "font-weight") in _BOLD:
+                marks.setdefault(attribute(style, "name"), "b")
             position = "" if properties is None else attribute(properties, "text-position")
             place = position.split(" ")[0].rstrip("%")
             if place == "super" or (place.isdecimal() and int(place) > 0):
@@ -240,6 +244,8 @@ class _Reader:
                 line.add(" " * min(int(count) if count.isdecimal() else 1, _MAX_SPACES))
             elif name in _SPELLED:
                 line.add(_SPELLED[name])
+            elif name == "title" and _SVG in child.tag:
+                beside += [] if child_of(parent, "desc") is not None else [child]
             elif name == "object" and (formula := self._formula(child)):
                 line.add(formula, mark)
             elif name in _BESIDE:
@@ -249,7 +255,7 @@ class _Reader:
                 self._inline(child, line, beside, mark)
                 line.mark_link(attribute(child, "href"), start)
             elif name not in _LEFT_OUT:
-                own = self._marks.get(attribute(child, "style-name"), "").strip("th")
+                own = self._marks.get(attribute(child, "style-name"), "").strip("thb")
                 self._inline(child, line, beside, own or mark)
                 line.add("\n" if name in ("p", "h") else "")
             line.add(_join_lines(child.tail), mark)
@@ -260,6 +266,8 @@ class _Reader:
         name = local_name(element)
         if name == "text-box":
             yield from self.content(element)
+        elif name == "title":
+            yield from self._picture(element)
         elif name in ("desc", "table", "object"):
             yield from self.content([element])
         else:
@@ -278,16 +286,21 @@ class _Reader:
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
 
-    def _flatten(self, parent: Element | list[Element], line: Line, beside: list[Element]) -> None:
+    def _flatten(
+        self, parent: Element | list[Element], line: Line, beside: list[Element], depth: int = 0
+    ) -> None:
+        """Add all text inside a part to a line; `depth` is the depth of the list around it."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
+                if depth:
+                    line.begin_item()
                 self._inline(child, line, beside, "")
                 line.add("\n")
             elif name in ("table", "desc", "annotation", "object"):
                 beside.append(child)
             elif name not in _LEFT_OUT:
-                self._flatten(child, line, beside)
+                self._flatten(child, line, beside, depth + (name == "list"))
 
     def _table(self, element: Element) -> Iterator[Block]:
         leads = tuple(filter(None, (self._leads.introduction,)))
@@ -307,14 +320,17 @@ class _Reader:
 
     def _built(self, element: Element, beside: list[tuple[int, Element]]) -> Table:
         builder = TableBuilder()
-        for row, is_header in table_rows(element, False):
+        rows = list(table_rows(element, False))
+        marked = self._marked_rows(rows)
+        for index, (row, is_marked) in enumerate(rows):
+            is_header = is_marked or index < marked
             said = [one for one in row if local_name(one) == "table-cell"]
-            cells = [(cell, *self.flat(cell)) for cell in said]
-            has_text = any(text for _, text, _, _ in cells)
+            cells = [(cell, *self._cell(cell, beside)) for cell in said]
+            has_text = any(text or inner for _, text, _, _, inner in cells)
             for at in range(self._repeat(row, "rows-repeated", len(cells)) if has_text else 1):
                 number = next(self._numbers)
                 builder.begin_row(number, is_header=is_header)
-                for cell, text, links, found in cells:
+                for cell, text, links, found, inner in cells:
                     spans = count_of(cell, "rows-spanned"), count_of(cell, "columns-spanned")
                     for _ in range(self._repeat(cell, "columns-repeated", 1)):
                         builder.add(
@@ -323,9 +339,46 @@ class _Reader:
                             rowspan=spans[0],
                             colspan=spans[1],
                             links=links,
+                            inner=inner if at == 0 else (),
                         )
                     beside += [(number, one) for one in found] if at == 0 else []
         return builder.build()
+
+    def _cell(
+        self, cell: Element, beside: list[tuple[int, Element]]
+    ) -> tuple[str, Links, list[Element], tuple[Table, ...]]:
+        """The text of a cell, its links, the elements beside the text, and the tables in it."""
+        text, links, found = self.flat(cell)
+        tables = [one for one in found if local_name(one) == "table"]
+        inner = tuple(self._built(one, beside) for one in tables)
+        return text, links, [one for one in found if one not in tables], inner
+
+    def _marked_rows(self, rows: Sequence[tuple[Element, bool]]) -> int:
+        """The number of bold rows at the top of a table that has no other header rows."""
+        if any(is_header for _, is_header in rows):
+            return 0
+        bold = [self._is_bold(row) for row, _ in rows]
+        count = next((at for at, is_bold in enumerate(bold) if not is_bold), 0)
+        return 0 if all(bold) else count
+
+    def _is_bold(self, row: Element) -> bool:
+        """Whether a row has several cells, all with text in bold."""
+        cells = [cell for cell in row if local_name(cell) == "table-cell"]
+        return len(cells) > 1 and all(map(self._has_bold_text, cells))
+
+    def _has_bold_text(self, cell: Element) -> bool:
+        paragraphs = [one for one in cell if local_name(one) == "p"]
+        parts = [part for one in paragraphs for part in (one, *one)]
+        texts = [one for one in paragraphs if self._marks.get(attribute(one, "style-name")) != "b"]
+        plain = [text for one in texts for text in (one.text, *(part.tail for part in one))]
+        spans = [part for one in texts for part in one]
+        is_plain = any((text or "").strip() for text in plain)
+        return (
+            bool(parts)
+            and not is_plain
+            and all(self._marks.get(attribute(part, "style-name")) == "b" for part in spans)
+            and any("".join(one.itertext()).strip() for one in paragraphs)
+        )
 
     def _is_header(self, cell: Element) -> bool:
         """Whether all paragraphs of a cell have the table header style."""

@@ -20,6 +20,8 @@ _MAX_RULES = 600  # of a page: a drawing has more
 _LEAST_SIDE = 8.0
 _OFF_CENTER = 0.1  # of the width of a cell
 _LEAST_FRAMED = 8  # spans of a cell: fewer may be the parts of a value
+_LEAST_CELLS = 6
+_MOST_OF_TEXT = (0.6, 0.85)  # in one cell of a table with few cells, and of one with more
 _VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 
@@ -154,7 +156,8 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
     lengths = [len(span.text) for span in spans]
     longest = max((sum(len(s.text) for s in c.spans) for c in cells.values()), default=0)
     columns = {cell.column for row in rows.values() if len(row) > 1 for cell in row}
-    if len(rows) < 2 or len(columns) < 2 or len(cells) < 4 or longest > 0.6 * sum(lengths):
+    most = _MOST_OF_TEXT[len(cells) >= _LEAST_CELLS]
+    if len(rows) < 2 or len(columns) < 2 or len(cells) < 4 or longest > most * sum(lengths):
         return None
     used = sorted({cell.column for cell in cells.values()})
     tops = list(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.pdf_text import Span
-from hopsyncd.formats.tables import Table, TableBuilder, is_number
+from hopsyncd.formats.tables import Table, TableBuilder, is_number, is_year
 
 _TOUCH = 3.0  # points: lines this close meet
 _LEADERS = re.compile("(?:[.\u00b7\u2026] ?){5,}")
@@ -307,12 +307,15 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     names = [join_spans(cell.spans) for cell in rows[0]]
     if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
         return False
-    if any(map(is_number, names)) or any(name.endswith(":") for name in names):
+    if any((is_number(one) and not is_year(one)) or one.endswith(":") for one in names):
         return False
     below: dict[int, list[str]] = {}
     for cell in (cell for row in rows[1:] for cell in row):
         below.setdefault(cell.column, []).append(join_spans(cell.spans))
-    return any(column and all(map(is_number, texts)) for column, texts in below.items())
+    return any(
+        column and all(map(is_number, texts)) and not all(map(is_year, texts))
+        for column, texts in below.items()
+    )
 
 
 def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:

@@ -156,7 +156,10 @@ class TableBuilder:
         if not count and guess_header:
             count = _guessed_headers(rows[begin:])
         if not count and begin and _is_header(rows[begin - 1]) and not _has_headers(rows[begin:]):
-            begin, count = begin - 1, 1  # one header for all columns
+            if _names_numbers(rows[begin:]):
+                count = 1
+            else:
+                begin, count = begin - 1, 1  # one header for all columns
         titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
         if not count and any(_is_header(row) and _is_across(row, width) for row in rows[begin:]):
             titles = titles[:-1]  # the title of the first group, as others follow
@@ -192,6 +195,11 @@ class TableBuilder:
 def is_number(text: str) -> bool:
     """Whether a cell contains a number, an amount, a percentage or a date."""
     return _NUMBER.match(text) is not None
+
+
+def is_year(text: str) -> bool:
+    """Whether a cell contains a year, which may name a column."""
+    return _YEAR.match(text) is not None
 
 
 def _has_headers(rows: Sequence[Row]) -> bool:
@@ -276,6 +284,12 @@ def _is_row_of_names(rows: Sequence[Row]) -> bool:
         return False  # names and values, as in a form
     if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
+    return _names_numbers(rows)
+
+
+def _names_numbers(rows: Sequence[Row]) -> bool:
+    """Whether a row of names and years, below an empty corner perhaps, stands above numbers."""
+    texts = [cell.text if cell else "" for cell in rows[0].cells]
     named = texts[1:] if texts and not texts[0] else texts
     if len(named) < 1 + bool(named == texts) or len({*map(str.casefold, named)}) < len(named):
         return False

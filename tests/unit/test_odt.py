@@ -18,6 +18,8 @@ _NAMES = (
     "presentation",
     "chart",
     "xlink",
+    "fo",
+    "svg",
 )
 SPACES = " ".join(f'xmlns:{name}="x:{name}"' for name in _NAMES)
 
@@ -153,3 +155,59 @@ def test_a_table_that_repeats_without_end_is_bounded() -> None:
     rows = f'<table:table-row table:number-rows-repeated="999999">{wide}</table:table-row>'
     blocks = blocks_of(f"<table:table>{rows}</table:table>")
     assert sum(block.text.count("x") for block in blocks) < 20_000
+
+
+_BOLD = '<style:style style:name="B"><style:text-properties fo:font-weight="bold"/></style:style>'
+
+
+def _styled(text: str) -> str:
+    return f'<table:table-cell><text:p text:style-name="B">{text}</text:p></table:table-cell>'
+
+
+def _table(*rows: str) -> str:
+    return f"<table:table>{''.join(rows)}</table:table>"
+
+
+def test_a_bold_first_row_names_the_columns() -> None:
+    data = row(cell("Ann"), cell("cook")), row(cell("Bo"), cell("driver"))
+    read = blocks_of(_table(row(_styled("Name"), _styled("Work")), *data), automatic=_BOLD)
+    assert [block.text for block in read] == ["Name: Ann | Work: cook", "Name: Bo | Work: driver"]
+    span = '<text:span text:style-name="B">{}</text:span>'
+    spans = row(cell(span.format("Name")), cell(span.format("Work")))
+    read = blocks_of(_table(spans, *data), automatic=_BOLD)
+    assert read[0].text == "Name: Ann | Work: cook"
+    partly = row(cell(span.format("Name") + " of"), cell(span.format("Work")))
+    assert blocks_of(_table(partly, *data), automatic=_BOLD)[0].text == "Name of | Work"
+    whole = _table(row(_styled("Ann"), _styled("cook")), row(_styled("Bo"), _styled("driver")))
+    assert blocks_of(whole, automatic=_BOLD)[0].text == "Ann | cook"
+
+
+def test_a_table_in_a_cell_and_a_title_across_name_what_they_should() -> None:
+    head = "<table:table-header-rows>{}</table:table-header-rows>".format
+    inner = _table(head(row(cell("Kind"), cell("Most"))), row(cell("Users"), cell("5")))
+    outer = _table(
+        head(row(cell("Plan"), cell("Limits"))),
+        row(cell("Basic"), f"<table:table-cell>{inner}</table:table-cell>"),
+    )
+    assert [block.text for block in blocks_of(outer)] == [
+        "Plan: Basic | Limits > Kind: Users | Limits > Most: 5"
+    ]
+    title = row(cell("Budget", 'table:number-columns-spanned="2"'), COVERED)
+    below = row(cell("Item"), cell("Price")), row(cell("Pen"), cell("3"))
+    assert [block.text for block in blocks_of(_table(head(title), *below))] == [
+        "Budget",
+        "Item: Pen | Price: 3",
+    ]
+
+
+def test_items_in_a_cell_and_the_title_of_a_picture_stand_apart() -> None:
+    items = "".join(f"<text:list-item>{said(text)}</text:list-item>" for text in ("shop", "cook"))
+    with_list = f"<table:table-cell><text:list>{items}</text:list></table:table-cell>"
+    read = blocks_of(_table(row(cell("Ann"), with_list), row(cell("Bo"), cell("x"))))
+    assert read[0].text == "Ann | shop; cook"
+    frame = "<draw:frame><svg:title>A red boat</svg:title></draw:frame>"
+    read = blocks_of(said(f"Before{frame}"))
+    assert [(block.kind, block.text) for block in read] == [
+        ("paragraph", "Before"),
+        ("figure", "A red boat"),
+    ]

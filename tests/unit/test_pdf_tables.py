@@ -325,3 +325,35 @@ def test_lines_that_a_comma_leaves_unfinished_go_on_in_their_cell() -> None:
         "FROM | functions",
         "ORDER | user",
     ]
+
+
+def test_years_above_numbers_name_columns() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        _words(canvas, (("", "2022", "2023"), ("Sales", "1,234", "2,345"), ("Cost", "(9)", "(8)")))
+
+    assert texts(read(draw)) == [
+        "Sales | 2022: 1,234 | 2023: 2,345",
+        "Cost | 2022: (9) | 2023: (8)",
+    ]
+
+
+def test_a_table_with_one_long_cell_is_a_table() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica", 9)
+        canvas.grid([60, 140, 300], [540, 560, 605, 620])
+        canvas.drawString(66, 546, "Bo")
+        canvas.drawString(146, 546, "Short")
+        canvas.drawString(66, 594, "Ann")
+        for at, line in enumerate(
+            ("A long note that wraps over", "several lines in its cell,", "to the end")
+        ):
+            canvas.drawString(146, 594 - 12 * at, line)
+        canvas.setFont("Helvetica-Bold", 9)
+        canvas.drawString(66, 608, "Name")
+        canvas.drawString(146, 608, "Note")
+
+    assert texts(read(draw)) == [
+        "Name: Ann | Note: A long note that wraps over several lines in its cell, to the end",
+        "Name: Bo | Note: Short",
+    ]
