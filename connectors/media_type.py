@@ -32,6 +32,7 @@ _DOCUMENTS: dict[str, str] = {
     ".odt": "application/vnd.oasis.opendocument.text",
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
+    ".fb2": "application/x-fictionbook+xml",
     ".eml": "message/rfc822",
     ".mbox": MBOX,
     ".msg": "application/vnd.ms-outlook",

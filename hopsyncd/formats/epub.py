@@ -53,7 +53,7 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             skipped[_DAMAGED] += 1
             continue
         skipped.update(skipped_of(chapter))
-        blocks += _chapter(chapter, titles.get(name, ""), number)
+        blocks += chapter_blocks(chapter, titles.get(name, ""), number)
     if skipped[_DAMAGED] and not blocks:
         raise DocumentUnreadable(
             "the document",
@@ -61,7 +61,7 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             "Get the book again, or add it to `ignore`",
         )
     metadata = child_of(tree, "metadata")
-    titled = _with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
+    titled = with_title_page(blocks, () if metadata is None else tuple(_leaves(metadata)))
     return (*titled, skipped_block(skipped)) if skipped.total() else titled
 
 
@@ -79,7 +79,7 @@ def _leaves(metadata: Element) -> Iterator[Element]:
             yield changed
 
 
-def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
+def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
     """The blocks of a chapter. Without a heading, it gets its title from the table of contents."""
     has_heading = any(block.level and block.text for block in chapter)
     # A chapter without a title must not stand under the one before.
@@ -90,7 +90,7 @@ def _chapter(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Bl
             yield said
 
 
-def _with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
+def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple[Block, ...]:
     """Put the book's title above its blocks, followed by its authors."""
     titles, properties = read_metadata(metadata)
     below = with_title(tuple(blocks), titles[0] if titles else "", 1, is_certain=True)

@@ -13,6 +13,7 @@ XLS = "application/vnd.ms-excel"
 ODS = "application/vnd.oasis.opendocument.spreadsheet"
 ODP = "application/vnd.oasis.opendocument.presentation"
 EPUB = "application/epub+zip"
+FICTION_BOOK = "application/x-fictionbook+xml"
 IPYNB = "application/x-ipynb+json"
 CANVAS = "application/x-canvas+json"
 MBOX = "application/mbox"
@@ -26,7 +27,7 @@ _UNITS = {
     **dict.fromkeys((DOCX, ODT, RTF), "paragraph"),
     **dict.fromkeys((PPTX, ODP), "slide"),
     **dict.fromkeys((XLSX, XLS, ODS), "range"),
-    EPUB: "chapter",
+    **dict.fromkeys((EPUB, FICTION_BOOK), "chapter"),
     MBOX: "message",
     IPYNB: "cell",
     CANVAS: "card",

@@ -15,6 +15,7 @@ from hopsyncd.formats.media_types import (
     CANVAS,
     DOCX,
     EPUB,
+    FICTION_BOOK,
     IPYNB,
     MAIL,
     MBOX,
@@ -71,6 +72,7 @@ _BINARY = {
     XLS: "spreadsheet:xls_blocks",
     ODS: "spreadsheet:ods_blocks",
     EPUB: "epub:epub_blocks",
+    FICTION_BOOK: "fiction_book:fiction_book_blocks",
 }
 _WITH_PARTS = {
     MAIL: "mail:mail_blocks",

@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 
+from connectors.media_type import media_type
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.media_types import EPUB
@@ -89,3 +90,37 @@ def test_the_title_of_a_book_stands_above_its_only_chapter_and_no_file_title_doe
     assert told(blocks) == [
         (1, "Tides"), (0, "Author: Ada Lund, Bo Ek"), (2, "Images"), (0, "One."), (0, "Two."),
     ]  # fmt: skip
+
+
+def test_a_fiction_book_has_chapters_notes_tables_and_verses() -> None:
+    book = """<?xml version="1.0" encoding="windows-1251"?>
+<FictionBook xmlns="http://www.gribuser.ru/xml/fictionbook/2.0" xmlns:l="http://www.w3.org/1999/xlink">
+<description><title-info><genre>sea</genre><author><first-name>Анна</first-name>
+<last-name>Ли</last-name></author><book-title>Лодки</book-title>
+<annotation><p>About boats.</p></annotation><lang>ru</lang></title-info></description>
+<body><title><p>Лодки</p></title>
+<section><title><p>Chapter</p><p>One</p></title><p>She <emphasis>sailed</emphasis> 10<sup>3</sup>
+miles.<a l:href="#n1" type="note">[1]</a></p><empty-line/>
+<poem><stanza><v>A wave,</v><v>a gull.</v></stanza></poem></section>
+<section><title><p>Two</p></title><subtitle>Later</subtitle>
+<table><tr><th>Boat</th><th>Year</th></tr><tr><td>Alva</td><td>1902</td></tr></table>
+<cite><p>Said once.</p><text-author>Ann</text-author></cite></section></body>
+<body name="notes"><section id="n1"><title><p>1</p></title><p>Sea miles.</p></section></body>
+</FictionBook>""".encode("windows-1251")
+    read = extract(book, media_type("boats.fb2"))
+    assert [(block.kind, block.text, block.first_line) for block in read if block.text] == [
+        ("heading", "Лодки", 2),
+        ("paragraph", "Author: Анна Ли", 1),
+        ("paragraph", "About boats.", 1),
+        ("heading", "Chapter One", 3),
+        ("paragraph", "She sailed 10^3\nmiles.[1]", 3),
+        ("paragraph", "A wave,", 3),
+        ("paragraph", "a gull.", 3),
+        ("note", "1 Sea miles.", 3),
+        ("heading", "Two", 4),
+        ("heading", "Later", 4),
+        ("table", "Boat: Alva | Year: 1902", 4),
+        ("paragraph", "Said once.", 4),
+        ("paragraph", "Ann", 4),
+    ]
+    assert dict(read[0].properties)["author"] == "Анна Ли"

@@ -1,0 +1,83 @@
+"""Reads books in FictionBook (FB2) by rewriting each chapter in HTML."""
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from hopsyncd.formats.archive import attribute, child_of, local_name
+from hopsyncd.formats.blocks import Block, in_one_line
+from hopsyncd.formats.epub import chapter_blocks, with_title_page
+from hopsyncd.formats.html import html_blocks
+
+_OF_NOTES = ("notes", "comments")
+_TAGS = {
+    **dict.fromkeys(("v", "text-author"), "p"),
+    **dict.fromkeys(("section", "poem", "stanza", "annotation"), "div"),
+    **dict.fromkeys(("cite", "epigraph"), "blockquote"),
+    **{"emphasis": "em", "empty-line": "hr", "image": "img"},
+}
+_PROPERTIES = {"book-title": "title", "lang": "language", "date": "date", "keywords": "keywords"}
+_NAMES = ("first-name", "middle-name", "last-name")
+
+
+def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
+    """Read a book; line numbers count its chapters, from 1. Notes follow the chapter that refers
+    to them."""
+    root = ElementTree.fromstring(data)
+    bodies = list(root.iterfind("{*}body"))
+    notes = {
+        attribute(note, "id"): note
+        for body in bodies
+        if attribute(body, "name") in _OF_NOTES
+        for note in body.iterfind(".//{*}section")
+    }
+    about = child_of(root, "description", "title-info")
+    chapters = [
+        part for body in bodies if attribute(body, "name") not in _OF_NOTES for part in body
+    ]
+    if about is not None:
+        chapters = [*about.iterfind("{*}annotation"), *chapters]
+    blocks: list[Block] = []
+    for number, chapter in enumerate(chapters, 1):
+        page = ElementTree.tostring(_rewrite(chapter, 1), "unicode", "html")
+        blocks += chapter_blocks(html_blocks(page), "", number)
+        for link in chapter.iterfind(".//{*}a"):
+            note = notes.pop(attribute(link, "href").removeprefix("#"), None)
+            if note is not None:
+                text = in_one_line(" ".join(note.itertext()))
+                blocks.append(Block("note", text, number, number))
+    metadata = () if about is None else tuple(_metadata(about))
+    return with_title_page(blocks, metadata)
+
+
+def _rewrite(element: Element, level: int) -> Element:
+    """An element of a book in HTML; the next title gets the heading level `level`."""
+    name = local_name(element)
+    if name in ("title", "subtitle"):
+        heading = Element(f"h{min(level + (name == 'subtitle'), 6)}")
+        heading.text = in_one_line(" ".join(element.itertext()))
+        return heading
+    names = ("colspan", "rowspan", "alt")
+    said = {key: attribute(element, key) for key in names if attribute(element, key)}
+    written = Element(_TAGS.get(name, name), said)
+    written.text = element.text
+    for child in element:
+        is_section = local_name(child) == "section" and name == "section"
+        part = _rewrite(child, level + is_section)
+        part.tail = child.tail
+        written.append(part)
+    return written
+
+
+def _metadata(about: Element) -> Iterator[Element]:
+    """The title, the authors and other properties of a book, by their names in Dublin Core."""
+    for one in about:
+        name, text = _PROPERTIES.get(local_name(one), ""), one.text
+        if local_name(one) == "author":
+            parts = (child_of(one, part) for part in _NAMES)
+            name = "creator"
+            text = " ".join(part.text or "" for part in parts if part is not None)
+        if name and (text := in_one_line(text or "")):
+            found = Element(name)
+            found.text = text
+            yield found
