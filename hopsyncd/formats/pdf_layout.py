@@ -22,6 +22,7 @@ _LEAST_NARROW = 8  # the same, where its lines do not stand beside lines of the 
 _SAME_LINE, _MAX_SHARED = 0.25, 0.4
 _MAX_CROSSING = 0.5  # of the spans of a page that has columns
 _MAX_COLUMN_DEPTH = 3
+_MAX_VISITS = 200_000  # of spans on a page to find their backgrounds
 _EDGE = 4  # points: the left edges of a column's lines are this close
 _MIDDLE = (0.2, 0.85)  # where a second column begins, in shares of the width
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+")
@@ -87,8 +88,13 @@ def mark_shades(spans: Iterable[Span], fills: Iterable[tuple[Box, int]]) -> None
     """Set the background of each span: the last of the boxes of colour that it stands in."""
     by_height = sorted(spans, key=lambda span: span.middle)
     heights = [span.middle for span in by_height]
+    visits = _MAX_VISITS
     for (left, bottom, right, top), shade in fills:
-        for span in by_height[bisect_left(heights, bottom) : bisect_left(heights, top)]:
+        within = by_height[bisect_left(heights, bottom) : bisect_left(heights, top)]
+        visits -= len(within)
+        if visits < 0:
+            break
+        for span in within:
             if left < (span.left + span.right) / 2 < right:
                 span.shade = shade
 

@@ -4,6 +4,7 @@ tables."""
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from hopsyncd.formats.pdf_text import Span
 from hopsyncd.formats.tables import Table, TableBuilder, is_number, is_year
@@ -20,6 +21,9 @@ _MAX_COLUMNS, _MAX_BLOCK_ROWS = 60, 500
 _ROWS_TO_COMPARE = 12
 _LEAST_NAMED = 3  # columns
 _MAX_SHADED = 3  # rows of headers
+_MAX_CELL_LINES = 8
+_WRAPPED = 1.6  # times the height of a line: the next line of a cell is as close
+_WRAPPED_SHARE = 0.8  # of the distance of rows
 
 
 @dataclass(slots=True)
@@ -141,13 +145,27 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
         if above[0].middle - row[0].middle > _MAX_ROW_GAP * height or len(row) > _MAX_COLUMNS:
             break
         if len(row) < 2 and not _continues(
-            row[0], rows[max(at, end - _ROWS_TO_COMPARE) : end], rows[end + 1 : end + 2]
+            row[0], rows[max(at, end - _ROWS_TO_COMPARE) : end], _below(rows, end)
         ):
             break
         end += 1
     while end > at + 1 and len(rows[end - 1]) < 2:
         end -= 1
     return end
+
+
+def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
+    """The row below a span that is alone in its row, or below more lines of the same cell."""
+    end = at + 1
+    while end < min(len(rows), at + _MAX_CELL_LINES) and len(rows[end]) == 1:
+        above, line = rows[end - 1][0], rows[end][0]
+        if (
+            abs(above.left - line.left) > _TOUCH
+            or above.middle - line.middle > _WRAPPED * above.height
+        ):
+            break
+        end += 1
+    return rows[end : end + 1]
 
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
@@ -223,10 +241,12 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
     if sum(map(len, full)) < 0.4 * len(columns) * len(full) or _side_by_side(rows):
         return None
     placed: list[list[Cell]] = []
+    pitch = min((one[0].middle - two[0].middle for one, two in pairwise(full)), default=0.0)
     for row in rows:
         if placed and len(row) == 1:
             above = _noted_cell(row[0], placed[-1], columns)
-            if above := above or _unfinished_cell(row[0], placed[-1], columns):
+            above = above or _unfinished_cell(row[0], placed[-1], columns)
+            if above := above or _wrapped_cell(row[0], placed[-1], columns, pitch):
                 above.spans.append(row[0])
                 continue
         cells: list[Cell] = []
@@ -260,6 +280,19 @@ def _unfinished_cell(
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
             return cell
+    return None
+
+
+def _wrapped_cell(
+    span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
+) -> Cell | None:
+    """The cell above, not in the first column, whose next line this is: rows are farther apart."""
+    touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
+    for cell in row:
+        last = cell.spans[-1]
+        gap = last.middle - span.middle
+        if [cell.column] == touched and cell.column and 0 < gap < _WRAPPED_SHARE * pitch:
+            return cell if abs(last.left - span.left) < _TOUCH else None
     return None
 
 

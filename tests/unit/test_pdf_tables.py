@@ -357,3 +357,28 @@ def test_a_table_with_one_long_cell_is_a_table() -> None:
         "Name: Ann | Note: A long note that wraps over several lines in its cell, to the end",
         "Name: Bo | Note: Short",
     ]
+
+
+def test_the_lines_of_a_wrapped_cell_make_one_value_where_rows_are_farther_apart() -> None:
+    def draw(canvas: Canvas, apart: int) -> None:
+        canvas.setFont("Helvetica", 10)
+        lines = ("A long note that wraps", "over several lines in its", "cell"), ("Short",)
+        height = 700
+        for name, note, age in (
+            ("Name", ("Note",), "Age"),
+            ("Ann", lines[0], "30"),
+            ("Bo", lines[1], "31"),
+        ):
+            canvas.drawString(60, height, name)
+            canvas.drawString(260, height, age)
+            for line in note:
+                canvas.drawString(120, height, line)
+                height -= 12
+            height -= apart
+
+    assert texts(read(lambda canvas: draw(canvas, 8))) == [
+        "Name: Ann | Note: A long note that wraps over several lines in its cell | Age: 30",
+        "Name: Bo | Note: Short | Age: 31",
+    ]
+    close = texts(read(lambda canvas: draw(canvas, 0)))
+    assert close[0] == "Name: Ann | Note: A long note that wraps | Age: 30"
