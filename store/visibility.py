@@ -1,7 +1,7 @@
 """Hides whole sources, and folders of other sources, from a caller."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -15,6 +15,7 @@ class HiddenFolders:
 
     `patterns` are gitignore patterns; the last one that matches a path decides. `decisions` say
     whether each pattern hides, and at the end whether paths that no pattern matches are hidden.
+    Another spelling of a path must not show it: see `find_patterns`.
     """
 
     source: str
@@ -23,24 +24,45 @@ class HiddenFolders:
 
     def hides(self, path: str) -> bool:
         """Whether the document at this path is hidden."""
-        return self.decisions[find_pattern(self.patterns, path)]
+        return any(self.decisions[at] for at in find_patterns(self.patterns, path))
 
 
 Mask: TypeAlias = frozenset[str | HiddenFolders]
 """The names of hidden sources, and the hidden folders of other sources."""
 
 
-def find_pattern(patterns: tuple[str, ...], path: str) -> int:
-    """The position of the last pattern that matches the path or a folder above it; -1 if none does.
+def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
+    """The positions of the patterns that decide about a path, one for each way to read it.
 
-    >>> [find_pattern(("hr/", "hr/open/**"), path) for path in ("hr/a", "hr/open/b", "c/hr.md")]
-    [0, 1, -1]
+    A path is shown only if it is in each way: as it stands, with `..` resolved, and without regard
+    to case. The pattern that decides is the last one that matches the path or a folder above it; -1
+    stands for none.
+
+    >>> find_patterns(("hr/", "hr/open/**"), "hr/open/b"), find_patterns(("hr/",), "c/hr.md")
+    ((1,), (-1,))
+    >>> [find_patterns(("/hr/",), path) for path in ("//hr/./a", "HR/a", "c/../hr/a")]
+    [(0,), (-1, 0), (-1, 0)]
     """
-    line = _normalize(path)
-    for at, pattern in _compile(patterns):
-        if pattern.match_file(line):
-            return at
-    return -1
+    parts = [part for part in _normalize(path).split("/") if part not in ("", ".")]
+    ways = {"/".join(parts), "/".join(_resolve(parts))}
+    exact = {_find_last(_compile(patterns), way) for way in ways}
+    caseless = {_find_last(_compile(patterns, True), way.casefold()) for way in ways}
+    return tuple(sorted(exact | caseless))
+
+
+def _find_last(specs: Iterable[tuple[int, GitIgnoreSpec]], path: str) -> int:
+    """The position of the last pattern that matches; -1 if none does."""
+    return next((at for at, pattern in specs if pattern.match_file(path)), -1)
+
+
+def _resolve(parts: Sequence[str]) -> list[str]:
+    resolved: list[str] = []
+    for part in parts:
+        if part != "..":
+            resolved.append(part)
+        elif resolved:
+            resolved.pop()
+    return resolved
 
 
 def hidden_sources(mask: Mask) -> list[str]:
@@ -71,11 +93,16 @@ def is_pattern(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _compile(patterns: tuple[str, ...]) -> tuple[tuple[int, GitIgnoreSpec], ...]:
+def _compile(
+    patterns: tuple[str, ...], without_case: bool = False
+) -> tuple[tuple[int, GitIgnoreSpec], ...]:
     """The patterns and their positions, the last one first."""
-    found: Iterable[tuple[int, str]] = enumerate(patterns)
-    specs = [(at, GitIgnoreSpec.from_lines([_normalize(one)])) for at, one in found]
-    return tuple(reversed(specs))
+    lines = [_normalize(pattern) for pattern in patterns]
+    if without_case:
+        lines = [line.casefold() for line in lines]
+    return tuple(
+        (at, GitIgnoreSpec.from_lines([line])) for at, line in reversed([*enumerate(lines)])
+    )
 
 
 def _normalize(path: str) -> str:

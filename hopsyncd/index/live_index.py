@@ -50,7 +50,7 @@ from hopsyncd.index.tables import (
 )
 from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
-from store.visibility import HiddenFolders, find_pattern
+from store.visibility import HiddenFolders, find_patterns
 
 DEAD = 2**31 - 1  # `died` of a row that is in force at the head
 PENDING = DEAD - 1
@@ -130,7 +130,9 @@ class LiveIndex:
         self.version = 0  # as of which the tables are
         # By source and patterns: which pattern decides about each document row, -1 for none.
         # A reader replaces the mapping; nobody changes it.
-        self._deciding_patterns: dict[tuple[str, tuple[str, ...]], NDArray[np.int16]] = {}
+        self._deciding_patterns: dict[
+            tuple[str, tuple[str, ...]], tuple[NDArray[np.int16], list[tuple[int, ...]]]
+        ] = {}
         self._pending_intervals = _PendingRows()
         self._pending_documents = _PendingRows()
         self._pending_link_edges = _PendingRows()
@@ -181,34 +183,38 @@ class LiveIndex:
 
     def find_deciding_patterns(
         self, source: str, patterns: tuple[str, ...], sources: Int32s
-    ) -> NDArray[np.int16]:
-        """The pattern that decides about each document row; -1 for none, or for another source.
+    ) -> tuple[NDArray[np.int16], list[tuple[int, ...]]]:
+        """A number for each document row, and the patterns that decide for each number.
 
-        `sources` (d,) are the numbers of the rows' sources. Each path is compared once. Rows that a
-        writer is still adding may be missing at the end.
+        `sources` (d,) are the numbers of the rows' sources; the rows of others have the number 0.
+        Each path is compared once. Rows that a writer is still adding may be missing at the end.
         """
         number = self.sources.index(source) if source in self.sources else -1
         key, count = (source, patterns), len(sources)
-        known = self._deciding_patterns.get(key, np.empty(0, dtype=np.int16))
+        known, sets = self._deciding_patterns.get(key, (np.empty(0, dtype=np.int16), [(-1,)]))
         paths = self.document_paths[len(known) : count]
         if paths:
-            added = np.full(len(paths), -1, dtype=np.int16)
+            added = np.zeros(len(paths), dtype=np.int16)
             own = np.flatnonzero(sources[len(known) : len(known) + len(paths)] == number)
-            added[own] = [find_pattern(patterns, paths[row]) for row in own.tolist()]
+            found = [find_patterns(patterns, paths[row]) for row in own.tolist()]
+            sets = list(dict.fromkeys([*sets, *found]))
+            numbers = {one: at for at, one in enumerate(sets)}
+            added[own] = [numbers[one] for one in found]
             known = np.concatenate([known, added])
             kept = [one for one in self._deciding_patterns.items() if one[0] != key]
-            self._deciding_patterns = dict([*kept[1 - _KEPT_PATTERNS :], (key, known)])
-        return known[:count]
+            self._deciding_patterns = dict([*kept[1 - _KEPT_PATTERNS :], (key, (known, sets))])
+        return known[:count], sets
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
         """Whether the folders hide each document row; see `find_deciding_patterns`.
 
         A row that a writer is still adding counts as hidden; no version has it yet.
         """
-        decided = self.find_deciding_patterns(folders.source, folders.patterns, sources)
+        numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
         hidden = np.ones(len(sources), dtype=np.bool_)
-        hidden[: len(decided)] = np.array(folders.decisions)[decided]
+        hides = np.array([any(folders.decisions[at] for at in one) for one in sets])
+        hidden[: len(numbers)] = hides[numbers]
         hidden &= sources == number
         return hidden
 

@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 _FORMAT = 1
 _DIGEST_SIZE = 16  # bytes
 _MOST_FILES = 4  # one for each set of rights
+_RULES = 2  # raised when the same mask hides other documents than before
 _COLUMNS = ("rematched", "source", "target", "similarity")
 
 Connect = Callable[[], AbstractContextManager[Connection]]
@@ -138,4 +139,4 @@ def _describe(hidden: Mask) -> list[Any]:
     folders = [
         [one.source, list(one.patterns), list(one.decisions)] for one in hidden_folders(hidden)
     ]
-    return [hidden_sources(hidden), sorted(folders)]
+    return [_RULES, hidden_sources(hidden), sorted(folders)]

@@ -2,9 +2,10 @@
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -361,7 +362,7 @@ def test_a_rule_of_folders_that_cannot_be_read_closes_the_source(clause: object)
         (unicodedata.normalize("NFD", "hr/Gehälter.md"), True),
         ("hr/Gehälter.md/inner.txt", True),
         ("hr/a\nGehälter.md", False),
-        ("HR/Gehälter.md", False),
+        ("HR/Gehälter.md", True),
     ],
 )
 def test_composed_and_decomposed_accents_are_the_same(path: str, expected: bool) -> None:
@@ -386,3 +387,48 @@ def test_rules_that_would_protect_nothing_are_refused(rule: dict[str, object]) -
     source = {"name": "s", "path": "/", "paths": [rule]}
     with pytest.raises(ValidationError):
         Config.model_validate({"source": [source]})
+
+
+SPELLINGS = st.sampled_from(
+    [
+        str,
+        str.upper,
+        str.title,
+        lambda path: f"//{path}",
+        lambda path: f"./{path}",
+        lambda path: path.replace("/", "//"),
+        lambda path: path.replace("/", "/./"),
+        lambda path: f"open/../{path}",
+        lambda path: f"../../{path}",
+        lambda path: path.replace("/", "/sub/../"),
+        partial(unicodedata.normalize, "NFC"),
+        partial(unicodedata.normalize, "NFD"),
+    ]
+)
+
+
+@given(
+    st.sampled_from(["hr/x.md", "hr/Päy/Ångström.md", "HR/Straße/x.md", "hr/a/b/c.md"]),
+    st.lists(SPELLINGS, max_size=4),
+    st.sampled_from([("hr/**",), ("/hr/",), ("open/**", "HR/"), ("hr",)]),
+)
+def test_no_spelling_of_a_path_slips_past_a_rule_that_hides(
+    path: str, spellings: Sequence[Callable[[str], str]], patterns: tuple[str, ...]
+) -> None:
+    decisions = (*(False,) * (len(patterns) - 1), True, False)
+    written = path
+    for respell in spellings:
+        written = respell(written)
+    assert HiddenFolders("s", patterns, decisions).hides(written), written
+    # A rule that shows opens nothing else, however a path is written.
+    shown = HiddenFolders("s", ("open/**",), (False, True))
+    assert shown.hides(written), written
+
+
+def test_a_rule_that_shows_needs_the_exact_name() -> None:
+    shown = HiddenFolders("s", ("Open/**",), (False, True))
+    paths = ("Open/a", "Open/./A", "./Open//a", "open/a", "OPEN/a", "Open/../hr/a", "x/../Open/a")
+    assert [path for path in paths if not shown.hides(path)] == list(paths[:3])
+    # Of two folders whose names differ in case, a rule for the one hides both.
+    both = HiddenFolders("s", ("hr/**", "HR/open/**"), (True, False, False))
+    assert [both.hides(path) for path in ("HR/a", "HR/open/a", "hr/open/a")] == [True, False, True]
