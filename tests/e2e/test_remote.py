@@ -4,10 +4,11 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import pytest
@@ -26,9 +27,17 @@ Headers = dict[str, str]
 
 
 class Server:
-    """A daemon that listens over TLS on a loopback address, with a token for each role."""
+    """A daemon that listens over TLS on a loopback address, with a token for each role.
 
-    def __init__(self, place: Place, names: tuple[str, ...] = ("open", "closed")) -> None:
+    `settings`: further lines of a source, by its name.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        names: tuple[str, ...] = ("open", "closed"),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.place = place
         place.home.mkdir(exist_ok=True)
         self.authority = Authority(place.base)
@@ -43,7 +52,7 @@ class Server:
             f'[mcp]\ninbox = "{place.base}/inbox"\n'
         )
         (place.base / "inbox").mkdir()
-        sources = [source(name, place.notes / name) for name in names]
+        sources = [source(name, place.notes / name, settings.get(name, "")) for name in names]
         place.configure("".join(sources) + access + GC_LATER)
         place.start()
         place.sync()
@@ -68,10 +77,22 @@ class Server:
     ) -> tuple[int, str, Headers]:
         """The status, the body and the headers of the answer to a sample request."""
         method, sample_path, body = SAMPLES[operation]
+        return self.send(method, path or sample_path, body, token, headers, peer)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        token: str | None,
+        headers: Headers | None = None,
+        peer: str = "127.0.0.1",
+    ) -> tuple[int, str, Headers]:
+        """The status, the body and the headers of the answer to any request."""
         sent = {"Authorization": f"Bearer {token}"} if token else {}
         with closing(self.connection(peer=peer)) as connection:
             content = None if body is None else json.dumps(body)
-            connection.request(method, path or sample_path, content, {**sent, **(headers or {})})
+            connection.request(method, path, content, {**sent, **(headers or {})})
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, answer.read().decode(), found
