@@ -34,6 +34,8 @@ from hopsyncd.errors import (
 from hopsyncd.ingest.connect import connector_of
 from hopsyncd.models.llm.attempts import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
+from hopsyncd.printable import printable
+from hopsyncd.web.provider import LoginFailed, Provider
 
 _ENDPOINT_S = 5.0
 _EXPIRES_SOON_S = 14 * 86400
@@ -118,6 +120,22 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
         yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
+
+
+def company_login(config: Config) -> Iterator[Diagnosis]:
+    """Read the description of the provider of access.oidc, in one request."""
+    oidc = config.access.oidc
+    if oidc is None:
+        return
+    try:
+        Provider(oidc, config.access.page).endpoints()
+    except SocketRefused as error:
+        yield Diagnosis("login", "fail", f"{error.what}: {error.why}", error.hint)
+    except LoginFailed as error:
+        remedy = "Check access.oidc.issuer and the network. Until it answers, nobody can log in"
+        yield Diagnosis("login", "fail", printable(f"{oidc.issuer}: {error.detail}"), remedy)
+    else:
+        yield well("login", f"{oidc.issuer} answers")
 
 
 async def _models(base_url: str, key: str) -> httpx2.Response:
@@ -285,6 +303,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _run_guarded("certificate", partial(check_certificate, config))
     yield from _run_guarded("watches", partial(machine.watches, config))
     yield from _run_guarded("watched questions", partial(watch_actions, config))
+    yield from _run_guarded("login", partial(company_login, config))
     yield from _run_guarded("llm", partial(endpoint, config))
 
 

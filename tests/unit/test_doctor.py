@@ -21,6 +21,7 @@ from hopsyncd.doctor.examine import examine
 from hopsyncd.errors import ConfigError
 from store.engines.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source
+from tests.fakes.provider import LoginProvider
 
 
 def config_of(folder: Path, text: str = "") -> Config:
@@ -261,6 +262,22 @@ def test_an_endpoint_whose_answer_does_not_end_is_left(
         server.shutdown()
     assert found.level == "warn"
     assert why in found.detail
+
+
+def test_the_login_of_the_company_is_asked_for_its_description(tmp_path: Path) -> None:
+    assert list(reachable.company_login(config_of(tmp_path))) == []
+    with LoginProvider() as provider:
+        config = config_of(
+            tmp_path,
+            '[access]\nlisten = "127.0.0.1:7717"\nbehind_proxy = ["127.0.0.1/32"]\n'
+            f'page = "https://notes.example.org"\n[access.oidc]\nissuer = "{provider.issuer}"\n'
+            'client_id = "x"\n',
+        )
+        assert levels(reachable.company_login(config)) == [("login", "ok")]
+        provider.description = {"issuer": "https://evil.example"}
+        (found,) = reachable.company_login(config)
+        assert found.level == "fail" and "calls itself 'https://evil.example'" in found.detail
+    assert levels(reachable.company_login(config)) == [("login", "fail")], "it is down"
 
 
 def test_a_name_in_visible_to_that_nobody_has_is_told(tmp_path: Path) -> None:
