@@ -289,7 +289,7 @@ class ReadService:
         ):
             raise NotFound(
                 f"There is no source {request.source!r}",
-                "none of that name is configured or indexed",
+                "no source of that name is configured or indexed",
                 "`hopsyncd sources` lists the names",
             )
         with self._parts.state.engine.reading(request.at, caller.acl) as (connection, head):

@@ -56,7 +56,7 @@ class Audience(Protocol):
 
     @property
     def generation(self) -> GenerationConfig:
-        """The generation settings that its answers need."""
+        """The generation settings that the answers of this daemon need."""
         ...
 
     def serve(self, snapshot: Snapshot | None) -> None:

@@ -1,1 +1,1 @@
-"""The databases that can hold the record. Only `store` imports them."""
+"""The supported database engines. Only `store` imports them."""

@@ -266,7 +266,7 @@ def test_a_dropped_connection_is_tried_again(endpoint: Endpoint, tmp_path: Path)
         (stream(["re", "d"], finish_reason=None), ["re", "d", "[its reply ended too early]"]),
         (
             replace(stream([]), parts=[event({"error": {"message": "out of memory"}})]),
-            ["[it broke off its reply with an error]"],
+            ["[its reply ended with an error]"],
         ),
     ],
 )

@@ -120,7 +120,7 @@ class ExtractionProcess:
         finally:
             self._used_s = time.monotonic()
         if block is None:
-            raise DocumentUnreadable("the document", "its page has no picture", "Open the file")
+            raise DocumentUnreadable("the document", "the page could not be drawn", "Open the file")
         return block
 
     def end_idle(self, idle_s: float = _IDLE_S) -> None:

@@ -134,7 +134,7 @@ class HttpClient:
         except openai.APIConnectionError as error:
             raise self._connection_error(error.__cause__) from None
         except openai.APIError:
-            raise RequestFailure(0, "it broke off its reply with an error") from None
+            raise RequestFailure(0, "its reply ended with an error") from None
         except httpx2.TransportError as error:
             raise self._connection_error(error) from None
 
