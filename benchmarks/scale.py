@@ -62,7 +62,8 @@ _QUESTIONS = 100
 _SOURCES = 2
 _WARM_UP = 10
 _PAST_VERSIONS = 3
-_POLL_S, _POLL_IMPORT_S = 0.01, 0.05
+_POLL_S, _POLL_FIRST_S = 0.01, 0.05
+_POLL_IMPORT_S = 0.5  # once something is searchable: each status takes time from the import
 _ACCESS = f'[access]\ngroup = "{GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
 
@@ -340,7 +341,7 @@ def _import(place: Place) -> _Imported:
     began_s, before_s, is_over = time.monotonic(), reached[-1][0], False
     with progress.open("a", encoding="utf-8") as file:
         while not is_over:
-            time.sleep(_POLL_IMPORT_S)
+            time.sleep(_POLL_IMPORT_S if reached[-1][1] else _POLL_FIRST_S)
             now = place.status()
             if now["passages"] > reached[-1][1]:
                 reached.append([before_s + time.monotonic() - began_s, now["passages"]])

@@ -23,6 +23,7 @@ from hopsyncd.index.arrays import (
     take_flags,
 )
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.postings import rank_keys
 from hopsyncd.index.tables import MatchTable, QuestionTable
 from hopsyncd.index.throttle import throttle
 from hopsyncd.index.vectors import split_slices
@@ -33,7 +34,7 @@ HALF_COSINE = 0.5 / (GRID * GRID)
 
 MAX_CANDIDATES = 128  # of a keyword
 
-_SPARE = 2  # candidates looked at, as a multiple of MAX_CANDIDATES
+_SPARE = 1.5  # candidates looked at, as a multiple of MAX_CANDIDATES
 _FEW_PAIRS = 512  # of a keyword: comparing them one by one is faster than as a product
 _SOURCES_AT_ONCE = 1 << 11  # in one product: with the candidates it fits into a cache
 _PAIRS_AT_ONCE = 1 << 15  # that are compared exactly
@@ -156,6 +157,24 @@ def find_candidate_changes(
     return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
 
 
+def select_affected(
+    index: LiveIndex, names: Integers, changed: QuestionsByKeyword, stay: Flags
+) -> Integers:
+    """The keywords that may get or lose candidates, if the `changed` incoming questions, at least
+    one of each keyword, enter or leave a graph. `stay`: the passages that are in it all the time.
+
+    The other keywords have MAX_CANDIDATES questions that stay and have lower ranks. Of a common
+    keyword this is nearly always so, and quick to see.
+    """
+    ranks = rank_keys(names[changed.groups], index.incoming.id[changed.questions])
+    lowest = np.minimum.reduceat(ranks, np.flatnonzero(np.diff(changed.groups, prepend=-1)))
+    postings, most = index.postings.incoming_by_keyword, int(_SPARE * MAX_CANDIDATES)
+    rows, positions = postings.find_below(names, lowest, MAX_CANDIDATES, most)
+    staying = take_flags(stay, index.incoming.passage_row[rows])
+    counts = np.bincount(positions[staying], minlength=len(names))
+    return names[counts < MAX_CANDIDATES]
+
+
 def _find_lowest(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> tuple[QuestionsByKeyword, list[Flags]]:
@@ -163,18 +182,21 @@ def _find_lowest(
     the graphs: those with one of the MAX_CANDIDATES lowest ranks of their keyword, including ties
     with the last."""
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
-    found = postings.find_lowest(names, _SPARE * most)
+    found = postings.find_lowest(names, int(_SPARE * most))
     passage_rows = index.incoming.passage_row[found.rows]
     are_in = [take_flags(passages, passage_rows) for passages in graphs]
-    if found.is_cut.any():
-        counts = (np.bincount(found.positions[kept], minlength=len(names)) for kept in are_in)
-        if any((found.is_cut & (count < most)).any() for count in counts):
-            found = postings.find_lowest(names)
-            passage_rows = index.incoming.passage_row[found.rows]
-            are_in = [take_flags(passages, passage_rows) for passages in graphs]
-    order = np.argsort(found.ranks)
+    lack = np.zeros(len(names), dtype=np.bool_)
+    for is_in in are_in if found.is_cut.any() else []:
+        lack |= found.is_cut & (np.bincount(found.positions[is_in], minlength=len(names)) < most)
+    if lack.any():
+        lacking = np.flatnonzero(lack)
+        more = postings.find_lowest(names[lacking])
+        found = found.take(~lack[found.positions]).join(more, lacking[more.positions])
+        passage_rows = index.incoming.passage_row[found.rows]
+        are_in = [take_flags(passages, passage_rows) for passages in graphs]
+    order = np.argsort(found.ranks, kind="stable")  # quick: they rise in a few long runs
     ranks, groups = found.ranks[order], found.positions[order]
-    are_lowest = [_select_lowest(ranks, groups, kept[order]) for kept in are_in]
+    are_lowest = [_select_lowest(ranks, groups, is_in[order]) for is_in in are_in]
     return QuestionsByKeyword(found.rows[order], groups), are_lowest
 
 

@@ -43,6 +43,7 @@ from hopsyncd.index.comparison import (
     find_candidate_changes,
     find_candidates,
     group_by_keyword,
+    select_affected,
     select_better,
 )
 from hopsyncd.index.live_index import DEAD, LiveIndex
@@ -160,7 +161,8 @@ def find_changed_matches(
     the passages that differ. With the matches of a `whole` graph, fewer questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
-    names, _ = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
+    names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
+    names = select_affected(index, names, changed, before & after)
     gone, came = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(gone.questions)
     arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))

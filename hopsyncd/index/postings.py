@@ -8,6 +8,7 @@ import numpy as np
 from hopsyncd.index.arrays import AnyIntegers, Flags, Int32s, Integers, expand_ranges
 
 RANK_BITS = 32
+_FIRST_RANK = 1 << RANK_BITS - 1  # of the id 0
 
 _SMALL = 4096  # rows of the one segment that is sorted again at each addition
 _MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
@@ -52,6 +53,21 @@ class RankedRows(NamedTuple):
     ranks: Integers
     positions: Integers
     is_cut: Flags
+
+    def take(self, selection: Flags) -> "RankedRows":
+        """The rows with these flags."""
+        return RankedRows(
+            self.rows[selection], self.ranks[selection], self.positions[selection], self.is_cut
+        )
+
+    def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
+        """These rows and those of `more`, whose keys have other positions here."""
+        return RankedRows(
+            np.concatenate([self.rows, more.rows]),
+            np.concatenate([self.ranks, more.ranks]),
+            np.concatenate([self.positions, positions]),
+            self.is_cut,
+        )
 
 
 _EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
@@ -143,9 +159,9 @@ class Postings:
         starts = [segment.keys.searchsorted(lows) for segment in segments]
         ends = [segment.keys.searchsorted(highs) for segment in segments]
         counts = np.sum(ends, axis=0) - np.sum(starts, axis=0)
-        # Ids are spread evenly. So the first half of the ranks has half of the rows.
+        # Ids are spread evenly from 0 on. So the first half of their ranks has half of the rows.
         (cut,) = np.nonzero(counts >= 2 * about)
-        highs[cut] = lows[cut] + (1 << RANK_BITS) // (counts[cut] // about)
+        highs[cut] = lows[cut] + _FIRST_RANK + _FIRST_RANK // (counts[cut] // about)
         rows, ranks, positions = [], [], []
         for segment, start, end in zip(segments, starts, ends, strict=True):
             end[cut] = segment.keys.searchsorted(highs[cut])
@@ -157,6 +173,26 @@ class Postings:
         is_cut[cut] = True
         joined = np.concatenate(rows).astype(np.int64)
         return RankedRows(joined, np.concatenate(ranks), np.concatenate(positions), is_cut)
+
+    def find_below(
+        self, keys: Integers, ends: Integers, least: int, most: int
+    ) -> tuple[Integers, Integers]:
+        """Rows of each key whose `rank_keys` are below its end, and the position of their key.
+
+        Keys with fewer than `least` such rows give none, and a segment gives at most the `most`
+        lowest rows of a key.
+        """
+        segments, lows = self._segments, keys << RANK_BITS
+        starts = [segment.keys.searchsorted(lows) for segment in segments]
+        stops = [segment.keys.searchsorted(ends) for segment in segments]
+        are_many = np.sum(stops, axis=0) - np.sum(starts, axis=0) >= least
+        rows, positions = [], []
+        for segment, start, stop in zip(segments, starts, stops, strict=True):
+            end = np.where(are_many, np.minimum(stop, start + most), start)
+            found, of_key = expand_ranges(start, end)
+            rows.append(segment.rows[found])
+            positions.append(of_key)
+        return np.concatenate(rows).astype(np.int64), np.concatenate(positions)
 
     def freeze(self) -> tuple[Segment, ...]:
         """Freeze the present segments: new rows are not merged into them until they are
@@ -181,7 +217,7 @@ def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
 
     So the rows of a key with the lowest ids are found without reading the others.
     """
-    return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + (1 << RANK_BITS - 1)
+    return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + _FIRST_RANK
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:
