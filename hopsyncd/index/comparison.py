@@ -163,8 +163,8 @@ def select_affected(
     """The keywords that may get or lose candidates, if the `changed` incoming questions, at least
     one of each keyword, enter or leave a graph. `stay`: the passages that are in it all the time.
 
-    The other keywords have MAX_CANDIDATES questions that stay and have lower ranks. Of a common
-    keyword this is nearly always so, and quick to see.
+    The other keywords have MAX_CANDIDATES questions that stay and have lower ranks. This is so for
+    nearly all common keywords, and quick to check.
     """
     ranks = rank_keys(names[changed.groups], index.incoming.id[changed.questions])
     lowest = np.minimum.reduceat(ranks, np.flatnonzero(np.diff(changed.groups, prepend=-1)))

@@ -61,7 +61,7 @@ class RankedRows(NamedTuple):
         )
 
     def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
-        """These rows and those of `more`, whose keys have other positions here."""
+        """These rows and the rows of `more`, whose keys have other positions here."""
         return RankedRows(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([self.ranks, more.ranks]),
