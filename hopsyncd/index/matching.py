@@ -162,7 +162,8 @@ def find_changed_matches(
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
-    names = select_affected(index, names, changed, before & after)
+    shared = min(len(before), len(after))  # passages that only one has do not stay
+    names = select_affected(index, names, changed, before[:shared] & after[:shared])
     gone, came = find_candidate_changes(index, names, before, after)
     gone_questions = sort_distinct(gone.questions)
     arriving = held.leading_to(sort_distinct(incoming.passage_row[gone_questions].astype(np.int64)))
