@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from hopsyncd.formats.cell_values import is_number, is_year
 from hopsyncd.formats.pdf_text import Span
-from hopsyncd.formats.tables import Table, TableBuilder, is_number, is_year
+from hopsyncd.formats.tables import Table, TableBuilder
 
 _TOUCH = 3.0  # points: lines this close meet
 _LEADERS = re.compile("(?:[.\u00b7\u2026] ?){5,}")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.tables import Row, TableBuilder, is_number, table_blocks
+from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
 
 _PART_ROWS = 1000
 _MAX_ROWS_ABOVE = 8

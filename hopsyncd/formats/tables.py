@@ -7,12 +7,12 @@ cells that span several rows or columns repeated in each.
     Season: High | Price > Adult: 310 | Price > Child: 150
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
+from hopsyncd.formats.cell_values import is_number, is_year
 from hopsyncd.formats.fields import labels_of, lead_of
 
 JOINT = " | "
@@ -30,8 +30,6 @@ _MAX_EMPTY_COLUMNS = 30
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
 # Labels may make a table this many times as long before they are shortened.
 _LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
-_NUMBER = re.compile(r"[-+\u2212\u2013(<>~$€£¥]*\s?\d[\d\s.,:/%-]*(?:[eE][+-]?\d+)?\s?[%)€$£]*\Z")
-_YEAR = re.compile(r"(?:FY\s?)?(?:1[5-9]|20|21)\d\d(?:[/\u2013-]\d\d(?:\d\d)?)?\Z")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,16 +190,6 @@ class TableBuilder:
         self._cells, self._from_above, self._has_cells = [], [], False
 
 
-def is_number(text: str) -> bool:
-    """Whether a cell contains a number, an amount, a percentage or a date."""
-    return _NUMBER.match(text) is not None
-
-
-def is_year(text: str) -> bool:
-    """Whether a cell contains a year, which may name a column."""
-    return _YEAR.match(text) is not None
-
-
 def _has_headers(rows: Sequence[Row]) -> bool:
     return any(cell.is_header for row in rows for cell in row.distinct)
 
@@ -222,7 +210,7 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
         if count and is_last and _is_across(rows[count], width):
             break
         texts = [cell.text for cell in rows[count].distinct]
-        if count and all(map(_NUMBER.match, texts)) and not all(map(_YEAR.match, texts)):
+        if count and all(map(is_number, texts)) and not all(map(is_year, texts)):
             break  # data in bold
         count += 1
     if count == len(rows):
@@ -275,7 +263,7 @@ def _guessed_headers(rows: Sequence[Row]) -> int:
 
 def _is_name(text: str) -> bool:
     short = len(text) <= _SHORT_LABEL_CHARACTERS
-    return bool(_YEAR.match(text)) or (short and not _NUMBER.match(text))
+    return bool(is_year(text)) or (short and not is_number(text))
 
 
 def _is_row_of_names(rows: Sequence[Row]) -> bool:
@@ -293,18 +281,17 @@ def _names_numbers(rows: Sequence[Row]) -> bool:
     named = texts[1:] if texts and not texts[0] else texts
     if len(named) < 1 + bool(named == texts) or len({*map(str.casefold, named)}) < len(named):
         return False
-    if not all(text and (_YEAR.match(text) or not _NUMBER.match(text)) for text in named):
+    if not all(text and (is_year(text) or not is_number(text)) for text in named):
         return False
     below = [_column(rows[1:4], at) for at in range(1, len(texts))]
     return any(
-        column and all(map(_NUMBER.match, column)) and not all(map(_YEAR.match, column))
-        for column in below
+        column and all(map(is_number, column)) and not all(map(is_year, column)) for column in below
     )
 
 
 def _are_of_several_kinds(texts: Sequence[str]) -> bool:
     """Whether a few values are in part numbers, in part not."""
-    numbers = sum(bool(_NUMBER.match(text)) for text in texts)
+    numbers = sum(bool(is_number(text)) for text in texts)
     fewer = min(numbers, len(texts) - numbers)
     return len(texts) <= _FORM_ROWS and fewer * 4 >= len(texts) > 2
 
@@ -438,7 +425,7 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
     is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
     if not is_marked or not below or _is_header(below[0]):
         return False
-    return not any(_NUMBER.match(cell.text) for cell in row.distinct)
+    return not any(is_number(cell.text) for cell in row.distinct)
 
 
 def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
