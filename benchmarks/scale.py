@@ -24,6 +24,7 @@ first tenth; the cost of a version is shared equally by its passages.
 import itertools
 import json
 import math
+import os
 import random
 import shutil
 import statistics
@@ -89,8 +90,8 @@ class Collection:
 class Size:
     """The measurements at one size; None if one could not be taken.
 
-    `tenths_s` are the seconds of each tenth of the import. `disk` has the bytes on disk per
-    passage, by part.
+    `tenths_s` are the seconds of each tenth of the import, `import_cpu_s` its processor seconds, if
+    it was not stopped. `disk` has the bytes on disk per passage, by part.
     """
 
     passages: int
@@ -115,6 +116,7 @@ class Size:
     rss_mb: float
     mapped_mb: float
     disk: Mapping[str, float]
+    import_cpu_s: float | None = None
 
     @property
     def all_edits_s(self) -> list[float]:
@@ -199,6 +201,7 @@ def _disk_part(part: str, size: "Size") -> float | None:
 
 _ROWS: dict[str, Callable[[Size], float | None]] = {
     "import, s": lambda size: size.import_s,
+    "import, processor s": lambda size: size.import_cpu_s,
     "import: ms a passage": lambda size: 1000 * size.import_s / size.passages,
     "import: cost of the last tenth / the first": lambda size: size.tenths_s[-1] / size.tenths_s[0],
     "import: versions": lambda size: size.versions,
@@ -313,6 +316,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
         rss_mb=rss_mb,
         mapped_mb=mapped_mb,
         disk=disk.measure(place.home / "data", imported.passages),
+        import_cpu_s=imported.cpu_s if imported.parts == 1 else None,
     )
     print(json.dumps(asdict(size)), file=sys.stderr)
     return size
@@ -328,6 +332,7 @@ class _Imported:
     versions: int
     passages: int
     parts: int
+    cpu_s: float
 
 
 def _import(place: Place) -> _Imported:
@@ -352,7 +357,16 @@ def _import(place: Place) -> _Imported:
     ends_s = [_when(reached, total * tenth / 10) for tenth in range(11)]
     tenths_s = [end_s - start_s for start_s, end_s in itertools.pairwise(ends_s)]
     first_s = reached[min(1, len(reached) - 1)][0]
-    return _Imported(reached[-1][0], first_s, tenths_s, int(now["version"]), total, parts)
+    version, cpu_s = int(now["version"]), _processor_s(place)
+    return _Imported(reached[-1][0], first_s, tenths_s, version, total, parts, cpu_s)
+
+
+def _processor_s(place: Place) -> float:
+    """The processor seconds that the daemon has taken, without its children."""
+    assert place.process is not None
+    stat = Path(f"/proc/{place.process.pid}/stat").read_text(encoding="utf-8")
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _when(reached: Sequence[Sequence[float]], passages: float) -> float:
