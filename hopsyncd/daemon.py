@@ -135,7 +135,8 @@ class Daemon:
         self._extraction: ExtractionProcess | None = None
         rules = AccessRules.of(config, access_rules(connection))
         models = load(config, generation_in_use(connection))
-        recall_probe(connection, models.encoder)
+        for loaded in filter(None, (models, models.next)):
+            recall_probe(connection, loaded.encoder)
         engine = self._engine_of(config, models, rules)
         self._serving = Serving(ServingState(config, models, engine, rules, Reloaded()))
         self.access = Access(lambda: self._serving.state.access)
@@ -150,7 +151,7 @@ class Daemon:
             now_ms,
             WatchActions(config.daemon.data_dir / ACTIONS_NAME),
         )
-        self._publisher = Publisher(self._serving, self._follower, self._watched)
+        self._publisher = Publisher(self._serving, self._follower, self._watched, self._engine_of)
         self.services = self._services_of(config, connection, metrics)
 
     def _services_of(self, config: Config, connection: Connection, metrics: Metrics) -> Services:

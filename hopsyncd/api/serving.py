@@ -195,6 +195,11 @@ class Freshness:
             reasons.append(
                 f"the database server cannot be reached, so results may be out of date{why}"
             )
+        elif self._follower and self._follower.is_following and self._follower.lacks_models:
+            reasons.append(
+                "the newest version has vectors of other models, so results may be out of date:"
+                " wait for the writer's switch, or give all daemons the same [models] and [llm]"
+            )
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"
             waits = self._worker.waits_for_encoder
@@ -230,21 +235,41 @@ class Publisher:
     """
 
     def __init__(
-        self, serving: Serving, follower: Follower | None, watched: WatchedQuestions
+        self,
+        serving: Serving,
+        follower: Follower | None,
+        watched: WatchedQuestions,
+        engine_of: Callable[[Config, Models, AccessRules], Engine],
     ) -> None:
         self._serving = serving
         self._follower = follower
         self._watched = watched
+        self._engine_of = engine_of
         self.stored = threading.Event()
 
     @property
     def generation(self) -> GenerationConfig:
         return self._serving.state.models.maker.generation
 
-    def serve(self, snapshot: Snapshot | None) -> None:
-        """Serve a version that another daemon wrote; None while it is unknown."""
-        if snapshot:
-            self._serving.state.engine.publish(snapshot)
+    def generation_for(self, name: str) -> GenerationConfig:
+        """The settings of the models that would answer at versions of that generation."""
+        return self._serving.state.models.for_generation(name).maker.generation
+
+    def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
+        """Serve a version that another daemon wrote; None while it is unknown.
+
+        If it is the first of the generation that the configuration names, the configured models
+        answer from now on.
+        """
+        state = self._serving.state
+        models = state.models.for_generation(generation)
+        if snapshot and models is not state.models:
+            # A request that has begun keeps the engine that it has.
+            engine = self._engine_of(state.config, models, state.access)
+            engine.publish(snapshot)
+            self._serving.change(models=models, engine=engine)
+        elif snapshot:
+            state.engine.publish(snapshot)
         self.stored.set()
 
     def learn_access(self, connection: Connection) -> None:

@@ -54,13 +54,18 @@ class NotWriter(BadRequest):
 class Audience(Protocol):
     """Serves the versions that a follower loads."""
 
-    @property
-    def generation(self) -> GenerationConfig:
-        """The generation settings that the answers of this daemon need."""
+    def generation_for(self, name: str) -> GenerationConfig:
+        """The generation settings of the models that would answer at versions of that generation.
+
+        They are other settings if it has no models of that generation.
+        """
         ...
 
-    def serve(self, snapshot: Snapshot | None) -> None:
-        """Serve this version from now on; None while nothing can be served."""
+    def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
+        """Serve this version, of the generation of that name, from now on.
+
+        None: nothing newer can be served yet.
+        """
         ...
 
     def learn_access(self, connection: Connection) -> None:
@@ -83,6 +88,7 @@ class Follower:
         self._encoder = ""  # of the index
         self._statistics: Statistics | None = None
         self.served = self.newest = 0
+        self.lacks_models = False  # this daemon has other models than the newest version
         self.is_writer = False
 
     @property
@@ -253,22 +259,25 @@ class Follower:
             audience.learn_access(connection)
             newest = head(connection)
             self.newest = newest.id if newest else 0
-            generation = audience.generation
-            if (
-                newest is None
-                or get_generation(connection, newest.generation).encoder != generation.encoder
-            ):
+            if newest is None:
+                audience.serve(None)
+                return
+            stored = get_generation(connection, newest.generation)
+            generation = audience.generation_for(stored.name)
+            self.lacks_models = generation.encoder != stored.encoder
+            if self.lacks_models:
                 audience.serve(None)
                 return
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
+            # Loading other vectors takes a while; meanwhile, the version before is served.
             index = self._follow_to(connection, generation, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._encoder = generation.encoder
             self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
-        audience.serve(Snapshot(index, newest, self._statistics))
+        audience.serve(Snapshot(index, newest, self._statistics), stored.name)
         self.keep(connection, newest.id)
         if not self._saved.is_saving:
             self._saved.finish_saving()
@@ -282,7 +291,8 @@ class Follower:
         index, made = self._index, self._made
         self._index = self._made = None  # invalid until this has finished
         rewritten = made is not None and not self._is_true(connection, made)
-        if index is not None and made is not None and not rewritten:
+        is_other = self._encoder != generation.encoder
+        if index is not None and made is not None and not rewritten and not is_other:
             try:
                 follow(connection, index, generation.encoder, made.version, until)
             except NoSuchVersion:

@@ -56,7 +56,7 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
     name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
     file = config.daemon.data_dir / FILE_NAME
     former = None
-    if in_use and name != in_use and not config.store.url:
+    if in_use and name != in_use:
         former = _load_former(config, wanted, in_use, _recall(file, in_use))
     _remember(file, name, _Settings(config.models, config.llm))
     if former is None:

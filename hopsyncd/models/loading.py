@@ -81,12 +81,14 @@ class Models:
         return self.newer
 
     def for_generation(self, name: str) -> "Models":
-        """The `next` models if they have the generation of that name, else these models."""
-        following = self.next
-        endpoint = following.encoder_endpoint if following else None
-        if following is None or (endpoint and not endpoint.is_known):
-            return self
-        return following if following.maker.generation.name == name else self
+        """The `next` or `newer` models if they have the generation of that name, else these."""
+        for other in filter(None, (self.next, self.newer)):
+            endpoint = other.encoder_endpoint
+            if endpoint and not endpoint.is_known:
+                continue
+            if other.maker.generation.name == name:
+                return other
+        return self
 
     @property
     def cluster(self) -> str | None:

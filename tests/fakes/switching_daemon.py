@@ -1,12 +1,15 @@
 """The real daemon with small models, whose encoder has as many dimensions as `models.threads`.
 
 An encoder of 8 dimensions is slow. So a test can change the encoder, and look while the daemon
-switches to it: `python -m tests.fakes.switching_daemon`.
+switches to it: `python -m tests.fakes.switching_daemon`. While the file that SLOWER names in the
+environment exists, it is slower yet.
 """
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +20,14 @@ from hopsyncd.models.loading import Models, make_question_maker
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 SLOW, FAST = 8, 16
-_SLOW_S = 0.05
+_SLOW_S, _SLOWER_S = 0.05, 0.5
+SLOWER = "HOPSYNCD_TEST_SLOWER"
 
 
 class _SlowEncoder(FakeEncoder):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        time.sleep(_SLOW_S)
+        is_slower = Path(os.environ.get(SLOWER, "/nonexistent")).exists()
+        time.sleep(_SLOWER_S if is_slower else _SLOW_S)
         return super().encode(texts)
 
 
