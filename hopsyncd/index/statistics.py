@@ -62,11 +62,7 @@ class Visible:
 
     @classmethod
     def compute(
-        cls,
-        index: LiveIndex,
-        version: int,
-        hidden: Mask,
-        filtered: Flags | None = None,
+        cls, index: LiveIndex, version: int, hidden: Mask, filtered: Flags | None = None
     ) -> Self:
         """Compute the visible rows from the tables. `filtered` are the documents that a filter
         leaves.
