@@ -14,7 +14,7 @@ from store.sources import (
     skipped_of_item,
     source_names,
 )
-from store.transactions import snapshot
+from store.transactions import snapshot, transaction
 from store.versions import commit, kept_versions, put_seen
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
@@ -53,6 +53,16 @@ def test_a_number_is_given_once(on_server: str) -> None:
     first.connection.execute("COMMIT")
     with pytest.raises(Deposed):
         second.execute(f"{row} FROM version WHERE id = 6")
+
+
+def test_tables_that_have_grown_are_planned_anew(on_server: str) -> None:
+    writer = open_writer(on_server)
+    rows = [(f"job {number}", number) for number in range(2000)]
+    with transaction(writer):
+        writer.executemany("INSERT INTO job (name, ran_ms) VALUES (?, ?)", rows)
+    known = writer.execute("SELECT reltuples FROM pg_class WHERE relname = 'job'").fetchone()
+    assert known[0] == len(rows)
+    writer.close()
 
 
 def test_a_reader_goes_on_after_its_connection_was_cut(server: Postgres, on_server: str) -> None:

@@ -159,7 +159,11 @@ class Session:
         """Do nothing: a server's database has no file that could be gone."""
 
     def acknowledge(self) -> None:
-        """Do nothing: the server syncs each commit to disk."""
+        """Renew the planner's statistics if tables have grown: statements that were planned while
+        they were empty read whole tables. The server itself syncs each commit to disk."""
+        if self._inserted > self._analyze_after:
+            with suppress(StoreError):  # the change is committed, whatever happens here
+                self._analyze()
 
     def without_reference_checks(self) -> AbstractContextManager[None]:
         return nullcontext()  # references have indexes here, so checking them costs little
