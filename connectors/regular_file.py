@@ -221,7 +221,7 @@ class OpenFolders:
 
 
 def _ends(id_: str, start: int) -> list[int]:
-    """The positions where the names after `start` end.
+    """The end position of each path component after `start`.
 
     >>> _ends("a/bc/d", 1)
     [4, 6]

@@ -102,11 +102,13 @@ def opening_check(connection: Connection) -> None:
     checks = (*_STRUCTURE_OF[connection.engine].opening, _versions, _interval_bounds, _head_counts)
     found = run_checks(connection, checks)
     if found:
-        more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
+        others = len(found) - 1
+        more = f", and {others} more problem{'s' * (others > 1)}" if others else ""
         raise NotADatabase(
             "Cannot serve from the database",
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
-            "`hopsyncd check --deep` lists all of it; restore a backup, or run `hopsyncd rebuild`",
+            "`hopsyncd check --deep` lists all problems. Restore a backup, or run"
+            " `hopsyncd rebuild`",
         )
 
 

@@ -77,8 +77,8 @@ def graph(
 
     PASSAGE is an id, as `query` and `ask` print it, or its first characters. DOCUMENT is a path.
 
-    Each passage is drawn once, below a nearer passage, with the relation between the two. --verbose
-    shows the questions of names, and the similarity of both ends.
+    Each passage is drawn once, below a nearer passage, with the relation between the two. With
+    --verbose, each relation is a whole question, and edges also show their similarity.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1

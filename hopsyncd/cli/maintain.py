@@ -85,9 +85,10 @@ def rebuild(
     With --encoder, all passages are embedded again by the newer encoder. Until that is done, the
     old vectors are used, and edits are indexed as usual.
 
-    After a change of the encoder, the language model or `llm.questions` in the configuration, and
-    before the reload, --estimate says how many passages, how much time and how many tokens the
-    switch takes. With prices, it also says the cost. Nothing is rebuilt or sent.
+    To estimate a switch to other models, change the encoder, the language model or `llm.questions`
+    in the configuration. Then run --estimate before you reload. It shows how many passages, how
+    much time and how many tokens the switch takes. With prices, it also shows the cost. Nothing is
+    rebuilt or sent.
 
     Example: hopsyncd rebuild --estimate --llm-price 0.6
     """

@@ -4,7 +4,7 @@ Neither Landlock nor seccomp needs privileges, and neither can be undone. Landlo
 and neither has a maintained Python library, so this module makes the few system calls itself.
 
 The kernel's layers also bind native code; the audit hook binds only calls through Python, and is
-for systems without the others. docs/ARCHITECTURE.md lists what each layer forbids.
+for systems without the others. docs/security.md lists what each layer forbids.
 """
 
 import contextlib

@@ -265,7 +265,8 @@ def _trace(
 
 
 class _Shipped:
-    """The graph that a folder contains as onnx/model.onnx, with a pooling that we can write."""
+    """The ONNX graph in a model's folder (onnx/model.onnx), which lacks pooling: a graph for mean
+    or CLS pooling is added."""
 
     def __init__(self, folder: Path, mode: str, *, normalise: bool) -> None:
         self._folder = folder

@@ -65,8 +65,10 @@ class TorchModel:
                 start += count
 
     def _size_of(self, features: Any) -> "_Size | None":
-        """The names and shapes that texts share if they run together; None if this text must run
-        alone."""
+        """The names and shapes of the text's tensors; None if the text must run alone.
+
+        Only texts of equal sizes can share a batch.
+        """
         size = []
         for name, value in features.items():
             if isinstance(value, self._torch.Tensor) and value.ndim and len(value) == 1:
