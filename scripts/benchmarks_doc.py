@@ -48,8 +48,8 @@ Times do: most runs shared two cores with other work, so trust ratios more than 
 _ORIGINS = """\
 ## Origins
 
-`~` before a commit means that it, or a slightly older one, was measured. If a row names no machine,
-the machine was {machine}.
+A `~` before a commit means that this commit or a slightly older commit was measured. If a row
+names no machine, the results are from this machine: {machine}.
 """
 _CLOSING = """\
 These results have no table on this page (`tried` has ideas that did not help): {names}.

@@ -252,7 +252,7 @@ def finish_restore(
 
 
 def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> None:
-    """Move the database with its log and its note, which stay usable together."""
+    """Move the database, its WAL and its `.head` file to another folder, where it can be opened."""
     note = note_path(database)
     files = [database.with_name(database.name + ending) for ending in ("-shm", "-wal", "")]
     for file in (*files, note):

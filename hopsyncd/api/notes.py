@@ -29,7 +29,9 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author
     if not line or not text.strip():
         raise _refusal("it has no title or no text", "Give both")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
-        raise _refusal(f"{wrong[0]!r} is not a valid tag", "Use letters, digits, - and /")
+        raise _refusal(
+            f"{wrong[0]!r} is not a valid tag", "Use at most 60 letters, digits, _, - and /"
+        )
     signed = json.dumps(author, ensure_ascii=False) if author else ""
     fields = [f"author: {signed}"] * bool(author) + [f"tags: [{', '.join(tags)}]"] * bool(tags)
     head = "\n".join(["---", *fields, "---\n\n"]) if fields else ""

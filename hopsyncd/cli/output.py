@@ -229,12 +229,12 @@ def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
 def confirm(question: str, refused: str) -> None:
     """Ask for confirmation; the answer "no" ends the command.
 
-    Raises BadRequest with `refused` as its first part if there is no terminal to ask at.
+    Raises BadRequest with `refused` as its first part if standard input is not a terminal.
     """
     if not sys.stdin.isatty():
         raise BadRequest(
             refused,
-            "it needs a confirmation, and there is no terminal to ask at",
+            "the command needs your confirmation, but standard input is not a terminal",
             "Use --yes to skip the confirmation",
         )
     click.confirm(question, abort=True)

@@ -306,8 +306,9 @@ def ask(
 ) -> None:
     """Answer a question from your documents, with citations.
 
-    If they do not answer it, `ask` says so. If [llm] names an LLM, it writes the answer from the
-    passages found. Without one, with --no-llm, or if it fails, the answer is quoted.
+    If the documents do not answer the question, `ask` says so. If [llm] names an LLM, the LLM
+    writes the answer from the passages found. Without an LLM, with --no-llm, or if the LLM fails,
+    the answer is quoted from the passages.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     Example: hopsyncd ask --no-llm "When is the bakery closed?"

@@ -3,7 +3,7 @@
 A correction is applied only if the typed word is hardly intended. Otherwise it is offered, and the
 question stays as typed. Corrections are only offered for a form of a word that a passage has
 ("objector" beside "objection"), for the beginning of such a word, and for a name. In questions in
-other languages than English, all corrections are only offered.
+languages other than English, all corrections are only offered.
 """
 
 import re

@@ -213,9 +213,9 @@ def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[I
 
 
 def find_outgoing_names(context: QueryContext, entries: Integers) -> NameTransitions:
-    """The steps from entries to names that connect documents, weighted by the names' rarity.
+    """The steps from passages to the names that connect documents; a rarer name weighs more.
 
-    The topic of a passage counts double. Shares sum to 1 by entry.
+    A name that is a topic counts double. The shares of each passage sum to 1.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
     of, name = snapshot.list_names(entries)
