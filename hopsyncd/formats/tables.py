@@ -379,8 +379,12 @@ def _inner_blocks(
     row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """The blocks of the tables in the cells of a row."""
-    for cell in row.own:
-        at = row.cells.index(cell)
+    holders = [cell for cell in row.own if cell.inner]
+    if not holders:
+        return
+    starts = {id(cell): at for at, cell in reversed([*enumerate(row.cells)])}
+    for cell in holders:
+        at = starts[id(cell)]
         for table in cell.inner:
             yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
 

@@ -356,6 +356,7 @@ def test_both_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -
     served = server.execute(
         "SELECT table_name, column_name FROM information_schema.columns"
         " WHERE table_schema = 'hopsyncd' AND table_name NOT IN ('applied', 'edge', 'asked_sync')"
+        " AND table_name NOT LIKE '%spent'"  # with SQLite, the ledgers have files of their own
     ).fetchall()
     assert sorted(stored) == sorted(served)
 

@@ -70,10 +70,14 @@ class Server:
         place.sync()
 
     @contextmanager
-    def http(self, **headers: str) -> Iterator[httpx2.Client]:
-        """A client of HTTP that keeps cookies as a browser does, and follows nothing."""
+    def http(self, peer: str = "127.0.0.1", **headers: str) -> Iterator[httpx2.Client]:
+        """A client of HTTP that keeps cookies as a browser does, and follows nothing.
+
+        peer: its address.
+        """
+        context = ssl.create_default_context(cafile=self.authority.file)
         with httpx2.Client(
-            verify=ssl.create_default_context(cafile=self.authority.file),
+            transport=httpx2.HTTPTransport(verify=context, local_address=peer),
             base_url=self.address,
             headers={**NAVIGATION, **headers},
             timeout=PATIENCE_S,
@@ -598,7 +602,7 @@ def test_a_token_login_leads_to_this_page_alone(small_server: Server) -> None:
 
 def test_guessing_tokens_on_the_page_is_slowed(small_server: Server) -> None:
     token = new_token(small_server.place, "read")
-    with small_server.http() as client:
+    with small_server.http(peer="127.0.0.4") as client:
         guesses = [
             _paste(small_server, client, f"hops_{number:08}_{'x' * 43}").status_code
             for number in range(FREE + 12)  # the waits grow to a minute
