@@ -80,7 +80,7 @@ def test_a_refusal_and_a_cut_are_told_as_in_a_whole_completion() -> None:
     ],
 )
 def test_a_stream_that_breaks_off_may_be_asked_for_again(body: bytes) -> None:
-    with pytest.raises(RequestFailure, match="broke|ended too early"):
+    with pytest.raises(RequestFailure, match=r"broke|ended too early"):
         read(body)
 
 
