@@ -379,12 +379,11 @@ def _inner_blocks(
     row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
     """The blocks of the tables in the cells of a row."""
-    holders = [cell for cell in row.own if cell.inner]
-    if not holders:
-        return
-    starts = {id(cell): at for at, cell in reversed([*enumerate(row.cells)])}
-    for cell in holders:
-        at = starts[id(cell)]
+    starts: dict[Cell, int] = {}
+    for at, cell in enumerate(row.cells):
+        if cell and cell.inner and cell not in row.carried:
+            starts.setdefault(cell, at)
+    for cell, at in starts.items():
         for table in cell.inner:
             yield from table_blocks(table, leads, head, labels[at] if at < len(labels) else "")
 
