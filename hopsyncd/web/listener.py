@@ -110,6 +110,19 @@ class Door:
         return any(hmac.compare_digest(given, own.encode()) for own in self._sessions)
 
 
+def add_security_headers(send: Send) -> Send:
+    """A `send` that adds the security headers that a response lacks."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return send_with_headers
+
+
 class PageGuard:
     """Passes requests of the page on to `app`, refuses others, and adds security headers."""
 
@@ -123,17 +136,9 @@ class PageGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-
-        async def send_closed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
         request = Request(scope)
         answer = self._refusal(request) or self._entrance(request)
-        await (answer or self._app)(scope, receive, send_closed)
+        await (answer or self._app)(scope, receive, add_security_headers(send))
 
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers

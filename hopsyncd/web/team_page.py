@@ -18,7 +18,6 @@ import structlog
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
@@ -29,7 +28,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.printable import printable
 from hopsyncd.web.ended_sessions import EndedSessions
-from hopsyncd.web.listener import SECURITY_HEADERS, cookies_of
+from hopsyncd.web.listener import add_security_headers, cookies_of
 from hopsyncd.web.live import SharedVersion, VersionHub
 from hopsyncd.web.pages import ASSETS_DIGEST, asset, page_routes
 from hopsyncd.web.pending_logins import LONGEST_S, PendingLogins
@@ -104,13 +103,7 @@ class TeamPage:
         return self._sessions.find_person(key.decode("latin-1"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_closed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
+        send = add_security_headers(send)
         request = Request(scope, receive)
         session = self._sessions.find(cookies_of(request, SESSION_COOKIE))
         answer = self._refusal(request)
@@ -118,9 +111,9 @@ class TeamPage:
             await _form_of(request)  # the connection is for other requests too
         answer = answer or await self._entrance(request, session)
         if answer is None and session:
-            answer = await self._show(session, request, send_closed)
+            answer = await self._show(session, request, send)
         if answer:
-            await answer(scope, receive, send_closed)
+            await answer(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
         """Refuse a request that no page of ours makes."""

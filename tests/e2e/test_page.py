@@ -1,61 +1,30 @@
-"""The page in a real Chromium: what it shows, by mouse, keyboard and screen reader."""
+"""Asking and reading on the page in a real Chromium, by mouse and screen reader."""
 
 import os
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.conftest import FILMS
-from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import PATIENCE_S, chromium, shown, violations
-
-QUESTION = "Where did Mira Kaltenbrunn, director of The Bronze Door, grow up?"
-ASKED = "/?q=Where+did+Mira+Kaltenbrunn%2C+director+of+The+Bronze+Door%2C+grow+up%3F"
-MOVED = "# Mira Kaltenbrunn\n\nMira Kaltenbrunn grew up in the harbour of Vasterholm. She paints.\n"
+from tests.e2e.daemon import Place
+from tests.e2e.film_page import (
+    ASKED,
+    MOVED,
+    QUESTION,
+    Shown,
+    film_page,
+    film_place,
+    opened_page,
+    wait_until,
+)
+from tests.fakes.browser import chromium
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    with new_place(SMALL) as made:
-        for path, text in FILMS.items():
-            made.write(path, text)
-        made.configure(
-            source("notes", made.notes, "scan_every_s = 3600.0")
-            + source("away", made.base / "unmounted")
-        )
-        made.start()
-        made.sync("notes")
-        made.write("people/kaltenbrunn.md", MOVED)
-        made.write("broken.pdf", "%PDF-1.4 broken")
-        made.sync("notes")
+    with film_place() as made:
         yield made
-
-
-@dataclass
-class Shown:
-    """The page in a browser; what it asked of the network, and what its console said."""
-
-    base: str
-    context: BrowserContext
-    requests: list[str]
-    complaints: list[str]
-
-    def page(self, path: str = "/") -> Page:
-        page = self.context.new_page()
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", self._note)
-        page.goto(self.base + path)
-        return page
-
-    def _note(self, told: ConsoleMessage) -> None:
-        if "Content Security" in told.text:
-            self.complaints.append(told.text)
 
 
 @pytest.fixture(scope="module")
@@ -66,75 +35,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def view(place: Place, browser: Browser) -> Iterator[Shown]:
-    with shown(place) as address:
-        context = browser.new_context(viewport={"width": 1100, "height": 800})
-        context.set_default_timeout(1000 * PATIENCE_S)
-        requests: list[str] = []
-        context.on("request", lambda request: requests.append(request.url))
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector("#q")
-        yield Shown(page.url.rstrip("/"), context, requests, [])
-        context.close()
+    with film_page(place, browser) as made:
+        yield made
 
 
 @pytest.fixture
 def opened(view: Shown) -> Iterator[Page]:
-    page = view.page()
-    yield page
-    page.close()
-
-
-VIEWS = {
-    "first": "/",
-    "results": ASKED,
-    "filtered": f"{ASKED}&f=path:people/",
-    "past": f"{ASKED}&at=1",
-    "map": "/map?find=clocks",
-    "group": "/map?group=1",
-    "changes": "/changes",
-    "version": "/changes/2",
-    "compare": f"/compare{ASKED[1:]}&old=1",
-    "sources": "/sources",
-    "watches": "/watches",
-    "error": "/passage/0000000000000000",
-}
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_each_view_is_usable_by_everyone_in_light_and_dark_and_narrow(
-    view: Shown, name: str
-) -> None:
-    page = view.page(VIEWS[name])
-    _check_usable(page)
-    page.close()
-
-
-@pytest.mark.parametrize("tab", ["Document", "Related"])
-def test_a_document_is_usable_by_everyone(opened: Page, view: Shown, tab: str) -> None:
-    opened.goto(view.base + ASKED)
-    opened.locator(".read").first.click()
-    opened.get_by_role("link", name="Whole page").click()
-    opened.get_by_role("navigation", name="Document").get_by_role("link", name=tab).click()
-    _check_usable(opened)
-
-
-def _wait_until(page: Page, script: str) -> None:
-    """Wait for a script to be true. The page's policy forbids what `wait_for_function` does."""
-    until_s = time.monotonic() + PATIENCE_S
-    while not page.evaluate(script):
-        assert time.monotonic() < until_s, script
-        page.wait_for_timeout(50)
-
-
-def _check_usable(page: Page) -> None:
-    expect(page.locator("h1")).to_have_count(1)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert violations(Axe().run(page).response["violations"]) == []
-    page.set_viewport_size({"width": 320, "height": 640})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert violations(Axe().run(page).response["violations"]) == []
+    with opened_page(view) as page:
+        yield page
 
 
 def test_what_is_typed_is_answered_with_evidence_and_without_a_reload(opened: Page) -> None:
@@ -154,7 +62,7 @@ def test_enter_does_not_repeat_a_search_that_was_typed(opened: Page) -> None:
     expect(opened.locator(".hit").first).to_be_visible()
     opened.locator("#q").press("Enter")
     opened.locator("#q").press("Enter")  # whoever asks once more gets a new answer
-    _wait_until(
+    wait_until(
         opened,
         "performance.getEntriesByType('resource').filter((one) => one.name.includes('/results'))"
         ".length === 2",
@@ -169,7 +77,7 @@ def test_back_leads_to_the_search_before_and_then_to_the_first_screen(opened: Pa
         opened.locator("#q").fill(question)
         opened.locator("#q").press("Enter")
         expect(opened.locator("#found h1")).to_have_text(question)
-        _wait_until(opened, "history.state === null")
+        wait_until(opened, "history.state === null")
     opened.locator(".read").first.click()
     opened.wait_for_url("**open=*")
     opened.go_back()
@@ -391,96 +299,6 @@ def test_search_and_reading_work_without_scripts(view: Shown, browser: Browser) 
     context.close()
 
 
-SHOWS_FOCUS = """() => {
-  const one = document.activeElement;
-  const style = getComputedStyle(one);
-  const box = one.getBoundingClientRect();
-  const [left, right] = [Math.max(box.left, 0), Math.min(box.right, innerWidth)];
-  const [top, bottom] = [Math.max(box.top, 0), Math.min(box.bottom, innerHeight)];
-  const over = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
-  const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
-  return one !== document.body && outlined && right > left && bottom > top && one.contains(over);
-}"""
-
-
-def _expect_focus(page: Page, wanted: Locator) -> None:
-    """The element has the focus, and whoever looks at the window sees that."""
-    expect(wanted).to_be_focused()
-    _wait_until(page, SHOWS_FOCUS)
-
-
-def _tab_to(page: Page, wanted: Locator, key: str = "Tab", most: int = 12) -> None:
-    """Press the key until the element has the focus, which is seen at each step."""
-    for _ in range(most):
-        page.keyboard.press(key)
-        _wait_until(page, SHOWS_FOCUS)
-        if wanted.evaluate("(one) => one === document.activeElement"):
-            return
-    raise AssertionError(f"{key} does not reach it")
-
-
-@pytest.mark.parametrize("width", [1280, 700])
-def test_the_keyboard_alone_asks_reads_opens_watches_and_comes_back(
-    opened: Page, view: Shown, width: int
-) -> None:
-    page, preview = opened, opened.locator("#preview")
-    page.set_viewport_size({"width": width, "height": 800})
-    page.goto(view.base + "/changes")
-    page.keyboard.press("/")
-    _expect_focus(page, page.locator("#q"))
-    page.keyboard.type(QUESTION)
-    page.keyboard.press("Enter")
-    expect(page.locator(".card").first).to_be_visible()
-    for number in (0, 1):
-        page.keyboard.press("ArrowDown")
-        _expect_focus(page, page.locator(".card .file").nth(number))
-        page.keyboard.press("Enter")
-        expect(preview).to_have_class(re.compile("chosen"))
-        expect(preview.locator(".marked").first).to_be_visible()
-        _expect_focus(page, preview.locator(".preview-body"))
-        page.keyboard.press("Escape")
-        expect(preview).not_to_have_class(re.compile("chosen"))
-        _expect_focus(page, page.locator(".card .file").nth(number))
-    page.keyboard.press("Enter")
-    _expect_focus(page, preview.locator(".preview-body"))
-    results = page.url
-    _tab_to(page, preview.get_by_role("link", name="Whole page"), "Shift+Tab")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/passage/**")
-    _expect_focus(page, page.locator("#marked, .marked").first)
-    _tab_to(page, page.get_by_role("link", name="Watch the question"), "Shift+Tab")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/watches?**")
-    _expect_focus(page, page.get_by_label("Question to watch"))
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/watches/*")
-    expect(page.get_by_role("heading", level=1)).to_have_text(QUESTION)
-    watched = page.url
-    page.go_back()  # Alt and the left arrow are for the browser's window, which is not here
-    page.go_back()
-    page.wait_for_url("**/passage/**")
-    _tab_to(page, page.get_by_role("link", name="Results for"), "Shift+Tab")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/?**")
-    expect(page.locator(".card").first).to_be_visible()
-    assert page.url.partition("#")[0] == results
-    page.keyboard.press("Escape")
-    page.get_by_role("link", name="Watch this question").click()
-    page.get_by_role("button", name="Watch", exact=True).click()
-    page.wait_for_url(watched)  # it is watched only once
-    _tab_to(page, page.get_by_role("button", name="Stop watching"), most=20)
-    page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("You are not watching a question")
-
-
-def test_the_first_tab_offers_to_skip_to_the_content(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + "/changes")
-    opened.keyboard.press("Tab")
-    expect(opened.locator(".skip")).to_be_focused()
-    opened.keyboard.press("Enter")
-    expect(opened.locator("main")).to_be_focused()
-
-
 def test_questions_asked_before_are_offered_and_stay_in_the_browser(
     opened: Page, view: Shown
 ) -> None:
@@ -508,78 +326,3 @@ def test_a_new_version_keeps_the_example_questions(opened: Page, view: Shown, pl
 def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:
     opened.goto(view.base + "/passage/0000000000000000")
     expect(opened.locator("main code")).to_have_text("at")
-
-
-def test_changes_show_the_sentences_of_each_version(opened: Page) -> None:
-    opened.get_by_role("link", name="Changes").click()
-    item = opened.locator(".timeline > li", has_text="village").first
-    expect(item.locator("ins").first).to_contain_text("harbour")
-    expect(item.locator("del").first).to_contain_text("village")
-    item.get_by_role("link", name="changed people/kaltenbrunn.md").click()
-    expect(opened.locator("main")).to_contain_text("Version 2")
-    expect(opened.locator("ins").first).to_contain_text("harbour")
-
-
-def test_the_first_version_is_told_as_such(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + "/changes/1")
-    expect(opened.locator("main")).to_contain_text("This is the first version")
-
-
-def test_a_question_at_two_versions_shows_what_changed(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + ASKED)
-    opened.get_by_role("link", name="How the answer changed").click()
-    opened.get_by_label("Earlier version").fill("1")
-    with opened.expect_navigation():
-        opened.get_by_role("button", name="Compare").click()
-    before, after = opened.locator(".sides section").all()
-    expect(before.locator(".changed").first).to_be_visible()
-    expect(after.locator(".changed").first).to_be_visible()
-    expect(after.locator("ins", has_text="Vasterholm").first).to_be_visible()
-    expect(before).not_to_contain_text("Vasterholm")
-
-
-def test_sources_show_their_health_and_what_cannot_be_read(opened: Page) -> None:
-    opened.get_by_role("link", name="Sources").click()
-    expect(opened.locator(".source.paused")).to_contain_text("No such file or directory")
-    expect(opened.locator(".source.ok")).to_contain_text("12")
-    expect(opened.locator("main")).to_contain_text("broken.pdf")
-
-
-def test_a_question_is_watched_and_its_change_shown_before_and_after(
-    opened: Page, view: Shown, place: Place
-) -> None:
-    opened.goto(view.base + "/?q=Who+repairs+clocks+in+Bergen%3F")
-    opened.get_by_role("link", name="Watch this question").click()
-    opened.get_by_role("button", name="Watch", exact=True).click()
-    expect(opened.locator("h1")).to_have_text("Who repairs clocks in Bergen?")
-    text = FILMS["people/lindqvist.md"].replace("repairs clocks in Bergen", "left Bergen")
-    place.write("people/lindqvist.md", text)
-    version = place.sync("notes")["version"]
-    place.until(lambda: place.get("/v1/watches")["watches"][0]["checked"] >= version)
-    opened.reload()
-    before, after = opened.locator(".change .columns section").all()
-    expect(before).to_contain_text("repairs clocks")
-    expect(after).not_to_contain_text("repairs clocks")
-    with opened.expect_response(lambda answer: "part=1" in answer.url):
-        place.write("people/lindqvist.md", f"{text}\nHer tools stayed behind.\n")
-        place.sync("notes")
-    _check_usable(opened)
-    opened.set_viewport_size({"width": 1100, "height": 800})
-    opened.get_by_role("button", name="Stop watching").click()
-    expect(opened.locator("main")).to_contain_text("You are not watching a question")
-
-
-def test_sources_keep_up_by_themselves(opened: Page, view: Shown, place: Place) -> None:
-    opened.goto(view.base + "/sources")
-    expect(opened.locator("#now .source.ok h2")).to_have_text("notes")
-    place.post("/v1/pause", {"name": "notes"})
-    expect(opened.locator("#now .source.paused h2").first).to_be_visible()
-    place.post("/v1/resume", {"name": "notes"})
-
-
-# The last of the file, after all views were used.
-def test_nothing_came_from_other_hosts_and_no_view_broke_its_policy(view: Shown) -> None:
-    assert len(view.requests) > 30
-    ours = urlsplit(view.base).netloc
-    assert {urlsplit(url).netloc for url in view.requests} == {ours}
-    assert view.complaints == []

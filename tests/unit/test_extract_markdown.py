@@ -306,8 +306,7 @@ def test_what_is_left_out_of_html_inside_is_counted_with_the_rest() -> None:
     assert found[-1].kind == "skipped" and found[0].kind != "skipped"
 
 
-def test_the_markup_of_site_generators_shows_titles_only() -> None:
-    text = """---
+OF_SITE_GENERATORS = """---
 title: Guide
 ---
 import Tabs from '@theme/Tabs';
@@ -363,6 +362,10 @@ puts "{% x %}"
 
 After `{{< kept >}}` and {{ site.title }}.
 """
+
+
+def test_the_markup_of_site_generators_shows_titles_only() -> None:
+    text = OF_SITE_GENERATORS
     read = blocks(text)
     assert [block.text for block in read if block.text] == [
         "Guide",

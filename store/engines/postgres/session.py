@@ -224,13 +224,14 @@ class Session:
 
     def _analyze(self) -> None:
         """Renew the planner's statistics of tables that are small, or were when it last did."""
+        self._inserted = 0
         tables = self._tables()
         (known,) = self.execute(
             f"SELECT coalesce(sum(greatest(reltuples, 0)), 0)::bigint FROM pg_class WHERE {_TABLES}"
         ).fetchone()
         if known <= _MANY_ROWS:
             self.execute(f"ANALYZE {', '.join(tables)}")
-            self._inserted, self._analyze_after = 0, max(_FEW_ROWS, _GROWTH * known)
+            self._analyze_after = max(_FEW_ROWS, _GROWTH * known)
         else:  # the server does so in time
             self._analyze_after = sys.maxsize
 
