@@ -195,6 +195,8 @@ def shared_name(first: Passage, second: Passage) -> str:
     >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}
     >>> shared_name(ada, byron), shared_name(byron, ada)
     ('Lord Byron', 'Lord Byron')
+    >>> shared_name(*({"heading": ["Bay of Corfu"], "text": f"The {it} is old."} for it in "ab"))
+    'Bay of Corfu'
     """
     for one, other in ((first, second), (second, first)):
         for title in reversed(other["heading"][:1] + other["heading"][1:][-1:]):
@@ -206,7 +208,7 @@ def shared_name(first: Passage, second: Passage) -> str:
 
 
 def _whole(passage: Passage) -> str:
-    return " ".join((*passage["heading"], passage["text"]))
+    return "\n".join((*passage["heading"], passage["text"]))  # a name ends with its line
 
 
 def _whole_words(text: str, wanted: str) -> str:

@@ -1,6 +1,7 @@
 """Renders the templates of the page, and the filters that they use."""
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +20,7 @@ from hopsyncd.web.evidence import link_citations
 from hopsyncd.web.word_diff import changed_lines
 
 _LAID_OUT = "\n\t"
+_DAY_S = 86_400
 _FILTER_LABELS = {
     "source": "Source:",
     "type": "Type:",
@@ -49,6 +51,7 @@ def make_templates(**shared: Any) -> Environment:
     )
     templates.filters.update(
         time=time_element,
+        changed=change_time_element,
         relative=relative_time,
         query=query_string,
         code=with_code,
@@ -98,6 +101,25 @@ def time_element(moment: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         moment, full_time(moment), relative_time(moment)
     )
+
+
+def change_time_element(moment: str, today: date | None = None) -> Markup:
+    """When a document was last changed. Some formats state only the day, which the API gives as its
+    first moment in UTC; no hour is made up for it.
+
+    >>> change_time_element("2026-11-26T00:00:00Z", date(2026, 11, 27))
+    Markup('<time datetime="2026-11-26">yesterday</time>')
+    >>> change_time_element("2024-03-15T00:00:00Z")
+    Markup('<time datetime="2024-03-15">2024-03-15</time>')
+    """
+    then = datetime.fromisoformat(moment).astimezone(UTC)
+    if then.timestamp() % _DAY_S:
+        return time_element(moment)
+    day = then.date()
+    days = ((today or datetime.now().astimezone().date()) - day).days
+    names = ("today", "yesterday", *(f"{one} days ago" for one in range(2, 7)))
+    text = names[days] if 0 <= days < len(names) else day.isoformat()
+    return Markup('<time datetime="{}">{}</time>').format(day.isoformat(), text)
 
 
 def document_kind(document: str | None) -> str:

@@ -8,15 +8,16 @@ from markupsafe import Markup
 
 _ALIKE = 0.5  # sentences less alike than this are shown one after the other
 _MOST_WORDS = 300
+_PUNCTUATION = ".,;:!?"
 
 
 def word_diff(other: str, text: str, is_new: bool) -> Markup:
     """The text as HTML, with the words marked that another text does not have.
 
     >>> word_diff("He died in 1824.", "He died in 1825.", True)
-    Markup('He died in <ins>1825.</ins>')
+    Markup('He died in <ins>1825</ins>.')
     """
-    before, after = re.findall(r"\S+\s*", other), re.findall(r"\S+\s*", text)
+    before, after = _words(other), _words(text)
     element = "ins" if is_new else "del"
     parts = list[Markup]()
     for kind, _, _, start, end in SequenceMatcher(None, before, after, False).get_opcodes():
@@ -66,20 +67,49 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]
 
 
 def _merge(old: str, new: str) -> Markup | None:
-    """Both sentences as one, with the removed and the added words; None if they differ much."""
-    before, after = old.split(), new.split()
+    """Both sentences as one, with the removed and the added words; None if they differ much.
+
+    >>> _merge("She was born in Oslo.", "She was born in Oslo, by the fjord.")
+    Markup('She was born in Oslo<ins>, by the fjord</ins>.')
+    >>> _merge("He died there in 1824 of fever.", "He died there on 19 April 1824.")
+    Markup('He died there <del>in</del> <ins>on 19 April</ins> 1824 <del>of fever</del>.')
+    """
+    before, after = _words(old), _words(new)
     if max(len(before), len(after)) > _MOST_WORDS:
         return None
-    matcher = SequenceMatcher(None, before, after, False)
+    bare_before, bare_after = ([word.strip() for word in words] for words in (before, after))
+    matcher = SequenceMatcher(None, bare_before, bare_after, False)
     if matcher.ratio() < _ALIKE:
         return None
-    parts = list[Markup]()
-    for kind, start, end, first, last in matcher.get_opcodes():
+    html, opcodes = Markup(""), matcher.get_opcodes()
+    for at, (kind, start, end, first, last) in enumerate(opcodes):
+        removed, added = "".join(before[start:end]), "".join(after[first:last])
         if kind == "equal":
-            parts.append(Markup("{}").format(" ".join(after[first:last])))
+            is_before_removed = at + 1 < len(opcodes) and opcodes[at + 1][0] == "delete"
+            html += added.rstrip() + _space_after(removed if is_before_removed else added)
             continue
-        if start < end:
-            parts.append(Markup("<del>{}</del>").format(" ".join(before[start:end])))
-        if first < last:
-            parts.append(Markup("<ins>{}</ins>").format(" ".join(after[first:last])))
-    return Markup(" ").join(parts)
+        if removed:
+            html += Markup("<del>{}</del>").format(removed.rstrip())
+        if removed and added:
+            html += " "
+        if added:
+            html += Markup("<ins>{}</ins>").format(added.rstrip())
+        html += _space_after(added or removed)
+    return html
+
+
+def _space_after(words: str) -> str:
+    return words[len(words.rstrip()) :]
+
+
+def _words(text: str) -> list[str]:
+    """The words with the space after them; the punctuation at the end of one stands alone.
+
+    >>> _words("Of 1.5 m, or so.")
+    ['Of ', '1.5 ', 'm', ', ', 'or ', 'so', '.']
+    """
+    words = list[str]()
+    for word, space in re.findall(r"(\S+)(\s*)", text):
+        stem = word.rstrip(_PUNCTUATION)
+        words += [stem, word[len(stem) :] + space] if stem and stem != word else [word + space]
+    return words

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
+from playwright.sync_api import ViewportSize, expect
 
 from tests.e2e.daemon import SMALL, Place, new_place
 from tests.e2e.test_kept_page import entered
-from tests.fakes.browser import PATIENCE_S, shown
+from tests.fakes.browser import PATIENCE_S, chromium, opened, shown
+
+WIDE: ViewportSize = {"width": 1280, "height": 860}
 
 
 @pytest.fixture(scope="module")
@@ -52,4 +55,13 @@ def test_sources_and_changes_say_once_that_there_are_none(views: dict[str, str])
     assert views["sources"].count("hopsyncd add") == 1
     assert "Scan all" not in views["sources"] and "version 0" not in views["sources"]
     assert views["changes"].endswith("Nothing has been indexed yet.")
-    assert "hopsyncd add" not in views["changes"]
+    assert "hopsyncd add" not in views["changes"] and "How an answer" not in views["changes"]
+
+
+def test_a_search_shows_no_empty_columns(place: Place) -> None:
+    with chromium() as browser, opened(place, browser, viewport=WIDE) as page:
+        page.locator("#q").fill("Who repairs clocks?")
+        page.locator("#q").press("Enter")
+        expect(page.locator("#found")).to_contain_text("Nothing is indexed yet")
+        expect(page.locator("#preview")).to_be_hidden()
+        expect(page.locator("#facets")).to_be_hidden()

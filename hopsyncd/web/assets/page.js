@@ -329,7 +329,10 @@ async function fill(place) {
   place.nextElementSibling.open = false; // the picture replaces the text
   const preview = place.closest(".preview");
   if (preview) showMarked(preview, false);
-  else place.querySelector("[data-marked]")?.scrollIntoView({ block: "center" });
+  else {
+    const marked = place.querySelector("[data-marked]");
+    if (marked?.getBoundingClientRect().bottom > innerHeight) marked.scrollIntoView({ block: "center" });
+  }
 }
 
 /* Live: a new version updates what is shown, with its changed words marked */
