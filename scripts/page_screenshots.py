@@ -32,6 +32,12 @@ FOLLOW_UP = "And where did he learn of it?"
 DREDGED = "Who dredged the harbour of Missolonghi?"
 WIDTHS = {1280: 860, 768: 1024, 320: 640}
 PATIENCE_S = 120.0
+UNFOLDED = {
+    "how": ("ask", "details.how"),
+    "filters": ("ask", "#facets"),
+    "versions": ("changes", "details.menu"),
+    "settings": ("sources", "main details"),
+}
 EDITS = (
     ("people/lord-byron.md", "He died in 1824", "He died on 19 April 1824"),
     ("people/luigi-menabrea.md", "born in Chambéry.", "born in Chambéry, in the old town."),
@@ -68,8 +74,13 @@ def _draw_notes(browser: Browser, folder: Path) -> None:
         passages = [place.query(one)[0]["id"] for one in asked]
         with opened(place, browser) as page:
             start = page.url.rstrip("/")
-            for name, path in _views(*passages).items():
+            views = _views(*passages)
+            for name, path in views.items():
                 _draw(page, start + path, folder / name)
+            for name, (view, part) in UNFOLDED.items():
+                page.goto(start + views[view])
+                page.locator(part).first.evaluate("one => { one.open = true; }")
+                _draw(page, "", folder / name)
 
 
 def _draw_empty(browser: Browser, folder: Path) -> None:

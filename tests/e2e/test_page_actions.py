@@ -112,7 +112,9 @@ def test_a_broken_file_is_ignored(page: Page, place: Place) -> None:
 def test_a_version_is_restored_after_a_preview_and_released(page: Page, place: Place) -> None:
     page.goto(base(page) + "/changes/1")
     page.get_by_role("link", name="Restore…").click()
-    expect(page.locator(".effects")).to_contain_text("1 document gets its old text: bergen.md")
+    expect(page.locator(".effects")).to_contain_text(
+        "1 document gets its old text: places/bergen.md"
+    )
     expect(page.locator("ins", has_text="rain")).to_be_visible()
     assert "snow" in place.query("What does Bergen have?", filters=["path:bergen"])[0]["text"]
     page.get_by_role("button", name="Restore version 1").click()
