@@ -9,8 +9,10 @@ read that the reference lacks; of the files with header tables, in how many nine
 under their header; the cells by how they stand (see fidelity.py).
 
 Some references know less than the file says, and no reader can match them. References made by
-sheetjs and pandoc name no headers: all 52 cells that count as invented stand under the first row of
-their sheet or table, which is its header (Team, Location, Stanley Cups). Mail quoted in a later
+sheetjs and pandoc name no header below a title: all 67 cells that count as invented stand under a
+header, 45 of them under a filled one in bold (vodafone.xlsx), 18 under Team, Location and Stanley
+Cups. Only a rule that takes no row below a title for a header would avoid them, and it would take
+the names from 35 tables of 424 other workbooks, of which all have one there. Mail quoted in a later
 message of the same mailbox is left out on purpose (complex.mbox). Numbers and dates are read as
 displayed, or in ISO form (5.0 as 5, 9/20/18 as 2018-09-20). Two tables consist of headers alone.
 

@@ -1,15 +1,20 @@
-"""Decides whether a first row that a program formats as a header is one, by its text.
+"""Decides by its text whether the first row of a table is a header.
 
-Word and PowerPoint format the first row of almost every table as a header, in forms too.
+Word and PowerPoint format the first row of almost every table as a header, in forms too. Sheets and
+files of separated values seldom mark it.
 """
 
 import re
 from collections.abc import Sequence
 
+from hopsyncd.formats.cell_values import is_number
+
 _VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
 _HAS_DIGIT = re.compile(r"\d")
 _MAX_NAME_WORDS = 6
+_DIGITS = re.compile(r"\d+")
+_FORM_ROWS = 30
 
 
 def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
@@ -35,6 +40,41 @@ def may_name_columns(texts: Sequence[str]) -> bool:
         or (text.endswith(".") and len(text.split()) > _MAX_NAME_WORDS)
         for text in texts
     )
+
+
+def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row of texts is data, as it resembles the rows below it.
+
+    It says a value again that stands below it in the same column, or a column goes on as it begins,
+    except for the digits: "Table 1" above "Table 2". Rows that repeat the first row as a
+    whole say nothing.
+
+    >>> is_data(["Table 1", "Age"], [["Table 2", "Sex"]]), is_data(["Table", "Age"], [["1", "44"]])
+    (True, False)
+    """
+    labels = [text.endswith((":", "\uff1a")) for text in texts if text]
+    if any(labels) and not all(labels):
+        return True  # pairs of a name and a value, as in a form
+    others = [row for row in below if [*row] != [*texts]]
+    for at, text in enumerate(texts):
+        values = [row[at] for row in others if at < len(row) and row[at]]
+        if text and text in values:
+            return True
+        shape = _shape(text)
+        if shape != text and values and not _YEAR.match(text) and shape == _shape(values[0]):
+            return True
+    return False
+
+
+def _shape(text: str) -> str:
+    return _DIGITS.sub("0", text)
+
+
+def are_of_several_kinds(texts: Sequence[str]) -> bool:
+    """Whether a few values are in part numbers, in part not, as in a form."""
+    numbers = sum(map(is_number, texts))
+    fewer = min(numbers, len(texts) - numbers)
+    return len(texts) <= _FORM_ROWS and fewer * 4 >= len(texts) > 2
 
 
 def _is_form(texts: Sequence[Sequence[str]]) -> bool:

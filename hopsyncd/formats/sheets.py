@@ -7,6 +7,7 @@ from itertools import islice
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
+from hopsyncd.formats.header_rows import is_data
 from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
 
 _PART_ROWS = 1000
@@ -60,8 +61,10 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
         if caption is None and (above := _rows_above_header(part)):
             yield from table_blocks(_built((), part[:above], frozenset()).build())
             part = part[above:]
-        builder = _built(headers, part, _header_rows(part, is_first=caption is None))
-        table = builder.build(guess_header=caption is None)
+        marked = _header_rows(part, is_first=caption is None)
+        table = _built(headers, part, marked).build(guess_header=caption is None)
+        if caption is None and not table.header_rows and (below := _bold_below_title(part)):
+            table = _built((), part, marked | below).build(guess_header=True)
         headers = table.rows[: table.header_rows]
         if caption is None:
             caption = table.caption
@@ -106,6 +109,17 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
         and any(map(_interrupts, part[at - 1].texts, part[at].texts, part[at + 1].texts))
     )
     return frozenset((*range(top), *inside))
+
+
+def _bold_below_title(part: Sequence[SheetRow]) -> frozenset[int]:
+    """The first row in bold below a title, if it names the columns of rows that are not bold."""
+    at = next((at for at, row in enumerate(part) if sum(map(bool, row.texts)) > 1), 0)
+    texts = [row.texts for row in part[at:]]
+    is_name = part[at].is_bold and not any(map(is_number, texts[0]))
+    others = part[at + 1 : at + 3]
+    if not at or not is_name or not others or any(row.is_bold for row in others):
+        return frozenset()
+    return frozenset() if is_data(texts[0], texts[1:]) else frozenset([at])
 
 
 def _interrupts(above: str, text: str, below: str) -> bool:

@@ -8,13 +8,13 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats import library
 from hopsyncd.formats.archive import attribute, local_name, open_archive, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, skipped_block
@@ -27,29 +27,53 @@ from hopsyncd.formats.sheets import SheetCell, SheetRow, sheet_blocks
 _MAX_REPEATED = 1000  # of what an OpenDocument sheet repeats, such as a styled empty row
 _RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
+_FILTER = re.compile(rb'<(?:\w+:)?autoFilter\s[^>]*?ref="\$?([A-Z]+)\$?(\d+):\$?([A-Z]+)\$?\d+"')
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _FORMULA = rb"<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)"
 _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The layout of a sheet: the spans of cells, and the cells that name columns.
+    """The layout of a sheet: the spans of cells, the cells that others cover, and the columns from
+    the first to the last that a row names.
 
-    Both are keyed by (row, column), counted from 1.
+    Rows and columns are counted from 1.
     """
 
     spans: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     covered: frozenset[tuple[int, int]] = frozenset()
+    headers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def is_header(self, row: int, column: int) -> bool:
+        """Whether the sheet marks a cell as the name of a column."""
+        first, last = self.headers.get(row, (1, 0))
+        return first <= column <= last
 
 
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a workbook of Excel, with comments, text boxes and the texts of charts.
 
-    Formulas have the values that the file was saved with; formulas without a value are counted.
+    Formulas have the values that the file was saved with; formulas without a value are counted. A
+    workbook that the library refuses, or in which it finds no sheet, is read as `xls_blocks` reads
+    one: other programs than Excel write parts that it does not know.
     """
+    archive = open_archive(data)  # refuses one that unpacks to too much
+    try:
+        blocks = _formatted_blocks(data, archive)
+    except Exception as error:
+        if isinstance(error, ReaderUnavailable | MemoryError):
+            raise
+        with suppress(Exception):
+            return xls_blocks(data)
+        raise
+    return blocks or xls_blocks(data)
+
+
+def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
+    """Read a workbook with its number formats, comments, drawings and marked headers."""
     openpyxl = library("openpyxl")
     library("openpyxl.worksheet._read_only").WorkSheetParser = _lenient_parser()
-    archive = open_archive(data)  # refuses one that unpacks to too much
     blocks: list[Block] = []
     without_value = 0
     with warnings.catch_warnings():
@@ -62,7 +86,10 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
             source = archive.read(member)
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
             merged = [found.decode() for found in _MERGED.findall(source)]
-            rows = _excel_rows(sheet.iter_rows(), _parse_merged_ranges(merged), bold)
+            place = replace(
+                _parse_merged_ranges(merged), headers=_header_ranges(archive, member, source)
+            )
+            rows = _excel_rows(sheet.iter_rows(), place, bold)
             blocks += _sheet(rows)
             without_value += len(_WITHOUT_VALUE.findall(source))
             blocks += _beside(archive, member)
@@ -238,6 +265,7 @@ def _excel_rows(
             else SheetCell(
                 _cell_text(cell),
                 *place.spans.get((number, column), (1, 1)),
+                is_header=place.is_header(number, column),
                 is_bold=getattr(cell, "_style_id", 0) in bold,
             )
             for column, cell in enumerate(row, 1)
@@ -253,8 +281,27 @@ def _row(number: int, column: int, cells: Sequence[SheetCell | None]) -> SheetRo
 def _cell_text(cell: Any) -> str:
     value = cell.value
     if value is None or isinstance(value, str):
-        return value or ""
+        return _unescape(value or "")
     return show_value(value, cell.number_format or "General")
+
+
+def _unescape(text: str) -> str:
+    """Replace what Excel writes for characters that XML lacks: `_x000D_` for the end of a line."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
+
+
+def _header_ranges(archive: ZipFile, member: str, source: bytes) -> dict[int, tuple[int, int]]:
+    """The numbers of the rows that name columns: the first rows of filters and of tables."""
+    sources = [source] if b"autoFilter" in source else []
+    for kind, name in targets_of(archive, member).values():
+        if kind == "table" and name in archive.NameToInfo:
+            table = archive.read(name)
+            sources += [] if b'headerRowCount="0"' in table else [table]
+    found = (match for one in sources for match in _FILTER.finditer(one))
+    return {
+        int(row): (_column_number(first.decode()), _column_number(last.decode()))
+        for first, row, last in (match.groups() for match in found)
+    }
 
 
 def _parse_merged_ranges(ranges: Iterable[str]) -> _Place:

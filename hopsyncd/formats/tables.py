@@ -14,12 +14,13 @@ from itertools import groupby, takewhile
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
 from hopsyncd.formats.cell_values import is_number, is_year
 from hopsyncd.formats.fields import labels_of, lead_of
+from hopsyncd.formats.header_rows import are_of_several_kinds, is_data
 
 JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
-_FORM_ROWS = 30
+_MAX_COMPARED_ROWS = 1000
 _MAX_HEAD_CHARACTERS = 300
 # A short cell that spans a few columns is repeated under each of their headers.
 _MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
@@ -255,9 +256,12 @@ def _guessed_headers(rows: Sequence[Row]) -> int:
         count += 1
     if count == 1 and len(rows) > 2 and len(set(rows[0].cells)) < len(rows[0].cells):
         count = 2
+    texts = [[_text(cell) for cell in row.cells] for row in rows[count - 1 : _MAX_COMPARED_ROWS]]
+    if is_data(texts[0], texts[1:]):
+        return 0
     if count > 1:
-        texts = [cell.text for row in rows[:count] for cell in row.distinct]
-        return count if all(map(_is_name, texts)) else 0
+        names = [cell.text for row in rows[:count] for cell in row.distinct]
+        return count if all(map(_is_name, names)) else 0
     return int(_is_row_of_names(rows))
 
 
@@ -268,7 +272,7 @@ def _is_name(text: str) -> bool:
 
 def _is_row_of_names(rows: Sequence[Row]) -> bool:
     texts = [cell.text if cell else "" for cell in rows[0].cells]
-    if len(texts) == 2 and _are_of_several_kinds(_column(rows[1:], 1)):
+    if len(texts) == 2 and are_of_several_kinds(_column(rows[1:], 1)):
         return False  # names and values, as in a form
     if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
@@ -276,10 +280,12 @@ def _is_row_of_names(rows: Sequence[Row]) -> bool:
 
 
 def _names_numbers(rows: Sequence[Row]) -> bool:
-    """Whether a row of names and years, below an empty corner perhaps, stands above numbers."""
+    """Whether a row of names and years, below an empty corner perhaps, stands above numbers. In a
+    wide table some names may stand twice."""
     texts = [cell.text if cell else "" for cell in rows[0].cells]
     named = texts[1:] if texts and not texts[0] else texts
-    if len(named) < 1 + bool(named == texts) or len({*map(str.casefold, named)}) < len(named):
+    distinct = len({*map(str.casefold, named)})
+    if len(named) < 1 + bool(named == texts) or distinct < min(len(named), len(named) // 2 + 2):
         return False
     if not all(text and (is_year(text) or not is_number(text)) for text in named):
         return False
@@ -287,13 +293,6 @@ def _names_numbers(rows: Sequence[Row]) -> bool:
     return any(
         column and all(map(is_number, column)) and not all(map(is_year, column)) for column in below
     )
-
-
-def _are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether a few values are in part numbers, in part not."""
-    numbers = sum(bool(is_number(text)) for text in texts)
-    fewer = min(numbers, len(texts) - numbers)
-    return len(texts) <= _FORM_ROWS and fewer * 4 >= len(texts) > 2
 
 
 def _column(rows: Sequence[Row], at: int) -> list[str]:

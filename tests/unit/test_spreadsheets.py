@@ -12,6 +12,7 @@ import xlwt
 from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
 from openpyxl.styles import Font
+from openpyxl.worksheet.table import Table
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, skipped_of
@@ -304,3 +305,76 @@ def test_ones_and_what_is_true_stay_apart() -> None:
         "Boats: 0 | Afloat: FALSE",
         "Boats: 1 | Afloat: TRUE",
     ]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        ["Table 1", "Response by state"],  # goes on as "Table 2"
+        ["Dec-01", "to"],  # "to" stands below again
+        ["Name:", "Ada"],  # a form
+    ],
+)
+def test_a_first_row_of_data_names_no_column(first: list[str]) -> None:
+    book = openpyxl.Workbook()
+    for row in (first, ["Table 2", "to"], ["Apr-02", "Response by district"]):
+        book.active.append(row)
+    assert rows(read(book))[0] == " | ".join(first)
+
+
+def test_a_header_that_is_repeated_inside_a_table_stays_one() -> None:
+    book = openpyxl.Workbook()
+    for row in (["Port", "Ship"], ["Kiel", "Alva"], ["Port", "Ship"], ["Riga", "Brage"]):
+        book.active.append(row)
+    assert rows(read(book)) == ["Port: Kiel | Ship: Alva", "Port: Riga | Ship: Brage"]
+
+
+def test_a_wide_table_may_name_columns_twice() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Case", "Court", "Charge", "Bail", "Charge"], [7, "Kiel", "A", 90, "B"]):
+        book.active.append(row)
+    (found,) = rows(read(book))
+    assert found == "Case: 7 | Court: Kiel | Charge: A | Bail: 90 | Charge: B"
+
+
+@pytest.mark.parametrize("sign", ["filter", "table", "bold below a title"])
+def test_a_marked_row_names_columns_whatever_it_says(sign: str) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    title = [["Fares of the ferry"]] if sign == "bold below a title" else []
+    for row in [*title, ["Route", "Note", "Note"], ["North", "fast", "wet"], ["South", "x", "y"]]:
+        sheet.append(row)
+    if sign == "filter":
+        sheet.auto_filter.ref = "A1:C3"
+    elif sign == "table":
+        sheet["C1"] = "Note2"  # the names in a table differ
+        sheet["A3"] = "Route"  # what unmarked would be data
+        sheet.add_table(Table(displayName="Fares", ref="A1:C3"))
+    else:
+        for cell in sheet[2]:
+            cell.font = Font(bold=True)
+    assert rows(read(book))[0].startswith("Route: North | Note: fast | Note")
+
+
+def test_characters_that_excel_escapes_are_read() -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["two_x000D_lines, 5_x00B0_C and _x005F_x0041_"])
+    assert rows(read(book)) == ["two lines, 5°C and _x0041_"]
+
+
+def test_a_workbook_without_a_part_that_the_library_wants_is_read() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Port", "Fee"], ["Kiel", 9]):
+        book.active.append(row)
+    written, without = io.BytesIO(), io.BytesIO()
+    book.save(written)
+    with zipfile.ZipFile(written) as old, zipfile.ZipFile(without, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "xl/worksheets/sheet1.xml":
+                data = data.replace(b't="s"', b't="inlineStr"')
+                for at, text in enumerate((b"Port", b"Fee", b"Kiel")):
+                    data = data.replace(b"<v>%d</v></c>" % at, b"<is><t>%s</t></is></c>" % text, 1)
+            if name != "xl/styles.xml":
+                new.writestr(name, data)
+    assert rows(extract(without.getvalue(), XLSX)) == ["Port: Kiel | Fee: 9"]
