@@ -4,6 +4,7 @@ and relations."""
 import io
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from posixpath import dirname, join, normpath
 from xml.etree import ElementTree
 from zipfile import ZipFile
@@ -55,6 +56,7 @@ class Children:
         self._data, self._key = data, key.encode()
         self._parsed: dict[str, ElementTree.Element | None] = {}
         self._root = _ROOT.search(data)
+        self._short_root: tuple[bytes, bytes] | None = None
         self._begin = re.compile(rb"<((?:[\w.-]+:)?%s)(?=\s)%s>" % (name.encode(), _ATTRIBUTES))
         # Comments, CDATA and entities can hold what looks like an element.
         if data and (b"<!" in data or not self._root or _OTHER_ENCODING.match(data)):
@@ -83,9 +85,22 @@ class Children:
                 closing = b"" if start[2].endswith(b"/") else b"</" + start[1] + b">"
                 end = self._data.find(closing, start.end())
                 inside = self._data[start.start() : max(end, start.end()) + len(closing)]
-                element = self._root[0] + inside + b"</" + self._root[1] + b">"
-                return ElementTree.fromstring(element)[0]
+                return self._parse(inside, start[1].rpartition(b":")[0])
         return None
+
+    def _parse(self, inside: bytes, prefix: bytes) -> ElementTree.Element:
+        """Parse an element. Most elements need only the namespace of their own prefix, and Word
+        declares thirty."""
+        root = self._root
+        assert root is not None
+        if self._short_root is None:
+            name = b"xmlns:" + prefix if prefix else b"xmlns"
+            found = re.search(rb"\s" + name + rb"""\s*=\s*("[^"]*"|'[^']*')""", root[2])
+            declared = b" " + name + b"=" + found[1] if found else b""
+            self._short_root = (b"<root" + declared + b">", b"</root>")
+        with suppress(ElementTree.ParseError):  # for want of another namespace
+            return ElementTree.fromstring(inside.join(self._short_root))[0]
+        return ElementTree.fromstring(inside.join((root[0], b"</" + root[1] + b">")))[0]
 
 
 def relation_of(element: ElementTree.Element) -> str:
@@ -98,22 +113,28 @@ def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
 
     The empty name stands for the relations of the archive itself.
     """
-    return {
-        one.get("Id", ""): (
-            one.get("Type", "").rpartition("/")[2],
-            normpath(join("/" + dirname(name), one.get("Target", ""))).lstrip("/"),
-        )
-        for one in _relations(archive, name)
-    }
+    return all_targets_of(archive, name)[0]
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
     """The addresses outside the file that a member refers to, by the ids of the relations."""
-    return {
-        one.get("Id", ""): one.get("Target", "")
-        for one in _relations(archive, name)
-        if one.get("TargetMode") == "External"
-    }
+    return all_targets_of(archive, name)[1]
+
+
+def all_targets_of(
+    archive: ZipFile, name: str
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """The results of `targets_of` and of `link_targets_of`."""
+    parts: dict[str, tuple[str, str]] = {}
+    links: dict[str, str] = {}
+    folder = "/" + dirname(name)
+    for one in _relations(archive, name):
+        key, target = one.get("Id", ""), one.get("Target", "")
+        kind = one.get("Type", "").rpartition("/")[2]
+        parts[key] = (kind, normpath(join(folder, target)).lstrip("/"))
+        if one.get("TargetMode") == "External":
+            links[key] = target
+    return parts, links
 
 
 def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:

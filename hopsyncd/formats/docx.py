@@ -4,13 +4,14 @@ diagrams."""
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from xml.etree.ElementTree import Element, ParseError
 from zipfile import ZipFile
 
 from hopsyncd.formats.archive import (
+    all_targets_of,
     attribute,
     child_of,
-    link_targets_of,
     local_name,
     open_archive,
     targets_of,
@@ -77,16 +78,10 @@ class _Reader:
         self.number = 0
         self._archive, self._main = archive, main
         self._skipped: Counter[str] = Counter()
-        self._parts = targets_of(archive, main)
-        self._links = link_targets_of(archive, main)
+        self._parts, self._links = all_targets_of(archive, main)
         self._first_of = dict(reversed(self._parts.values()))
         self._styles = Styles(self._data("styles"))
-        self._numbering = Numbering(self._data("numbering"), self._styles)
-        self._notes = {
-            (kind, attribute(note, "id")): note
-            for kind in ("footnote", "endnote", "comment")
-            for note in self._tree(f"{kind}s") or ()
-        }
+        self._notes: dict[str, dict[str, Element]] = {}  # by kind and id, until they are read
         self._leads = ListLeads()
         self._caption: tuple[str, ...] = ()
         self._title = ("", 1)
@@ -102,6 +97,10 @@ class _Reader:
         if core in self._archive.NameToInfo:
             blocks = with_metadata(blocks, *read_metadata(tree_of(self._archive, core)))
         return (*blocks, skipped_block(self._skipped)) if self._skipped else blocks
+
+    @cached_property
+    def _numbering(self) -> Numbering:
+        return Numbering(self._data("numbering"), self._styles)
 
     def _data(self, kind: str) -> bytes:
         """The bytes of the related part of this kind; empty if the document has none."""
@@ -287,7 +286,10 @@ class _Reader:
 
     def _note(self, kind: str, name: str) -> Iterator[Block]:
         """Read a note at its first reference; nothing at later references."""
-        note = self._notes.pop((kind, name), None)
+        if kind not in self._notes:
+            notes = self._tree(f"{kind}s") or ()
+            self._notes[kind] = {attribute(note, "id"): note for note in notes}
+        note = self._notes[kind].pop(name, None)
         if note is None:
             return
         text, links, beside = self._flat(note)
