@@ -21,7 +21,7 @@ from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.platypus import Paragraph, SimpleDocTemplate
 
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.e2e.team_page import Server, browser_context, server_with_provider
+from tests.e2e.team_page import Server, browser_context, log_in, server_with_provider
 from tests.fakes.browser import chromium, opened
 from tests.fakes.certificates import Authority
 from tests.fakes.endpoint import Endpoint, Response, stream, user_text
@@ -30,26 +30,77 @@ ROOT = Path(__file__).parents[1]
 QUESTION = "Who built the machine that Grace Hopper programmed?"
 FOLLOW_UP = "And where did he learn of it?"
 DREDGED = "Who dredged the harbour of Missolonghi?"
+LOOMS = "Who repairs the looms of the mill?"
+DIED = "Where did Lord Byron die?"
 WIDTHS = {1280: 860, 768: 1024, 320: 640}
 PATIENCE_S = 120.0
+IMPORTED = 4000
 UNFOLDED = {
     "how": ("ask", "details.how"),
+    "how-all": ("ask", "details.how, details.how details"),
     "filters": ("ask", "#facets"),
-    "versions": ("changes", "details.menu"),
-    "settings": ("sources", "main details"),
+    "versions": ("ask", "#versions"),
+    "past-versions": ("past", "#versions"),
+    "settings": ("sources", "main details.settings"),
+    "version-passages": ("version", "main details"),
+}
+# More notes: a page of HTML, tables, code and a mail.
+ADDED = {
+    "mill.html": """<title>The mill at Lyon</title>
+<h1>The mill at Lyon</h1><p>Forty looms stood in two rows, with <b>cards</b> for each pattern.</p>
+<h2>Repairs</h2><p>The looms of the mill are repaired by Odile Perrin, who keeps a list.</p>
+<table><tr><th>Loom</th><th>Fault</th><th>Mended</th></tr>
+<tr><td>4</td><td>torn card chain</td><td>3 March</td></tr>
+<tr><td>17</td><td>worn hooks, and a needle that sticks when the air is damp</td><td>9 May</td></tr>
+</table><ul><li>Oil on Mondays</li><li>New needles by post from Saint-Étienne</li></ul>""",
+    "todo.md": """---
+tags: [engines, reading]
+author: Ada
+---
+# To do
+
+- [x] Read Menabrea's article
+- [ ] Find the looms' list of [the mill](mill.html)
+
+```python
+def bernoulli(n):
+    return sum(comb(n + 1, k) * bernoulli(k) for k in range(n)) / -(n + 1)
+```
+
+| engine | built | parts |
+| --- | --- | --- |
+| Difference Engine | 1853 | 15000 |
+| Analytical Engine | never | |
+""",
+    "letters/1833-06-05-to-the-secretary-of-the-royal-astronomical-society.eml": (
+        "From: ada@example.org\nTo: secretary@example.org\nDate: Wed, 05 Jun 1996 10:00:00 +0000\n"
+        "Subject: An evening at Mr Babbage's\nContent-Type: text/plain; charset=utf-8\n\n"
+        "We saw the small engine turn. Mr Babbage showed it to us on Monday evening.\n"
+    ),
 }
 EDITS = (
     ("people/lord-byron.md", "He died in 1824", "He died on 19 April 1824"),
     ("people/luigi-menabrea.md", "born in Chambéry.", "born in Chambéry, in the old town."),
 )
+
+
+def _yearly(sentence: str, first: int, count: int) -> str:
+    """A sentence for each of the years, with figures of its own."""
+    years = range(first, first + count)
+    return " ".join(sentence.format(year, 7 + year % 11, 90 + year * 37 % 400) for year in years)
+
+
 REPORT = (
     ("Title", "The harbour of Missolonghi"),
-    ("BodyText", "The lagoon is shallow, and ships of any size stayed outside the bar. " * 24),
+    (
+        "BodyText",
+        _yearly("In {} the bar was {} feet deep, and {} ships waited outside it.", 1840, 22),
+    ),
     ("Heading2", "The works of 1907"),
     ("BodyText", "The harbour was dredged by the engineer Tove Lindqvist in 1907."),
-    ("BodyText", "The channel is six metres deep and reaches the old quay. " * 9),
-    ("Heading2", "The trade since"),
-    ("BodyText", "Salt, fish and currants leave in autumn; timber and coal arrive. " * 75),
+    ("BodyText", "The channel is six metres deep, and reaches the old quay and the salt works."),
+    ("Heading2", "Trade"),
+    ("BodyText", _yearly("In {} it shipped {} tons of salt and {} of currants.", 1908, 80)),
 )
 
 
@@ -59,6 +110,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with chromium() as browser:
         _draw_empty(browser, folder)
+        _draw_import(browser, folder)
         _draw_logins(browser, folder)
         _draw_thread(browser, folder)
         _draw_notes(browser, folder)
@@ -70,17 +122,54 @@ def _draw_notes(browser: Browser, folder: Path) -> None:
         notes = Path(base) / "notes"
         shutil.copytree(ROOT / "examples/notes", notes)
         _prepare(place, notes)
-        asked = ("Grace Hopper", DREDGED, "Lord Byron")
+        asked = (
+            "Grace Hopper",
+            DREDGED,
+            "Lord Byron",
+            LOOMS,
+            "bernoulli comb",
+            "small engine turn",
+        )
         passages = [place.query(one)[0]["id"] for one in asked]
+        views = _views(*passages)
         with opened(place, browser) as page:
             start = page.url.rstrip("/")
-            views = _views(*passages)
             for name, path in views.items():
                 _draw(page, start + path, folder / name)
-            for name, (view, part) in UNFOLDED.items():
+            for name, (view, parts) in UNFOLDED.items():
+                page.set_viewport_size({"width": 1280, "height": 860})
                 page.goto(start + views[view])
-                page.locator(part).first.evaluate("one => { one.open = true; }")
+                for part in page.locator(parts).all():
+                    part.evaluate("one => { one.open = true; }")
                 _draw(page, "", folder / name)
+            _draw_live(page, start, notes, folder)
+        with opened(place, browser, java_script_enabled=False) as page:
+            start = page.url.rstrip("/")
+            for name in ("first", "ask", "open", "map", "sources"):
+                _draw(page, start + views[name], folder / f"plain-{name}")
+
+
+def _draw_live(page: Page, start: str, notes: Path, folder: Path) -> None:
+    """Draw what changes in view: an edited file, a copied citation, a paused source."""
+    page.set_viewport_size({"width": 1280, "height": 860})
+    page.goto(f"{start}/?q={quote_plus(DIED)}")
+    page.locator(".preview-head").wait_for()
+    file = notes / "people/lord-byron.md"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("at Missolonghi", "in a house at Missolonghi"), encoding="utf-8")
+    page.locator(".card.fresh ins").first.wait_for()
+    _draw(page, "", folder / "live")
+    page.get_by_role("button", name="Copy").first.click()
+    _draw(page, "", folder / "copied")
+    page.set_viewport_size({"width": 1280, "height": 860})
+    page.goto(f"{start}/?q={quote_plus(LOOMS)}")
+    page.locator(".preview-head").wait_for()
+    _draw(page, "", folder / "chosen-by-itself")
+    page.goto(f"{start}/sources")
+    page.locator("#source-notes").get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").wait_for()
+    _draw(page, "", folder / "paused")
+    _draw(page, f"{start}/?q={quote_plus(QUESTION)}", folder / "paused-ask")
 
 
 def _draw_empty(browser: Browser, folder: Path) -> None:
@@ -95,6 +184,19 @@ def _draw_empty(browser: Browser, folder: Path) -> None:
             _draw(page, f"{start}/?q=Who+repairs+clocks%3F", folder / "empty-ask")
 
 
+def _draw_import(browser: Browser, folder: Path) -> None:
+    """Draw what a new user meets while the first documents are read."""
+    with new_place(SMALL) as place:
+        for number in range(IMPORTED):
+            place.write(f"{number}.md", f"# Clock {number}\n\n" + f"Clock {number} chimes. " * 40)
+        place.configure(source("clocks", place.notes))
+        place.start()
+        with opened(place, browser) as page:
+            start = page.url.rstrip("/")
+            for name, path in (("first", ""), ("sources", "sources"), ("ask", "?q=Clock+chimes")):
+                _draw(page, f"{start}/{path}", folder / f"import-{name}")
+
+
 def _draw_logins(browser: Browser, folder: Path) -> None:
     """Draw what a browser of another machine meets before and after a session."""
     with new_place(SMALL) as place, browser_context(browser) as context:
@@ -103,6 +205,15 @@ def _draw_logins(browser: Browser, folder: Path) -> None:
     with server_with_provider() as server, browser_context(browser) as context:
         page = context.new_page()
         _draw(page, f"{server.address}/login/callback?state=x&code=x", folder / "login-failed")
+        for person in ("bob", "olga"):  # who may only read, and an admin
+            page.set_viewport_size({"width": 1280, "height": 860})
+            log_in(page, server, person)
+            for view in ("", "sources"):
+                name = f"{person}-{view or 'first'}"
+                _draw(page, f"{server.address}/{view}", folder / name)
+            page.get_by_role("button", name="Log out").click()
+            _draw(page, "", folder / f"{person}-logged-out")
+            context.clear_cookies()
 
 
 def _draw_thread(browser: Browser, folder: Path) -> None:
@@ -155,10 +266,16 @@ def _answer(request: dict[str, Any], drawn: threading.Event) -> Iterator[str]:
 
 def _prepare(place: Place, notes: Path) -> None:
     """Index the notes, watch a question, and edit some of them."""
-    place.configure(source("notes", notes))
+    for path, text in ADDED.items():
+        (notes / path).parent.mkdir(exist_ok=True)
+        (notes / path).write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "examples/notes/machines", place.notes / "copies")
+    place.configure(source("notes", notes) + source("archive", place.notes))
     place.start()
     place.sync()
-    place.run("watch", "Where did Lord Byron die?")
+    place.run("watch", DIED)
+    place.run("watch", LOOMS)
+    shutil.rmtree(place.notes)
     (notes / "scan.pdf").write_text("%PDF-1.4 broken")
     (notes / "places/harbour.pdf").write_bytes(_report())
     for path, old, new in EDITS:
@@ -175,7 +292,9 @@ def _report() -> bytes:
     return buffer.getvalue()
 
 
-def _views(passage: str, report: str, edited: str) -> dict[str, str]:
+def _views(
+    passage: str, report: str, edited: str, web_page: str, code: str, mail: str
+) -> dict[str, str]:
     asked = f"/?q={quote_plus(QUESTION)}"
     return {
         "first": "/",
@@ -184,22 +303,34 @@ def _views(passage: str, report: str, edited: str) -> dict[str, str]:
         "related": f"{asked}&open={passage}&tab=related",
         "filtered": f"{asked}&f=path:people/",
         "none": "/?q=How+many+moons+does+Saturn+have%3F",
+        "weak": "/?q=What+did+the+engineers+of+Savoy+think+of+needles%3F",
+        "nothing": f"{asked}&f=type:xlsx",
+        "typing-error": "/?q=Jacqard+lom",
+        "exact": "/?q=zxqv&match=exact",
+        "long": f"/?q={quote_plus(' '.join([QUESTION] * 6))}",
         "past": f"{asked}&at=1",
         "document": f"/passage/{passage}",
         "history": f"/passage/{edited}?tab=history",
         "pdf": f"/?q={quote_plus(DREDGED)}&open={report}",
         "pdf-document": f"/passage/{report}",
         "pdf-page": f"/passage/{report}?page=2",
+        "html": f"/?q={quote_plus(LOOMS)}&open={web_page}",
+        "html-document": f"/passage/{web_page}",
+        "code": f"/?q=bernoulli&open={code}",
+        "mail": f"/?q=small+engine&open={mail}",
         "map": "/map",
         "map-found": "/map?find=Grace+Hopper",
         "changes": "/changes",
         "version": "/changes/2",
         "compare-empty": "/compare",
-        "compare": "/compare?q=Where+did+Lord+Byron+die%3F&old=1",
+        "compare": f"/compare?q={quote_plus(DIED)}&old=1",
         "restore": "/restore/1",
         "watches": "/watches",
         "watched": "/watches/1",
+        "watched-same": "/watches/2",
+        "watch-form": f"/watches?q={quote_plus(QUESTION)}",
         "sources": "/sources",
+        "removing": "/sources?remove=notes",
         "error": "/passage/00",
     }
 
@@ -216,7 +347,10 @@ def _draw(page: Page, address: str, file: Path) -> None:
             if address:
                 page.goto(address)
             page.wait_for_timeout(600)  # the preview and the examples arrive
-            page.screenshot(path=f"{file}-{width}-{scheme}.png")
+            has_column = (
+                page.locator(".preview:visible").count() > 0
+            )  # which is as high as the window
+            page.screenshot(path=f"{file}-{width}-{scheme}.png", full_page=not has_column)
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > width:
             print(f"{file.name} is {wide} pixels wide in a window of {width}")

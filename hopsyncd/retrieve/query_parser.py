@@ -171,16 +171,16 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
 
     for one in wanted:
         if not one.is_excluded and not left_by((one,)):
-            return f"{one} leaves nothing{_instead(index, one, there)}"
+            return f"no document matches {one}{_instead(index, one, there)}"
     best, left = None, 0
     for at, one in enumerate(wanted):
         count = left_by((*wanted[:at], *wanted[at + 1 :]))
         if count > left:
             best, left = one, count
     if best is None:
-        return "no document has all of it"
+        return "no document matches all filters"
     documents = "1 document is" if left == 1 else f"{left} documents are"
-    return f"no document has all of it; without {best}, {documents} left"
+    return f"no document matches all filters; without {best}, {documents} left"
 
 
 def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
@@ -195,16 +195,16 @@ def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
         is_since = one.key.endswith("since")
         ends = dates.max() if is_since else dates.min()
         day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
-        return f": the {'newest' if is_since else 'oldest'} is of {day}"
+        return f": the {'newest' if is_since else 'oldest'} is from {day}"
     known = sorted(_values(index, one, np.flatnonzero(there)))
     name, _, property_value = one.value.partition("=")
     value = (property_value or name) if one.key == "property" else one.value
     near = near_names(value, known)
     if near:
-        return f"; near it: {', '.join(map(str, (_of(one, name) for name in near)))}"
+        return f". Did you mean {' or '.join(map(str, (_of(one, name) for name in near)))}?"
     if one.key != "path" and known:
         more = ", ..." if len(known) > _LISTED else ""
-        return f"; known are {', '.join(known[:_LISTED])}{more}"
+        return f". Known: {', '.join(known[:_LISTED])}{more}"
     return ""
 
 

@@ -12,6 +12,7 @@ from hopsyncd.display import document_name, document_title, title_of
 from hopsyncd.formats.units import sentences
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.text.words import index_terms, terms_of_each
+from hopsyncd.web.reading import show_box
 
 Passage = Mapping[str, Any]
 
@@ -19,9 +20,14 @@ _WORD = re.compile(r"\w+")
 _CITATION_MARK = re.compile(r"\[(\d{1,3})\]")
 _SNIPPET_CHARACTERS = 320
 _SHOWN_PER_DOCUMENT = 2
+_BOTH_MENTION = "both mention"
 _NAME = re.compile(r"\b[A-Z][\w\u2019'-]+(?:(?: of| the| de| von| van)? [A-Z0-9][\w\u2019'-]*)*")
+_A_NAME = re.compile(r"\w[\w .\u2019'-]*[\w.]")
 _LONGEST_NAME = 60
+_ABOUT = re.compile(r"What is said of (.+)\?")
+_THEN = re.compile(r"Then asked about (.+)")
 _BELOW = " \u203a "
+_CELL_SHOWN = " \u00b7 "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,17 @@ class Card:
     joined_by: str = ""
     joined_to: int = 0
     is_name: bool = False
+
+    @property
+    def said(self) -> Markup:
+        """The sentences as one text. Code, items of a list and rows have lines of their own."""
+        text, was_laid_out = Markup(""), False
+        for one in self.sentences:
+            is_laid_out = "\n" in one or _CELL_SHOWN in one
+            joint = "\n" if is_laid_out or was_laid_out else " "
+            text += joint + one if text else one
+            was_laid_out = is_laid_out
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,7 @@ def mark_words(text: str, terms: frozenset[str]) -> Markup:
 
 def snippet(text: str, terms: frozenset[str]) -> Markup:
     """The part of a text with most words of the question, marked; about two lines long."""
-    flat = " ".join(text.split())
+    flat = flatten_text(text)
     if len(flat) <= _SNIPPET_CHARACTERS or not terms:
         return mark_words(flat[:_SNIPPET_CHARACTERS], terms)
     parts = list(sentences(flat))
@@ -111,6 +128,24 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
     start = "… " if best else ""
     cut = "".join(parts[best:])[:_SNIPPET_CHARACTERS]
     return Markup("{}{}").format(start, mark_words(cut, terms))
+
+
+def flatten_text(text: str) -> str:
+    """A text on one line. A dot stands between lines that are no prose, and between cells.
+
+    >>> flatten_text("Bring it.\\nSoon.\\n\\n[x] Call Ann\\n[ ] Ask Bo\\n\\na: 1 | b: 2")
+    'Bring it. Soon. \u2611 Call Ann \u00b7 \u2610 Ask Bo \u00b7 a: 1 \u00b7 b: 2'
+    """
+    flat = ""
+    lines = (show_box(" ".join(line.split())) for line in _show_cells(text).split("\n"))
+    for line in filter(None, lines):
+        joint = " " if flat.endswith((".", "!", "?", ":", ";", ",")) else _CELL_SHOWN
+        flat += joint + line if flat else line
+    return flat
+
+
+def _show_cells(text: str) -> str:
+    return text.replace(" | ", _CELL_SHOWN)
 
 
 def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) -> list[Card]:
@@ -135,7 +170,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
             Card(
                 number=number,
                 passage=passage,
-                sentences=[mark_words(text, asked) for text in texts],
+                sentences=[mark_words(_show_cells(text), asked) for text in texts],
                 plain=" ".join(texts) or passage["text"],
                 modified=modified.get(document_key(passage)),
                 joined_by=joint,
@@ -175,14 +210,25 @@ aria-label="Source 1: a.md">[1]</a>.')
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """The connection between two passages: a name that both have (True), or a question (False)."""
+    """The connection between two passages: a name that both have (True), or a question (False).
+
+    >>> ends = [{"id": one, "heading": [], "text": one} for one in "ab"]
+    >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "from", "question": "Who was he?"}
+    >>> join_of(*ends, [hop])
+    ('Who was he?', False)
+    >>> join_of(*ends, [{**hop, "question": "What is said of December?"}])
+    ('December', True)
+    """
     if name := shared_name(first, second):
         return name, True
     ends = {first["id"], second["id"]}
     for hop in hops:
         is_joint = {hop["from"]["id"], hop["to"]["id"]} == ends
         if is_joint and hop["question"] and hop["asked_by"] not in ("follow_up", "section"):
-            return str(hop["question"]), False
+            about = _ABOUT.fullmatch(str(hop["question"]))
+            if about is None:
+                return str(hop["question"]), False
+            return (about[1], True) if _A_NAME.fullmatch(about[1]) else ("", False)
     return "", False
 
 
@@ -256,9 +302,22 @@ class Reason:
     end: str
     end_id: str
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether both ends mention the name."""
+        return self.verb == _BOTH_MENTION
+
 
 def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
-    """The hops as sentences such as "Ada Lovelace mentions Lord Byron", without repetitions."""
+    """The hops as sentences such as "Ada Lovelace mentions Lord Byron", without repetitions.
+
+    >>> names = ("Grace Hopper", "Harvard Mark I", "Jacquard loom")
+    >>> ends = [{"id": one, "heading": [one], "document": None} for one in names]
+    >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "follow_up"}
+    >>> about = {"question": "Then asked about Harvard Mark"}
+    >>> [(one.verb, one.name) for one in explain_hops([hop | about, hop | about | {"to": ends[2]}])]
+    [('mentions', 'Harvard Mark I'), ('led on to', '')]
+    """
     reasons = dict[tuple[str, str], Reason]()
     for hop in hops:
         ends = hop["from"], hop["to"]
@@ -267,10 +326,6 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
         key = (ends[0]["id"], ends[1]["id"])
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
-
-
-_ABOUT = re.compile(r"What is said of (.+)\?")
-_THEN = re.compile(r"Then asked about (.+)")
 
 
 def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
@@ -287,11 +342,20 @@ def _in_words(hop: Mapping[str, Any]) -> tuple[str, str]:
             about = _THEN.fullmatch(question)
             if about is None or about[1].endswith("?"):
                 return "led on to", ""
-            return "mentions", about[1]
+            name = _whole_name(hop, about[1])
+            is_about = any(_whole_words(one, name) for one in hop["to"]["heading"])
+            return ("mentions", name) if is_about else ("led on to", "")
         case "both":
             about = _ABOUT.fullmatch(question)
-            return "and the next both mention", about[1] if about else question
+            return _BOTH_MENTION, _whole_name(hop, about[1]) if about else question
         case "to":
             return "answers", question
         case _:
             return "raises", question
+
+
+def _whole_name(hop: Mapping[str, Any], name: str) -> str:
+    """The name, or the title of an end that begins with it: a search may leave out a short word."""
+    titles = (one for end in (hop["to"], hop["from"]) for one in end["heading"][:1])
+    start = f"{name} ".casefold()
+    return next((one for one in titles if f"{one} ".casefold().startswith(start)), name)

@@ -52,10 +52,11 @@ def describe_state(status: Mapping[str, Any], clock: ImportClock) -> IndexState:
     documents = plural(status["documents"], "document")
     if progress := status["progress"]:
         left_s = clock.left_s(progress["source"], progress["share"])
-        text = f"Importing {progress['source']}: {progress['share']:.0%}"
+        text = f"Importing {progress['share']:.0%}"
         if left_s is not None:
             text += f", {_duration(left_s)} left"
-        return IndexState("busy", text, f"{documents} so far", share=progress["share"])
+        detail = f"{progress['source']}: {documents} so far"
+        return IndexState("busy", text, detail, share=progress["share"])
     paused = [one for one in status["sources"] if one["problem"]]
     if status["error"]:
         return IndexState("bad", "The last sync failed", status["error"])

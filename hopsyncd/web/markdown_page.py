@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from hopsyncd.formats.front_matter import without_front_matter
+from hopsyncd.web.reading import show_box
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -33,12 +34,34 @@ def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Ma
     tokens = parser.parse(_WIKI_LINK.sub(lambda found: found[2] or found[1], body))
     if title and [one.type for one in tokens[:2]] == ["heading_open", "inline"]:
         tokens = tokens[3:] if tokens[1].content == title else tokens
+    _show_boxes(tokens)
     if lines:
         _mark(tokens, lines[0], lines[-1])
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
     return Markup(parser.renderer.render(tokens, parser.options, {}))
+
+
+def _show_boxes(tokens: Sequence["Token"]) -> None:
+    """Show the tasks of a list with a box, and links to places that the page cannot open as text.
+
+    >>> print(markdown_html("- [x] Read [b](b.md)", None), end="")
+    <ul>
+    <li>\u2611 Read <span>b</span></li>
+    </ul>
+    """
+    for before, token in zip(tokens, tokens[2:], strict=False):
+        parts = token.children or []
+        if before.type == "list_item_open" and parts:
+            parts[0].content = show_box(parts[0].content)
+    for token in tokens:
+        is_text = False
+        for part in token.children or []:
+            if part.type == "link_open":
+                is_text = not _is_web_address(str(part.attrs.get("href", "")))
+            if is_text and part.type in ("link_open", "link_close"):
+                part.tag, part.attrs = "span", {}
 
 
 def _mark(tokens: Sequence["Token"], first: int, last: int) -> None:
@@ -63,9 +86,14 @@ def _parser() -> "MarkdownIt":
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
     parser.enable(["table", "strikethrough"])
-    parser.validateLink = _is_web_address  # type: ignore[method-assign,assignment]
+    parser.validateLink = _is_read  # type: ignore[method-assign,assignment]
     parser.add_render_rule("image", _image_text)
     return parser
+
+
+def _is_read(address: str) -> bool:
+    """Every link is read; only those to web addresses stay links."""
+    return True
 
 
 def _is_web_address(address: str) -> bool:

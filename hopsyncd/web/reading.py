@@ -122,9 +122,13 @@ def _item_text(line: str) -> str:
     """
     if line[0].isdigit():
         return line
-    text = line[2:]
-    return next((box + text[len(mark) :] for mark, box in _TASK.items() if text.startswith(mark)),
-                text)  # fmt: skip
+    return show_box(line[2:])
+
+
+def show_box(text: str) -> str:
+    """The text of a task, with a box instead of its mark."""
+    boxes = (box + text[len(mark) :] for mark, box in _TASK.items() if text.startswith(mark))
+    return next(boxes, text)
 
 
 def _table_html(rows: Sequence[Sequence[str]]) -> Markup:

@@ -46,9 +46,7 @@ def make_templates(**shared: Any) -> Environment:
         finalize=_make_printable,
     )
     templates.trim_blocks = templates.lstrip_blocks = True
-    templates.globals.update(
-        plural=plural, title_of=title_of, document_name=document_name, **shared
-    )
+    templates.globals.update(plural=plural, title_of=_title, document_name=document_name, **shared)
     templates.filters.update(
         time=time_element,
         changed=change_time_element,
@@ -63,7 +61,12 @@ def make_templates(**shared: Any) -> Environment:
         sentence=lambda text: text if text.endswith((".", "?", "!", ":")) else f"{text}.",
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )
+    templates.tests["match_start"] = str.startswith
     return templates
+
+
+def _title(passage: Mapping[str, Any]) -> str:
+    return title_of(passage).replace(" > ", " \u203a ")
 
 
 def _make_printable(value: object) -> object:

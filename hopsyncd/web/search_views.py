@@ -187,7 +187,12 @@ class SearchViews(View):
             if other["document"] == passage["document"] or key in related:
                 continue
             full = {**other, "text": other["start"]}
-            reason, name = _reason(edge, leaves=leaves, name=shared_name(passage, full))
+            name = shared_name(passage, full)
+            reason, name = _reason(edge, leaves=leaves, name=name)
+            if name and name in other["heading"]:
+                reason = f"{document_title(passage)} mentions"
+            elif name and name in passage["heading"]:
+                reason = f"{document_title(other)} mentions"
             related[key] = {**other, "title": title_of(other), "reason": reason, "name": name}
         return list(related.values())[:_RELATED]
 

@@ -131,7 +131,7 @@ def test_the_preview_shows_what_is_related_and_why(opened: Page, view: Shown) ->
     opened.locator(".card .file").first.click()
     opened.locator("#preview").get_by_role("link", name="Related").click()
     first = opened.locator(".related li", has_text="Mira Kaltenbrunn").first
-    expect(first.locator(".reason")).to_contain_text("Both mention Mira Kaltenbrunn")
+    expect(first.locator(".reason")).to_contain_text("mentions Mira Kaltenbrunn")
 
 
 def test_a_citation_is_copied_as_markdown_and_a_link_with_its_version(

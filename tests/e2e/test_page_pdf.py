@@ -77,7 +77,7 @@ def test_the_preview_shows_the_page_with_the_passage_marked_and_in_view(page: Pa
 def test_a_click_on_the_page_shows_it_large_with_its_neighbours(page: Page) -> None:
     page.locator("#preview .pdf-page a").first.click()
     expect(page.get_by_role("img", name="Page 1 of harbours.pdf")).to_be_visible()
-    page.get_by_role("link", name="Later page").click()
+    page.get_by_role("link", name="Next page").click()
     expect(page.get_by_role("img", name="Page 2 of harbours.pdf")).to_be_visible()
     expect(page.get_by_role("img", name="Page 1 of harbours.pdf")).to_have_count(0)
     page.set_viewport_size({"width": 320, "height": 640})

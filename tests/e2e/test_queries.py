@@ -78,7 +78,7 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
         assert "searched for 'Bergen clocks' in path:people/ type:md:" in answered.stderr
         assert "notes: people/" in answered.stdout and "notes: places/" not in answered.stdout
     none = daemon.run("ask", "Bergen clocks", "--path", "poeple/")
-    assert "0 documents, 0 passages" in none.stderr and "near it: path:people" in none.stderr
+    assert "0 documents, 0 passages" in none.stderr and "Did you mean path:people" in none.stderr
     both = {"queries": [{"question": "Bergen"}, {"question": "Bergen", "filters": ["path:people"]}]}
     whole, narrowed = daemon.post("/v1/queries", both)["answers"]
     assert whole["understood"] is None and narrowed["understood"]["filter"] == "path:people"

@@ -53,24 +53,24 @@ def test_a_filter_given_beside_the_question_must_be_one() -> None:
 @pytest.mark.parametrize(
     ("filters", "hint"),
     [
-        (["source:valt"], "source:valt leaves nothing; near it: source:vault"),
-        (["source:zzz"], "source:zzz leaves nothing; known are mail, vault"),
+        (["source:valt"], "no document matches source:valt. Did you mean source:vault?"),
+        (["source:zzz"], "no document matches source:zzz. Known: mail, vault"),
         (
             ["path:Plugxns"],
-            "path:Plugxns leaves nothing; near it: path:Plugins, path:Plugins/keys.md",
+            "no document matches path:Plugxns. Did you mean path:Plugins or path:Plugins/keys.md?",
         ),
-        (["tag:gardn"], "tag:gardn leaves nothing; near it: tag:garden"),
-        (["property:status=x"], "property:status=x leaves nothing; known are done"),
-        (["property:stats"], "property:stats leaves nothing; near it: property:status"),
-        (["since:2027"], "since:2027 leaves nothing: the newest is of 2026-02-01"),
+        (["tag:gardn"], "no document matches tag:gardn. Did you mean tag:garden?"),
+        (["property:status=x"], "no document matches property:status=x. Known: done"),
+        (["property:stats"], "no document matches property:stats. Did you mean property:status?"),
+        (["since:2027"], "no document matches since:2027: the newest is from 2026-02-01"),
         (
             ["created-since:2027"],
-            "created-since:2027 leaves nothing: no document says when it was created",
+            "no document matches created-since:2027: no document says when it was created",
         ),
-        (["type:pdf"], "type:pdf leaves nothing; known are eml, md"),
+        (["type:pdf"], "no document matches type:pdf. Known: eml, md"),
         (
             ["source:vault", "type:eml"],
-            "no document has all of it; without source:vault, 1 document is left",
+            "no document matches all filters; without source:vault, 1 document is left",
         ),
     ],
 )  # fmt: skip
