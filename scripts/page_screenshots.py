@@ -275,7 +275,7 @@ def _prepare(place: Place, notes: Path) -> None:
     place.sync()
     place.run("watch", DIED)
     place.run("watch", LOOMS)
-    shutil.rmtree(place.notes)
+    place.notes.rename(place.base / "unmounted")
     (notes / "scan.pdf").write_text("%PDF-1.4 broken")
     (notes / "places/harbour.pdf").write_bytes(_report())
     for path, old, new in EDITS:
