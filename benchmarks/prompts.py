@@ -10,10 +10,11 @@ Tokens are counted by hopsyncd.models.llm.tokens, for the instructions and the d
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from common import JSON, arguments, real_documents, table, write_result
 from real import KEEP, RealIndex, serve_real_documents
@@ -50,7 +51,7 @@ def main() -> None:
         if not question.evidence:
             continue
         for name, call in calls(index, question.question):
-            complete[name, question.kind].append(has_all(question, call))
+            complete[name, question.kind].append(has_all(question, json.loads(call.user)))
             tokens[name].append(count_tokens(call.system) + count_tokens(call.user))
             passages[name].append(len(excerpts_in(json.loads(call.user))))
     rows = [
@@ -96,12 +97,9 @@ def whole_passages(found: Answer, count: int) -> Material:
     return Material(texts, tuple(excerpts), document_dates(found.snapshot, texts))
 
 
-def has_all(question: QuotedQuestion, call: LlmCall) -> bool:
+def has_all(question: QuotedQuestion, data: Mapping[str, Any]) -> bool:
     """Whether every sentence that the question needs is in the prompt."""
-    shown = [
-        _words(f"{one['title']} {one['heading']} {one['text']}")
-        for one in excerpts_in(json.loads(call.user))
-    ]
+    shown = [_words(f"{one['title']} {one['heading']} {one['text']}") for one in excerpts_in(data)]
     return all(
         any(_words(quote.text) in text for quote in quotes for text in shown)
         for quotes in question.evidence

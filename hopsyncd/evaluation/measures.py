@@ -109,17 +109,19 @@ def is_right(short: str, golds: Sequence[str]) -> bool:
     >>> is_right("after two years", ["2 years"]), is_right("600", ["1 and 600"])
     (True, False)
     """
-    words = _words(short)
+    words = answer_words(short)
     return any(
-        words == _words(gold) if normalise_answer(gold) in _WHOLE else _holds(words, _words(gold))
+        words == answer_words(gold)
+        if normalise_answer(gold) in _WHOLE
+        else _holds(words, answer_words(gold))
         for gold in golds
     )
 
 
 def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
     """Whether a text has the words of a gold answer other than yes and no."""
-    wanted = [_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
-    return any(_holds(_words(text), gold) for text in texts for gold in wanted)
+    wanted = [answer_words(gold) for gold in golds if normalise_answer(gold) not in _WHOLE]
+    return any(_holds(answer_words(text), gold) for text in texts for gold in wanted)
 
 
 def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -128,7 +130,8 @@ def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
     )
 
 
-def _words(text: str) -> list[str]:
+def answer_words(text: str) -> list[str]:
+    """The words as answers are compared: in lower case, without articles, numbers as digits."""
     words = _WORD.findall(_THOUSANDS.sub("", text.lower()))
     return [_NUMBERS.get(word, word) for word in words if not _ARTICLE.fullmatch(word)]
 

@@ -11,6 +11,7 @@ path. `near` is 1 beside a sentence that is already chosen, because the neighbou
 
 The weights hardly matter near these values.
 
+A passage that lacks only a few words is shown whole: the mark for the gap costs nearly as much.
 Passages that are nearly empty, or fit far worse than the others, are left out, and the next ones
 take their places. Sections of one document are shown together, in the document's order.
 """
@@ -26,7 +27,7 @@ from hopsyncd.retrieve.sentences import FoundTexts, Sentence
 from store.records import PassageId
 
 MAX_PASSAGES = 20
-GAP = " [...] "
+GAP = " … "
 _COSINE = 1.0
 _TERMS = 0.8
 _NEAR = 0.3
@@ -34,6 +35,7 @@ _HALF = 10.0
 _LEAST_WORDS = 3
 _FAR_BELOW = 0.25  # of the best sentence's score
 _LEAST_TOKENS = 100  # of the budget for each passage: shorter excerpts miss more than they add
+_SHORT_REST = 20  # tokens of a passage that are not worth leaving out
 _WORD = re.compile(r"\w+")
 
 
@@ -60,6 +62,21 @@ class _Part:
     scores: list[float]
     tokens: list[int]
     chosen: set[int]
+
+    def choose(self, at: int, left: int) -> int:
+        """Choose a sentence, and all others if they are short together. Returns the tokens that are
+        left of `left`."""
+        self.chosen.add(at)
+        return self.complete(left - self.tokens[at])
+
+    def complete(self, left: int) -> int:
+        """Choose all sentences if the missing ones are short together. Returns the tokens left."""
+        rest = [at for at in range(len(self.tokens)) if at not in self.chosen]
+        short = sum(self.tokens[at] for at in rest)
+        if short > min(_SHORT_REST, left):
+            return left
+        self.chosen.update(rest)
+        return left - short
 
 
 def choose_excerpts(
@@ -141,6 +158,8 @@ def _parts(
 
 def _fill(parts: Sequence[_Part], left: int) -> None:
     """Choose further sentences while the budget allows, best first."""
+    for part in parts:
+        left = part.complete(left)
 
     def priority(part: _Part, at: int) -> float:
         near = at - 1 in part.chosen or at + 1 in part.chosen
@@ -157,8 +176,7 @@ def _fill(parts: Sequence[_Part], left: int) -> None:
         _, rank, at, part = heapq.heappop(waiting)
         if at in part.chosen or part.tokens[at] > left:
             continue
-        part.chosen.add(at)
-        left -= part.tokens[at]
+        left = part.choose(at, left)
         for beside in (at - 1, at + 1):
             if 0 <= beside < len(part.scores) and beside not in part.chosen:
                 heapq.heappush(waiting, (-priority(part, beside), rank, beside, part))

@@ -66,7 +66,7 @@ _REWRITE = (
 ) + '{"query": "..."}.'
 _RESOLVE = (
     "A question is being answered step by step from excerpts of documents, with passages under"
-    " their numbers; [...] marks text that is left out. Answer each of the open subproblems from"
+    " their numbers; … marks text that is left out. Answer each of the open subproblems from"
     " the passages and the notes, and use nothing that you know besides; an"
     ' answer that they do not hold is "". Cite the numbers of the passages that an answer rests on.'
     " Then rewrite the notes: all that the notes and the passages say that the question needs,"
@@ -257,7 +257,7 @@ class LogicSearch:
             "notes": self._notes,
             "documents": shown.documents,
         }
-        reply = self._ask("reasoning", "logic-resolve/2", _RESOLVE, data, Resolved)
+        reply = self._ask("reasoning", "logic-resolve/3", _RESOLVE, data, Resolved)
         asked = {one.id for one in ready}
         answers = {one.id: one for one in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:

@@ -205,7 +205,7 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     (call,) = llm.calls
     shown = json.loads(call.user)
     assert shown["question"] == QUESTION
-    assert (call.purpose, call.prompt) == ("answers", "answers/3")
+    assert (call.purpose, call.prompt) == ("answers", "answers/4")
     assert (told["answer"], told["by"], told["degraded"]) == ("Ostrava", "llm", [])
     citations = told["citations"]
     assert isinstance(citations, list)

@@ -213,3 +213,29 @@ def test_tokens_are_counted_for_any_script() -> None:
     assert 25 <= count_tokens(text) <= 60
     assert count_tokens("นายกเทศมนตรีเปิดห้องสมุดใหม่") > 20, "an unknown word is not one token"
     assert count_tokens("\ud800") == 1
+
+
+def test_a_passage_that_lacks_only_a_few_words_is_shown_whole(some: Collection) -> None:
+    """Its last line, such as the version of a feature, can be the answer."""
+    few, more = "Since 2019.", "Its bell was cast in the town below and rings twice a day."
+    some.add(("The gate has a clock.", 0.9), (few, -0.9))
+    some.add(
+        ("The clock of the gate is slow by a minute a day, they say.", 0.8),
+        (more, 0.7),
+        path="b.md",
+    )
+
+    def shown(budget_tokens: int) -> str:
+        chosen = choose_excerpts(
+            some.found,
+            some.sentences,
+            WEIGHTS,
+            budget_tokens,
+            lambda _, __: 0,
+            lambda text: 10 * len(text.split()),
+        )
+        return " ".join(one.text for one in chosen)
+
+    assert few not in shown(205)
+    assert few in shown(330) and more not in shown(330)
+    assert few in shown(350) and more in shown(350)
