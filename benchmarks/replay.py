@@ -9,7 +9,7 @@ reply counts only for the prompt that it was written for: if hopsyncd now sends 
 reply is stale, and its question is named and not counted. replies.json maps the name of a prompt's
 file, without its suffix, to the reply.
 
-An answer is right if it has all words of one accepted answer, in any order, function words aside.
+An answer is right if it has all words of one accepted answer, in any order, without its function words.
 """
 
 import json
@@ -110,7 +110,7 @@ class Player:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of a question.
+    """A question with its checked answer.
 
     had_all: whether the last prompt contains each needed sentence. needed: for each needed place,
     the passages that have it. sent, received: tokens of all calls.
@@ -196,7 +196,7 @@ def ask_all(
         gold = find_gold_passages(connection, index.head.version.id, questions)
     with TemporaryDirectory() as temporary, Endpoint(player.play) as endpoint:
         config = Config(
-            daemon=DaemonConfig(data_dir=temporary),
+            daemon=DaemonConfig.model_validate({"data_dir": temporary}),
             llm=LlmConfig(base_url=endpoint.base_url, model="recorded"),
         )
         llm = open_endpoint(config.llm, config.daemon.data_dir)
