@@ -9,7 +9,7 @@ reply counts only for the prompt that it was written for: if hopsyncd now sends 
 reply is stale, and its question is named and not counted. replies.json maps the name of a prompt's
 file, without its suffix, to the reply.
 
-An answer is right if it has all words of one accepted answer, in any order, without its function words.
+An answer is right if it has all words of an accepted answer, in any order, without function words.
 """
 
 import json
