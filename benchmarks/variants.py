@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import numpy as np
@@ -23,6 +24,8 @@ from hopsyncd.index.matching import (
 )
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.index_loading import load_snapshot
+from hopsyncd.retrieve import ranking
+from hopsyncd.retrieve.clauses import read_clauses
 from hopsyncd.retrieve.hop_variants import Offers, choose_first, traverse
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
@@ -38,9 +41,10 @@ from hopsyncd.retrieve.ranking import (
     paper_helpfulness,
     reciprocal_ranks,
 )
-from hopsyncd.retrieve.second_ask import ask_again
+from hopsyncd.retrieve.second_ask import SecondAsk, ask_again
 from hopsyncd.retrieve.sections import share_in_sections
 from hopsyncd.retrieve.sentences import function_terms
+from hopsyncd.retrieve.strategies import hop as hop_strategy
 from hopsyncd.retrieve.strategies.hop import find_start, hop, run_hop_search
 from hopsyncd.retrieve.transitions import compute_pull
 from hopsyncd.retrieve.walk import seeds, walk
@@ -256,13 +260,19 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
         graph.statistics.visible.document_of_row,
         inquiry.coverage,
         k,
+        read_clauses(inquiry),
     )
     return ranked(graph, [one[:2] for one in found])
 
 
-def no_second_ask(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk alone."""
-    return hop(replace(inquiry, encode=None), k, DEFAULT)
+def hop_with(place: ModuleType, name: str, found: object) -> Rank:
+    """Our search, in which the function `name` of a module returns `found`."""
+
+    def search(inquiry: QueryContext, k: int) -> list[Ranked]:
+        with patch.object(place, name, return_value=found):
+            return hop(inquiry, k, DEFAULT)
+
+    return search
 
 
 def no_parts_of_sections(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -346,7 +356,8 @@ def by_ours(
     scores = mark_reached(inquiry, scores)
     importance = importance_of(inquiry, scores, second_ask.fits)
     coverage = inquiry.coverage if new_anywhere else inquiry.sentence_coverage
-    found = most_helpful(importance, graph.passage_ids, document, coverage, max(k, FIRST))
+    clauses = read_clauses(inquiry)
+    found = most_helpful(importance, graph.passage_ids, document, coverage, max(k, FIRST), clauses)
     direct = find_direct_hits(inquiry).rows if has_direct_hits else ()
     return ranked(graph, [one[:2] for one in keep_places(found, direct)[:k]])
 
@@ -370,8 +381,9 @@ VARIANTS: dict[str, Rank] = {
     "seeds also reach the folder's index page": spreading(index_pages),
     "headings count like other names": topics_like_other_names,
     "no limit of passages per document": any_documents,
-    "no second ask": no_second_ask,
+    "no second ask": hop_with(hop_strategy, "ask_again", SecondAsk()),
     "no subjects": no_subjects,
+    "clauses of the question are not compared": hop_with(ranking, "read_clauses", None),
     "parts of a section share no score": no_parts_of_sections,
     "no places for passages most like the question": no_direct_hits,
     "new words count anywhere in a passage": new_words_anywhere,

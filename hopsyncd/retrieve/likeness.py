@@ -101,3 +101,16 @@ def fit(snapshot: Snapshot, vector: Vectors) -> float:
     count = len(snapshot.statistics.visible.passages)
     near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))
+
+
+def compare_best_vectors(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
+    """(m,) the largest cosine of a text with a sentence of each passage, or with all of it."""
+    if not len(passage_rows):
+        return np.empty(0)
+    columns = snapshot.index.passages
+    starts = columns.vector_start[passage_rows].astype(np.int64)
+    ends = columns.vector_end[passage_rows].astype(np.int64)
+    vector_rows, _ = expand_ranges(starts, ends)
+    cosines = snapshot.index.vectors.compute_cosines(vector, vector_rows)
+    until = (ends - starts).cumsum()
+    return find_range_maxima(cosines, until - (ends - starts), until).astype(np.float64)

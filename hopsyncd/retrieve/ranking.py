@@ -8,7 +8,8 @@ same document that ranks before it multiplies H by exp(-repeated): if one passag
 question, its document seldom has the rest of the answer.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
-to the query and how many of the query's words that sentence has.
+to the query and how many of the query's words that sentence has. If a question has several clauses,
+a passage that answers one of them better than those ranked before it gains too (`clauses`).
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
@@ -26,6 +27,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.retrieve.clauses import ClauseCoverage, read_clauses
 from hopsyncd.retrieve.query_context import QueryContext, TermCoverage, sum_weighted
 from store.records import PassageId, QuestionId
 
@@ -82,6 +84,7 @@ class Ranked:
 
 _WEIGHT = 4.0
 _REPEATED = 0.1
+_OF_CLAUSES = 1.4  # if a passage alone answers a clause
 _NO_FITS: Mapping[int, float] = {}
 DEPTH = 20  # The most important passages, which are ordered by the new words that they add.
 
@@ -171,7 +174,8 @@ def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) ->
     """The k most helpful passage rows, by the importance of each."""
     snapshot = context.snapshot
     home = snapshot.statistics.visible.document_of_row
-    return most_helpful(importance, snapshot.passage_ids, home, context.sentence_coverage, k)
+    words, clauses = context.sentence_coverage, read_clauses(context)
+    return most_helpful(importance, snapshot.passage_ids, home, words, k, clauses)
 
 
 def importance_of(
@@ -202,6 +206,7 @@ def most_helpful(
     document: NDArray[np.int64],
     coverage: TermCoverage,
     k: int,
+    clauses: ClauseCoverage | None = None,
 ) -> list[Helpful]:
     """The k best positions, best first; ties go to the lower id.
 
@@ -212,9 +217,12 @@ def most_helpful(
     has, worth, home = coverage.select(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = sum_weighted(coverage.share, has), np.zeros(len(first))
+    answers = clauses.select(first) if clauses else np.zeros((0, len(first)))
+    more = np.zeros(len(first))  # how much better each answers the clauses than those before it
+    best_answers = np.zeros(len(answers))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
-        values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated)
+        values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated + _OF_CLAUSES * more)
         best = int(values.argmax())
         value = float(values[best])
         values[best] = 0.0
@@ -225,6 +233,8 @@ def most_helpful(
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = sum_weighted(coverage.share, has & ~covered[:, None])
+        best_answers = np.maximum(best_answers, answers[:, best])
+        more = np.maximum(answers - best_answers[:, None], 0).sum(axis=0)
     rest = order[DEPTH:]
     both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
     ranked += [Helpful(position, value, 0.0) for position, value in both]

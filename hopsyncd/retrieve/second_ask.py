@@ -23,9 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import Floats, Integers, expand_ranges, find_range_maxima
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
+from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
 from hopsyncd.retrieve.query_context import COMMON, QueryContext, SentenceFits
 from hopsyncd.retrieve.ranking import importance_of, largest, mark_reached, most_important
 from hopsyncd.retrieve.term_matches import K1, WORD, Having, compute_idf, having
@@ -231,7 +230,7 @@ def _ask(
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)
     rows = _find_candidates(context, plan.start, vector, words)
-    fits = _compare_best_sentences(snapshot, vector, rows)
+    fits = compare_best_vectors(snapshot, vector, rows)
     likeness = OF_LIKENESS * fits + OF_WORDS * words[rows]
     for name in plan.names:
         about = snapshot.find_by_topic(snapshot.find_name(name))
@@ -263,16 +262,3 @@ def _find_candidates(
     best = largest(likeness, snapshot.passage_ids, _CANDIDATES)
     candidates: Integers = best[is_other[best]]
     return candidates
-
-
-def _compare_best_sentences(snapshot: Snapshot, vector: Vectors, passage_rows: Integers) -> Floats:
-    """(m,) the largest cosine of a text with a sentence of each passage, or with all of it."""
-    if not len(passage_rows):
-        return np.empty(0)
-    columns = snapshot.index.passages
-    starts = columns.vector_start[passage_rows].astype(np.int64)
-    ends = columns.vector_end[passage_rows].astype(np.int64)
-    vector_rows, _ = expand_ranges(starts, ends)
-    cosines = snapshot.index.vectors.compute_cosines(vector, vector_rows)
-    until = (ends - starts).cumsum()
-    return find_range_maxima(cosines, until - (ends - starts), until).astype(np.float64)

@@ -27,6 +27,7 @@ QUESTIONS = [
     "Which film came out first, Silver Lake or Copper Sky?",
     "Whom did the director of Iron Bridge meet in Riga?",
     "which director was shown last and where did they meet",  # direct hits keep places
+    "Whom did Ada Berg meet, and in which town is Silver Lake shown last?",  # two clauses
 ]
 SHOWN = 10
 
