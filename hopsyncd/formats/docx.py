@@ -239,6 +239,9 @@ class _Reader:
         if is_hidden and any(local_name(part) == "t" for part in run):
             self._skipped["hidden texts"] += 1
             return
+        if properties is not None and (is_on(properties, "strike") or is_on(properties, "dstrike")):
+            self._skipped["deletions"] += 1
+            return
         if properties is not None:
             style = self._styles[_value_of(properties, "rStyle")]
             mark = mark_of(properties) or style.mark or mark

@@ -34,6 +34,7 @@ from hopsyncd.formats.mail_text import (
     written_in,
 )
 from hopsyncd.formats.media_types import CALENDAR, MAIL
+from hopsyncd.formats.pgp_armor import without_armor
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
@@ -226,6 +227,8 @@ class _MailReader:
             yield from _with_forwarded_heads(lower_headings(self._page(text, forwards=forwards), 1))
             return
         text, attachments = _without_uuencoded(text)
+        text, armored = without_armor(text)
+        self._skipped.update(armored)
         written = written_in(text, self._known, forwards=forwards)
         self._skipped.update(quotes=written.quotes, signatures=written.signatures)
         if self._known is not None:

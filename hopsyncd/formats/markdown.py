@@ -38,6 +38,7 @@ from hopsyncd.formats.markdown_rules import (
     definition_tokens,
     footnote_rule,
     math_rule,
+    script_rule,
 )
 from hopsyncd.formats.note_markup import (
     shown_of_embedded,
@@ -60,7 +61,7 @@ _MAX_NESTING = 100
 _MAX_LEADS = 3
 # Parsing a line takes time quadratic in its nesting; nobody writes quotes this deep.
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
-_MARKUP = re.compile(r"[\\`*_\[\]<&#$]|~~")
+_MARKUP = re.compile(r"[\\`*_\[\]<&#$~^]")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
 _LOGSEQ_KEYS = (
     "id|collapsed|created-at|updated-at|template(?:-including-parent)?|background-color|heading"
@@ -165,6 +166,7 @@ def _parser() -> MarkdownIt:
     parser.enable(["table", "strikethrough"]).disable("inline")
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
     parser.inline.ruler.before("escape", "math", math_rule)
+    parser.inline.ruler.before("strikethrough", "script", script_rule)
     alternatives = ["paragraph", "reference", "blockquote", "list"]
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
     return parser
@@ -396,6 +398,9 @@ def _visible_text(tokens: Sequence[Token]) -> tuple[str, Links]:
                     mark = write_superscript if tag[2].lower() == "sup" else write_subscript
                     part = mark("".join(parts[first:]), "".join(parts[:first])[-1:])
                     del parts[first:]
+            case "script":
+                mark = write_subscript if token.markup == "_" else write_superscript
+                part = mark(token.content, "".join(parts)[-1:])
             case "link_open":
                 opened = (length, len(parts), str(token.attrs["href"]))
             case "link_close":

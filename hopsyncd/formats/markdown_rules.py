@@ -18,6 +18,8 @@ FOOTNOTE_MARK = re.compile(r"\[\^([^\]\s^]{1,60})\](?!:)")
 _FOOTNOTE = re.compile(r"\[\^([^\]\s^]{1,60})\]:[ \t]*")
 _MATH = re.compile(r"\$\$.{1,2000}?\$\$|\$(?![\s$])[^$\n]{1,300}?(?<![\s\\])\$(?!\d)", re.DOTALL)
 _LABEL_HERE = re.compile(r"\[([^\[\]]{1,200})\]")
+_SCRIPT = re.compile(r"~([+\-\u2212]?[\w.,]{1,20})~(?!~)|\^([+\-\u2212]?[\w.,]{1,20})\^(?![\w^])")
+_CLOSERS = (")", "]", "}")
 _ADDRESS = re.compile(r"[/.#:@%]")
 
 
@@ -81,6 +83,24 @@ def math_rule(state: StateInline, silent: bool) -> bool:
     if not silent:
         state.push("text_special", "", 0).content = formula[0]
     state.pos = formula[1]
+    return True
+
+
+def script_rule(state: StateInline, silent: bool) -> bool:
+    """An inline rule for Pandoc's subscripts `H~2~O` and superscripts `m^2^`.
+
+    They stand after a word and have no blanks; the token `script` has "_" or "^" as its markup. A
+    formula like a^2+b^2 is no superscript.
+    """
+    before = state.src[state.pos - 1 : state.pos]
+    found = _SCRIPT.match(state.src, state.pos, state.posMax)
+    if not found or not (before.isalnum() or before in _CLOSERS):
+        return False
+    if not silent:
+        token = state.push("script", "", 0)
+        token.markup = "_" if found[0].startswith("~") else "^"
+        token.content = found[1] or found[2]
+    state.pos = found.end()
     return True
 
 

@@ -57,7 +57,8 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
         line = next(numbers)
         blocks += (Block("heading", "", line, line, level=1), *margins) if margins else ()
     blocks = _with_metadata(archive, blocks)
-    return (*blocks, skipped_block(skipped)) if skipped else blocks
+    skipped["deletions"] += reader.deletions
+    return (*blocks, skipped_block(skipped)) if skipped.total() else blocks
 
 
 def odp_blocks(data: bytes) -> tuple[Block, ...]:
@@ -103,7 +104,8 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
 
 
 def _marks(*trees: Element | None) -> dict[str, str]:
-    """The marks of styles: "^" superscript, "_" subscript, "t" document title, "h" table header."""
+    """The marks of styles: "^" superscript, "_" subscript, "x" struck through, "t" document title,
+    "h" table header, "b" bold."""
     named = {"Title": "t", "Table_20_Heading": "h"}
     marks = dict(named)
     for tree in trees:
@@ -111,6 +113,9 @@ def _marks(*trees: Element | None) -> dict[str, str]:
             properties = child_of(style, "text-properties")
             if properties is not None and attribute(properties, "font-weight") in _BOLD:
                 marks.setdefault(attribute(style, "name"), "b")
+            if properties is not None and _is_struck(properties):
+                marks[attribute(style, "name")] = "x"
+                continue
             position = "" if properties is None else attribute(properties, "text-position")
             place = position.split(" ")[0].rstrip("%")
             if place == "super" or (place.isdecimal() and int(place) > 0):
@@ -120,6 +125,10 @@ def _marks(*trees: Element | None) -> dict[str, str]:
             elif parent := named.get(attribute(style, "parent-style-name")):
                 marks[attribute(style, "name")] = parent
     return marks
+
+
+def _is_struck(properties: Element) -> bool:
+    return attribute(properties, "text-line-through-style") not in ("", "none")
 
 
 def _margins(
@@ -145,6 +154,7 @@ class _Reader:
 
     def __init__(self, archive: ZipFile, marks: dict[str, str], numbers: Iterator[int]) -> None:
         self.title = ("", 1)
+        self.deletions = 0  # texts that are struck through
         self._archive, self._marks, self._numbers = archive, marks, numbers
         self._repeats = _MAX_REPEATED
         self._charts: set[str] = set()  # that have been read
@@ -256,7 +266,10 @@ class _Reader:
                 line.mark_link(attribute(child, "href"), start)
             elif name not in _LEFT_OUT:
                 own = self._marks.get(attribute(child, "style-name"), "").strip("thb")
-                self._inline(child, line, beside, own or mark)
+                if own == "x":
+                    self.deletions += name == "span"
+                else:
+                    self._inline(child, line, beside, own or mark)
                 line.add("\n" if name in ("p", "h") else "")
             line.add(_join_lines(child.tail), mark)
 

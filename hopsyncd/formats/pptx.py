@@ -14,7 +14,7 @@ from hopsyncd.formats.archive import (
     targets_of,
     tree_of,
 )
-from hopsyncd.formats.blocks import Block, Links, in_one_line
+from hopsyncd.formats.blocks import Block, Links, in_one_line, skipped_block
 from hopsyncd.formats.charts import chart_blocks
 from hopsyncd.formats.header_rows import header_rows
 from hopsyncd.formats.office_math import math_text
@@ -30,6 +30,7 @@ from hopsyncd.formats.tables import Table, TableBuilder, table_blocks
 
 _DECK, _CORE = "ppt/presentation.xml", "docProps/core.xml"
 _TITLES = ("title", "ctrTitle")
+_STRUCK = ("sngStrike", "dblStrike")
 _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
 
@@ -39,9 +40,14 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
     targets = targets_of(archive, _DECK)
     authors = _authors(archive, [name for _, name in targets.values()])
     blocks: list[Block] = []
+    deletions = 0
     for number, entry in enumerate(tree_of(archive, _DECK).iterfind(".//{*}sldId"), 1):
         _, name = targets[relation_of(entry)]
-        blocks += _Slide(archive, name, number).blocks(authors)
+        slide = _Slide(archive, name, number)
+        blocks += slide.blocks(authors)
+        deletions += slide.deletions
+    if deletions:
+        blocks.append(skipped_block({"deletions": deletions}))
     if _CORE in archive.NameToInfo:
         return with_metadata(blocks, *read_metadata(tree_of(archive, _CORE)))
     return tuple(blocks)
@@ -58,13 +64,14 @@ def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
 
 
 class _Slide:
-    """Reads one slide."""
+    """Reads one slide; `deletions` counts the texts that are struck through."""
 
     def __init__(self, archive: ZipFile, name: str, number: int) -> None:
         self._archive, self._name, self._number = archive, name, number
         self._parts = targets_of(archive, name)
         self._links = link_targets_of(archive, name)
         self._leads = ListLeads()
+        self.deletions = 0
 
     def blocks(self, authors: dict[str, str]) -> Iterator[Block]:
         slide = tree_of(self._archive, self._name)
@@ -198,6 +205,9 @@ class _Slide:
             name = local_name(part)
             if name in ("r", "fld"):
                 properties = child_of(part, "rPr")
+                if properties is not None and attribute(properties, "strike") in _STRUCK:
+                    self.deletions += 1
+                    continue
                 text = "".join(t.text or "" for t in part if local_name(t) == "t")
                 start = line.begin() if _link_of(properties) else 0
                 line.add(text, _mark(properties))

@@ -56,6 +56,7 @@ class _State:
     fallback: int = 1
     is_hidden: bool = False
     is_deleted: bool = False
+    is_bold: bool = False
     mark: str = ""
     style: int = 0
     outline: int = -1
@@ -91,6 +92,7 @@ class _Reader:
         self._to_skip = 0
         self._half = 0  # the first half of a character that takes two
         self._is_new = self._is_starred = False
+        self._deletions = 0
         self._encoding, self._default_font = "cp1252", -1
         self._fonts: dict[int, tuple[str, str]] = {}
         self._charset = ""
@@ -110,7 +112,7 @@ class _Reader:
         titles, properties = read_metadata(self._about)
         if not any(block.level == 1 for block in blocks) and titles:
             blocks = with_title(blocks, titles[0], 1)
-        skipped: Counter[str] = Counter()
+        skipped = Counter({"deletions": self._deletions})
         known = {" ".join(block.text.split()) for block in blocks}
         margins = [one for one in self._margins if not _PAGE_NUMBER.match(one.text)]
         skipped["page headers and footers that repeat"] += len(self._margins) - len(margins)
@@ -240,6 +242,7 @@ class _Reader:
         story = state.story
         story.line.add(text, state.mark)
         if text.strip():
+            story.is_bold = state.is_bold and story.is_bold is not False
             story.level = self._level(state)
             story.depth = max(story.depth, state.depth)
 
@@ -376,6 +379,7 @@ class _Reader:
     def reset_characters(self, _: int | None) -> None:
         state = self._state
         state.font, state.is_hidden, state.is_deleted, state.mark = -1, False, False, ""
+        state.is_bold = False
 
     def set_code_page(self, number: int | None) -> None:
         self._encoding = code_page(number) if number else self._encoding
@@ -408,7 +412,13 @@ class _Reader:
         self._state.is_hidden = number != 0
 
     def set_deleted(self, number: int | None) -> None:
-        self._state.is_deleted = number != 0
+        state = self._state
+        is_deleted = number != 0
+        self._deletions += is_deleted and not state.is_deleted
+        state.is_deleted = is_deleted
+
+    def set_bold(self, number: int | None) -> None:
+        self._state.is_bold = number != 0
 
     def raise_text(self, number: int | None) -> None:
         self._state.mark = "" if number == 0 else "^"
@@ -444,6 +454,7 @@ _ACTIONS: dict[bytes, Callable[[_Reader, int | None], None]] = {
     b"pca": _Reader.set_pca, b"deff": _Reader.set_default_font, b"f": _Reader.set_font,
     b"fcharset": _Reader.set_charset, b"cpg": _Reader.set_font_page,
     b"uc": _Reader.set_fallback, b"v": _Reader.set_hidden, b"deleted": _Reader.set_deleted,
+    b"strike": _Reader.set_deleted, b"striked": _Reader.set_deleted, b"b": _Reader.set_bold,
     b"super": _Reader.raise_text, b"up": _Reader.raise_text, b"msup": _Reader.raise_text,
     b"sub": _Reader.lower_text, b"dn": _Reader.lower_text, b"msub": _Reader.lower_text,
     b"nosupersub": _Reader.level_text, b"s": _Reader.set_style,

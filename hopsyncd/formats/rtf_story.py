@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from hopsyncd.formats.blocks import Block, Links
+from hopsyncd.formats.header_rows import may_name_columns
 from hopsyncd.formats.office_text import Line, ListLeads
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 from hopsyncd.formats.word_styles import join_label
@@ -37,6 +38,7 @@ class _Row:
     places: list[CellPlace]
     is_header: bool
     line: int
+    is_bold: bool = False
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Grid:
 
     rows: list[_Row] = field(default_factory=list)
     cells: list[tuple[str, Links]] = field(default_factory=list)
+    bold: list[bool | None] = field(default_factory=list)  # by cell; None if it has no text
     places: list[CellPlace] = field(default_factory=list)
     next_place: CellPlace = field(default_factory=CellPlace)
     is_header: bool = False
@@ -65,16 +68,19 @@ class Grid:
     def end_row(self, line: int) -> None:
         """End a row."""
         if self.cells:
-            self.rows.append(_Row(self.cells, self.places[: len(self.cells)], self.is_header, line))
-        self.cells, self.is_open = [], False
+            is_bold = any(self.bold) and False not in self.bold
+            places = self.places[: len(self.cells)]
+            self.rows.append(_Row(self.cells, places, self.is_header, line, is_bold))
+        self.cells, self.bold, self.is_open = [], [], False
 
     def blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
         """The rows, each followed by its notes."""
         builder = TableBuilder()
         placed = _place_cells(self.rows)
         spans = _spans_down(placed)
+        is_headed = _has_bold_header(self.rows)
         for number, (row, cells) in enumerate(zip(self.rows, placed, strict=True)):
-            builder.begin_row(row.line, is_header=row.is_header)
+            builder.begin_row(row.line, is_header=row.is_header or (number == 0 and is_headed))
             for cell in cells:
                 if cell.spans_down and (number, cell.start) not in spans:
                     continue
@@ -116,6 +122,14 @@ def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
     return result
 
 
+def _has_bold_header(rows: list[_Row]) -> bool:
+    """Whether only the first of several rows is in bold, and can name the columns."""
+    texts = [[text for text, _ in row.cells] for row in rows]
+    if len(rows) < 2 or len(texts[0]) < 2 or not rows[0].is_bold or rows[1].is_bold:
+        return False
+    return may_name_columns(texts[0])
+
+
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
     """How many rows cells span, by row and column; includes continued cells without a first one."""
     spans: dict[tuple[int, int], int] = {}
@@ -139,6 +153,7 @@ class Story:
         self.blocks: list[Block] = []
         self.line = Line()
         self.label, self.level, self.depth = "", 0, -1
+        self.is_bold: bool | None = None  # of all text in the line; None if there is none
         self._next_line = next_line
         self._leads = ListLeads()
         self._grids: list[Grid] = []
@@ -165,7 +180,7 @@ class Story:
         if text:
             self._end_table()
             self._add_text(text, links)
-        self.label, self.level, self.depth = "", 0, -1
+        self.label, self.level, self.depth, self.is_bold = "", 0, -1, None
         if not self.is_in_row:
             self._place_beside()
 
@@ -180,6 +195,8 @@ class Story:
             if one.rows:
                 self._beside += one.blocks((text.split("\n")[0],) if text else ())
         grid.cells.append((text, links))
+        grid.bold.append(self.is_bold if text else None)
+        self.is_bold = None
         grid.is_open = True
         self.label, self.level, self.depth = "", 0, -1
 

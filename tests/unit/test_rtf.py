@@ -152,3 +152,24 @@ def test_hostile_documents_take_bounded_time(body: bytes) -> None:
     begin = time.process_time()
     assert texts_of(b"start\\par " + body)[0] == "start"
     assert time.process_time() - begin < 5
+
+
+def test_a_bold_first_row_names_the_columns() -> None:
+    rows = rb"\trowd\cellx2000\cellx4000\intbl %s\cell %s\cell\row"
+    data = b"".join(
+        (
+            rb"{\rtf1\ansi\pard ",
+            rows % (rb"\b Season", rb"Price\b0"),
+            rows % (b"High", b"310"),
+            rows % (b"Low", b"110"),
+            rb"\pard End\par}",
+        )
+    )
+    texts = [block.text for block in extract(data, RTF)]
+    assert texts == ["Season: High | Price: 310", "Season: Low | Price: 110", "End"]
+
+
+def test_a_table_all_in_bold_has_no_header() -> None:
+    rows = rb"\trowd\cellx2000\cellx4000\intbl\b %s\cell %s\cell\row"
+    data = rb"{\rtf1\ansi\pard " + rows % (b"High", b"310") + rows % (b"Low", b"110") + b"}"
+    assert [block.text for block in extract(data, RTF)] == ["High | 310", "Low | 110"]

@@ -1,0 +1,52 @@
+"""Leaves the ASCII armor of OpenPGP (RFC 9580) out of texts: signatures, keys, encrypted texts."""
+
+import re
+from collections import Counter
+
+_ARMOR = re.compile(
+    r"^-----BEGIN PGP (SIGNED MESSAGE|SIGNATURE|MESSAGE|PUBLIC KEY BLOCK|PRIVATE KEY BLOCK)"
+    r"(?:, PART \d+/\d+)?-----[ \t]*$"
+)
+_HEADER = re.compile(r"[A-Za-z][\w-]*: ")
+_KINDS = {"SIGNATURE": "PGP signatures", "MESSAGE": "encrypted texts"}
+_KEYS = "PGP keys"
+
+
+def without_armor(text: str) -> tuple[str, dict[str, int]]:
+    """The text without armor, and what was left out by kind.
+
+    Signed text stays, without the lines around it and the dashes that signing adds. A block without
+    an end stays as it is.
+    """
+    if "-----BEGIN PGP " not in text:
+        return text, {}
+    lines = text.split("\n")
+    kept: list[str] = []
+    counts: Counter[str] = Counter()
+    unended: set[str] = set()  # the kinds of blocks of which no more end
+    is_signed = False
+    at = 0
+    while at < len(lines):
+        line = lines[at].rstrip("\r")
+        found = _ARMOR.match(line)
+        at += 1
+        if not found:
+            kept.append(lines[at - 1][2:] if is_signed and line.startswith("- ") else lines[at - 1])
+        elif found[1] == "SIGNED MESSAGE":
+            is_signed = True
+            while at < len(lines) and _HEADER.match(lines[at]):
+                at += 1
+        elif found[1] not in unended and (end := _end(lines, at, found[1])):
+            is_signed = False
+            counts[_KINDS.get(found[1], _KEYS)] += 1
+            at = end
+        else:
+            unended.add(found[1])
+            kept.append(line)
+    return "\n".join(kept), dict(counts)
+
+
+def _end(lines: list[str], start: int, kind: str) -> int:
+    """The number of the line after the end of a block; 0 if it has no end."""
+    last = f"-----END PGP {kind}"
+    return next((at + 1 for at in range(start, len(lines)) if lines[at].startswith(last)), 0)

@@ -1,0 +1,74 @@
+"""Text that is struck through is left out and counted, in every format that has it."""
+
+import io
+import zipfile
+from collections.abc import Callable
+
+import docx
+import pptx
+import pytest
+from pptx.util import Inches
+
+from hopsyncd.formats.blocks import skipped_of
+from hopsyncd.formats.media_types import DOCX, ODT, PPTX, RTF
+from hopsyncd.formats.readers import extract
+
+_NS = "urn:oasis:names:tc:opendocument:xmlns"
+
+
+def word() -> bytes:
+    document = docx.Document()
+    paragraph = document.add_paragraph("Price: ")
+    paragraph.add_run("900").font.strike = True
+    paragraph.add_run("800 crowns")
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def slides() -> bytes:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    box = slide.shapes.add_textbox(Inches(1), Inches(1), Inches(4), Inches(1))
+    paragraph = box.text_frame.paragraphs[0]
+    for text, strike in (("Price: ", ""), ("900", "sngStrike"), ("800 crowns", "")):
+        run = paragraph.add_run()
+        run.text = text
+        if strike:
+            run.font._element.set("strike", strike)
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    return buffer.getvalue()
+
+
+def open_document() -> bytes:
+    content = (
+        f'<o:document-content xmlns:o="{_NS}:office:1.0" xmlns:s="{_NS}:style:1.0"'
+        f' xmlns:t="{_NS}:text:1.0"><o:automatic-styles><s:style s:name="S">'
+        '<s:text-properties s:text-line-through-style="solid"/></s:style></o:automatic-styles>'
+        '<o:body><o:text><t:p>Price: <t:span t:style-name="S">900</t:span>800 crowns</t:p>'
+        "</o:text></o:body></o:document-content>"
+    )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("content.xml", content)
+    return buffer.getvalue()
+
+
+def rich_text() -> bytes:
+    return rb"{\rtf1\ansi Price: {\strike 900}800 crowns\par}"
+
+
+@pytest.mark.parametrize(
+    ("make", "media_type"),
+    [(word, DOCX), (slides, PPTX), (open_document, ODT), (rich_text, RTF)],
+)
+def test_struck_text_is_left_out_and_counted(make: Callable[[], bytes], media_type: str) -> None:
+    blocks = extract(make(), media_type)
+    assert [block.text for block in blocks if block.text] == ["Price: 800 crowns"]
+    assert skipped_of(blocks) == {"deletions": 1}
+
+
+def test_text_after_a_struck_one_is_read() -> None:
+    blocks = extract(rb"{\rtf1\ansi Price: \strike 900\strike0 800 crowns\par}", RTF)
+    assert [block.text for block in blocks if block.text] == ["Price: 800 crowns"]
