@@ -40,6 +40,7 @@ from hopsyncd.formats.markdown_rules import (
     math_rule,
     script_rule,
 )
+from hopsyncd.formats.markdown_tables import drawn_table_rule
 from hopsyncd.formats.note_markup import (
     shown_of_embedded,
     without_comments,
@@ -168,6 +169,7 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("escape", "math", math_rule)
     parser.inline.ruler.before("strikethrough", "script", script_rule)
     alternatives = ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.before("code", "drawn_table", drawn_table_rule)
     parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
     return parser
 
@@ -309,7 +311,7 @@ class _Walk:
     def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
             case "table_open":
-                self._grid = TableBuilder()
+                self._grid = TableBuilder(token.content)
             case "thead_open" | "tbody_open":
                 self._is_head = token.type == "thead_open"
             case "tr_open" if self._grid:

@@ -1,0 +1,180 @@
+"""Reads the tables of Pandoc's Markdown whose columns are drawn with lines: grid tables, simple
+tables and multiline tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+
+_GRID_LINE = re.compile(r"\+(?:[-=:]+\+)+\Z")
+_COLUMNS = re.compile(r" {0,3}-{2,}(?: +-{2,})+ *\Z")
+_FULL_LINE = re.compile(r" {0,3}-{3,} *\Z")
+_CAPTION = re.compile(r"(?:Table)?: +(\S.*)\Z")
+_RUN = re.compile(r"-+")
+_MAX_ROWS, _MAX_COLUMNS = 10_000, 100
+
+Rows = list[tuple[int, int, list[str]]]
+"""Rows as (first line, line after the last, texts of the cells)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A table: its rows, how many are headers, and the line after it."""
+
+    rows: Rows
+    headers: int
+    end: int
+
+
+def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A block rule for tables that are drawn with lines. The tokens are those of other tables; the
+    token `table_open` has the caption as its content."""
+    if state.is_code_block(start):
+        return False
+
+    def line(number: int) -> str:
+        return state.src[state.bMarks[number] : state.eMarks[number]].rstrip()
+
+    first = line(start)
+    if _GRID_LINE.match(first.strip()):
+        table = _grid(line, start, end)
+    elif _is_end(first):
+        table = _multiline(line, start, end)
+    elif start + 1 < end and _COLUMNS.match(line(start + 1)):
+        table = _simple(line, start, end)
+    else:
+        return False
+    if table is None:
+        return False
+    if not silent:
+        caption, after = _caption(line, table.end, end)
+        _push(state, table, caption, start)
+        state.line = after
+    return True
+
+
+def _push(state: StateBlock, table: _Drawn, caption: str, start: int) -> None:
+    opened = state.push("table_open", "table", 1)
+    opened.map, opened.content = [start, table.end], caption
+    for number, (first, last, cells) in enumerate(table.rows):
+        if number in (0, table.headers):
+            state.push("thead_open" if number < table.headers else "tbody_open", "", 1)
+        state.push("tr_open", "tr", 1).map = [first, last]
+        for cell in cells:
+            token = state.push("inline", "", 0)
+            token.content, token.map, token.children = cell, [first, last], []
+        state.push("tr_close", "tr", -1)
+    state.push("table_close", "table", -1)
+
+
+def _caption(line: Callable[[int], str], after: int, end: int) -> tuple[str, int]:
+    """The caption below a table, which may follow a blank line, and the line after it."""
+    at = after + 1 if after < end and not line(after).strip() else after
+    found = _CAPTION.match(line(at).strip()) if at < end else None
+    if not found:
+        return "", after
+    texts, at = [found[1]], at + 1
+    while at < end and line(at).strip():
+        texts.append(line(at).strip())
+        at += 1
+    return " ".join(texts), at
+
+
+def _grid(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+    """Read a grid table; None if cells span rows or columns, or if it has no end."""
+    border = line(start).strip()
+    indent = len(line(start)) - len(border)
+    edges = [at for at, sign in enumerate(border) if sign == "+"]
+    rows: Rows = []
+    headers, first = 0, start + 1
+    cells = [list[str]() for _ in edges[1:]]
+    at = start + 1
+    while at < end and len(rows) < _MAX_ROWS and len(edges) <= _MAX_COLUMNS:
+        text = line(at)[indent:]
+        if _GRID_LINE.match(text):
+            if [number for number, sign in enumerate(text) if sign == "+"] != edges:
+                return None
+            rows.append((first, at, ["\n".join(parts).strip() for parts in cells]))
+            headers = len(rows) if "=" in text and not headers else headers
+            cells, first = [list[str]() for _ in edges[1:]], at + 1
+        elif len(text) > edges[-1] and all(text[edge] == "|" for edge in edges):
+            for parts, left, right in zip(cells, edges, edges[1:], strict=False):
+                parts.append(text[left + 1 : right].strip())
+        else:
+            break
+        at += 1
+    is_whole = first == at and len(rows) > 0
+    return _Drawn(rows, headers if headers < len(rows) else 0, at) if is_whole else None
+
+
+def _simple(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+    """Read a simple table: a row of names above lines of hyphens, then a line for each row."""
+    if not line(start).strip():
+        return None
+    columns = _columns_of(line(start + 1))
+    rows: Rows = [(start, start + 1, _cut(line(start), columns))]
+    at = start + 2
+    while at < end and line(at).strip() and len(rows) < _MAX_ROWS:
+        if _FULL_LINE.match(line(at)):
+            at += 1
+            break
+        rows.append((at, at + 1, _cut(line(at), columns)))
+        at += 1
+    is_filled = all(map(_has_name, rows[0][2])) and all(sum(map(bool, r[2])) > 0 for r in rows)
+    return _Drawn(rows, 1, at) if len(rows) > 1 and is_filled else None
+
+
+def _has_name(cell: str) -> bool:
+    return any(map(str.isalnum, cell))
+
+
+def _multiline(line: Callable[[int], str], start: int, end: int) -> _Drawn | None:
+    """Read a multiline table: between two long lines, with a blank line after each row."""
+    head: list[str] = []
+    at = start + 1
+    while at < end and line(at).strip() and not _COLUMNS.match(line(at)):
+        head.append(line(at))
+        at += 1
+    if at >= end or not head or not _COLUMNS.match(line(at)):
+        return None
+    columns = _columns_of(line(at))
+    rows: Rows = [(start + 1, at, _join([_cut(one, columns) for one in head]))]
+    at, first = at + 1, at + 1
+    parts: list[list[str]] = []
+    while at < end and len(rows) < _MAX_ROWS:
+        text = line(at)
+        is_last = _is_end(text)
+        if text.strip() and not is_last:
+            first = first if parts else at
+            parts.append(_cut(text, columns))
+        elif parts:
+            rows.append((first, at, _join(parts)))
+            parts = []
+        at += 1
+        if is_last:
+            return _Drawn(rows, 1, at) if len(rows) > 1 else None
+    return None
+
+
+def _is_end(text: str) -> bool:
+    """Whether a line is one long line, not one for each column."""
+    return _FULL_LINE.match(text) is not None and not _COLUMNS.match(text)
+
+
+def _join(lines: Sequence[Sequence[str]]) -> list[str]:
+    return [" ".join(filter(None, cell)) for cell in zip(*lines, strict=True)]
+
+
+def _columns_of(text: str) -> list[tuple[int, int]]:
+    """Where the columns begin and end; a column reaches to the next one."""
+    starts = [found.start() for found in _RUN.finditer(text)][:_MAX_COLUMNS]
+    return [*zip([0, *starts[1:]], [*starts[1:], 1 << 30], strict=True)]
+
+
+def _cut(text: str, columns: Sequence[tuple[int, int]]) -> list[str]:
+    return [text[start:end].strip() for start, end in columns]

@@ -1,0 +1,106 @@
+"""Tables, superscripts and subscripts of Pandoc's Markdown."""
+
+from time import process_time
+
+import pytest
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract
+
+
+def read(text: str) -> tuple[Block, ...]:
+    return extract(text.encode(), "text/markdown")
+
+
+def texts(text: str) -> list[str]:
+    return [block.text for block in read(text)]
+
+
+GRID = """
++-------+--------+
+| Fruit | Price  |
++=======+========+
+| Fig   | 3 *or* |
+|       | 4      |
++-------+--------+
+| Plum  | 5      |
++-------+--------+
+
+: Fruit of
+  the day
+
+After.
+"""
+SIMPLE = """
+  Right     Left
+-------     ------
+     12     ab
+    123
+
+Table: Widths.
+"""
+MULTILINE = """
+----------------------------
+ Name    Long
+         text
+-------- -------------------
+ First   A row that spans
+         two lines.
+
+ Second  Another.
+----------------------------
+"""
+
+
+def test_grid_tables_have_their_header_and_caption() -> None:
+    caption, fig, plum, after = read(GRID)
+    assert (fig.text, fig.leads) == ("Fruit: Fig | Price: 3 or 4", ("Fruit of the day",))
+    assert (caption.text, plum.text, after.text) == (
+        "Fruit of the day",
+        "Fruit: Plum | Price: 5",
+        "After.",
+    )
+    assert (fig.first_line, plum.first_line) == (5, 8)
+
+
+def test_simple_and_multiline_tables_are_cut_at_their_lines() -> None:
+    assert texts(SIMPLE) == ["Widths.", "Right: 12 | Left: ab", "Right: 123"]
+    assert texts(MULTILINE) == [
+        "Name: First | Long text: A row that spans two lines.",
+        "Name: Second | Long text: Another.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+---+---+\n| a | b |\n",  # no end
+        "+---+---+\n| a | b |\n+---+\n",
+        "---\n\nText below a line\n",
+        "Title\n-----\n\nText\n",
+        "--- ---\n\nx\n",
+    ],
+)
+def test_what_only_begins_like_a_table_is_none(text: str) -> None:
+    assert not any(block.kind == "table" for block in read(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("H~2~O and 10^-3^ m^2^", "H_2O and 10^-3 m^2"),
+        ("the 3^rd^ of May", "the 3rd of May"),
+        ("a^2+b^2=c^2", "a^2+b^2=c^2"),
+        ("2^10 or ~5 and ~6", "2^10 or ~5 and ~6"),
+        ("~/a~b and x~~old~~", "~/a~b and x"),
+    ],
+)
+def test_superscripts_and_subscripts(text: str, shown: str) -> None:
+    assert texts(text)[0] == shown
+
+
+@pytest.mark.parametrize("part", ["--- ---\nx\n--- ---\n\n", "---\nx\n-- --\n\n", "+--+\n", "a~b^"])
+def test_hostile_tables_take_bounded_time(part: str) -> None:
+    begin = process_time()
+    read(part * 20_000)
+    assert process_time() - begin < 30
