@@ -52,7 +52,7 @@ A `~` before a commit means that this commit or a slightly older commit was meas
 names no machine, the results are from this machine: {machine}.
 """
 _CLOSING = """\
-These results have no table on this page (`tried` has ideas that did not help): {names}.
+The other files in `benchmarks/results` have no table here. `tried` has ideas that did not help.
 """
 
 
@@ -89,8 +89,7 @@ def page_of(found: Mapping[str, Mapping[str, Any]]) -> str:
             parts.append(f"## {section}\n")
         parts.append("\n".join(_result(result)))
     parts.append("\n".join(_origins(found)))
-    hidden = [f"`{name}`" for name, result in found.items() if not result["shown"]]
-    return "\n".join([*parts, _CLOSING.format(names=", ".join(hidden))])
+    return "\n".join([*parts, _CLOSING])
 
 
 def _result(result: Mapping[str, Any]) -> Iterator[str]:
@@ -112,7 +111,8 @@ def _origins(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         for name, result in found.items()
         if result["shown"]
     ]
-    for row, result in zip(rows, (one for one in found.values() if one["shown"]), strict=True):
+    shown = (result for result in found.values() if result["shown"])
+    for row, result in zip(rows, shown, strict=True):
         if result["machine"] != usual:
             row[-1] += f", {result['machine']}"
     yield from _table(["file", "command", "commit", "date"], rows)

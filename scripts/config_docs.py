@@ -135,10 +135,12 @@ def _own_fields(model: type[Section], base: type[Section]) -> dict[str, FieldInf
 
 
 def _table(section: str, fields: Mapping[str, FieldInfo], meanings: Meanings) -> str:
-    rows = [
-        f"| `{name}` | {_values(field)}{_default(field)} | {_meaning(section, name, meanings)} |"
-        for name, field in fields.items()
-    ]
+    rows, previous = [], ""
+    for name, field in fields.items():
+        meaning = _meaning(section, name, meanings)
+        shown = "as above" if meaning == previous else meaning
+        rows.append(f"| `{name}` | {_values(field)}{_default(field)} | {shown} |")
+        previous = meaning
     return "\n".join(["| key | value | meaning |", "|-|-|-|", *rows, ""])
 
 
@@ -155,10 +157,10 @@ def _meaning(section: str, name: str, meanings: Meanings) -> str:
 def _values(field: FieldInfo) -> str:
     """The type of a key with its range, in words."""
     kind, limits = _kind(field.annotation), list(field.metadata)
-    low = next((f"{one.ge:,} or more" for one in limits if isinstance(one, Ge)), "")
-    low = next((f"above {one.gt:,}" for one in limits if isinstance(one, Gt)), low)
-    high = next((one.le for one in limits if isinstance(one, Le)), None)
-    below = next((one.lt for one in limits if isinstance(one, Lt)), None)
+    low = next((f"{limit.ge:,} or more" for limit in limits if isinstance(limit, Ge)), "")
+    low = next((f"above {limit.gt:,}" for limit in limits if isinstance(limit, Gt)), low)
+    high = next((limit.le for limit in limits if isinstance(limit, Le)), None)
+    below = next((limit.lt for limit in limits if isinstance(limit, Lt)), None)
     if high is not None:
         low = f"{low.removesuffix(' or more')} to {high:,}"
     elif below is not None:
