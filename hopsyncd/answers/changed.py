@@ -14,7 +14,8 @@ class UnreadableDocument(TypedDict):
 
 
 class SyncedSource(TypedDict):
-    """The number of changes in a source after version `since`. `problem`: why it is paused."""
+    """The number of changes in a source after version `since`. `problem` says why the source is
+    paused."""
 
     name: str
     since: int
@@ -93,7 +94,7 @@ class LogAnswer(TypedDict):
 
 
 class DiffFolder(TypedDict):
-    """How many documents of a folder differ."""
+    """The number of documents of a folder that differ."""
 
     source: str
     folder: str
@@ -115,7 +116,7 @@ class DiffDocument(TypedDict):
 
 
 class RenamedDocument(DiffDocument):
-    """A document that moved to another path of its source; `was` is the old path."""
+    """A document that moved to another path of its source. `was` is the old path."""
 
     was: str
 
@@ -204,7 +205,7 @@ class UntagAnswer(TypedDict):
 
 
 class RestoredSource(TypedDict):
-    """How many documents of a source are pinned."""
+    """The number of pinned documents of a source."""
 
     name: str
     pinned: int
@@ -250,7 +251,7 @@ class CheckAnswer(TypedDict):
 
 
 class BackupAnswer(TypedDict):
-    """The backup. `name` is null unless it was made, and verified, in the configured folder.
+    """The backup. `name` is null unless the backup was made and verified in the configured folder.
 
     `removed`: the names of older backups that were deleted.
     """
@@ -271,8 +272,8 @@ class RebuildAnswer(TypedDict):
 
 
 class GcAnswer(TypedDict):
-    """The result of a garbage collection: `bytes` (estimated) of a dry run, `freed_bytes` of a real
-    one."""
+    """The result of a garbage collection. A dry run has the estimate `bytes`, a real run
+    `freed_bytes`."""
 
     dry_run: bool
     versions: list[int]

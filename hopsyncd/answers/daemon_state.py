@@ -17,7 +17,7 @@ class Job(TypedDict):
 
 
 class ScheduleAnswer(TypedDict):
-    """The scheduled jobs, the next one first."""
+    """The scheduled jobs, in the order of their next run."""
 
     jobs: list[Job]
 
@@ -48,7 +48,7 @@ class FolderRightsStatus(TypedDict):
 
 
 class SourceRights(TypedDict):
-    """Who may see a source, and who may see some of its folders, as configured."""
+    """The configured rules for who may see a source and its folders."""
 
     visible_to: list[str]
     paths: list[FolderRightsStatus]
@@ -57,9 +57,9 @@ class SourceRights(TypedDict):
 class SourceStatus(TypedDict):
     """The state of a source. Only admins and the owner get its `rights`.
 
-    `left_out` counts what a folder's listing left out: files by suffix, whose type is not included;
-    `hidden folders`; files that look like secrets, as `secret: ` and their suffix; and `secret:
-    folders`.
+    `left_out` counts the files and folders that a listing skipped: files by suffix, if their type
+    is not included; `hidden folders`; files that look like secrets, as `secret: ` and their suffix;
+    and `secret: folders`.
     """
 
     name: str
@@ -89,7 +89,7 @@ class ItemProblem(TypedDict):
 
 
 class SkippedParts(TypedDict):
-    """Content that readers leave out, such as navigation: the number of parts and of documents."""
+    """Content that readers skip, such as navigation: the number of parts and of documents."""
 
     kind: str
     parts: int
@@ -167,7 +167,7 @@ class RerankerStatus(TypedDict):
 class SwitchStatus(TypedDict):
     """The progress of the switch to the configured models: how many passages are prepared.
 
-    `left_s` is the estimated time; null while unknown. `problem` says why there is no progress.
+    `left_s` is the estimated remaining time, or null. `problem` says why there is no progress.
     """
 
     generation: str
@@ -197,8 +197,8 @@ class StatusModels(TypedDict):
 
 
 class StoreStatus(TypedDict):
-    """Whether this daemon writes the database or follows another, and how many versions behind it
-    is.
+    """Whether this daemon writes the database or follows another daemon, and how many versions it
+    is behind.
 
     `lost`: the database server cannot be reached now.
     """
@@ -211,7 +211,7 @@ class StoreStatus(TypedDict):
 class BackupStatus(TypedDict):
     """The scheduled backups.
 
-    `newest`, with its `created` and `version`, is the newest one. `error`: why the last attempt
+    `newest` is the newest backup, with its `created` and `version`. `error`: why the last attempt
     failed. `succeeded`: the time of the last success. `next`: the time of the next attempt.
     """
 
@@ -246,7 +246,7 @@ class ListeningStatus(TypedDict):
 class AuditStatus(TypedDict):
     """The audit log. It records all requests if `enabled`, and their questions if `questions`.
 
-    `lost`: lines that could not be written lately, because of the `problem`.
+    `lost` counts the lines that could not be written because of the `problem`.
     """
 
     enabled: bool
@@ -367,7 +367,8 @@ class StatsAnswer(TypedDict):
 
 
 class WatchedPassage(TypedDict):
-    """A passage among the first for a watched question; `start` is the beginning of its text.
+    """A passage among the first passages for a watched question. `start` is the beginning of its
+    text.
 
     `document_name` is the subject and sender of a mail; other documents lack this field.
     """
@@ -389,7 +390,7 @@ class WatchedState(TypedDict):
 
 
 class WatchChange(TypedDict):
-    """A change between two versions; `before` or `after` is null once its version is collected.
+    """A change between two versions. `before` or `after` is null if its version was collected.
 
     `delivered` is when the program or webhook received it, or null if it did not.
     """
@@ -406,7 +407,7 @@ class WatchChange(TypedDict):
 
 
 class Watched(TypedDict):
-    """A watched question; `checked` is the version up to which it was compared.
+    """A watched question. `checked` is the version up to which it was compared.
 
     `action` is what happens after a change: `exec`, `webhook` or `mcp`. `disabled` is a program or
     webhook that came with the database and is turned off, or `true` if this machine does not have
@@ -434,7 +435,7 @@ class WatchesAnswer(TypedDict):
 
 
 class WatchAnswer(TypedDict):
-    """A watched question, what it finds now, and its changes, the newest first."""
+    """A watched question, its current answer and passages, and its changes, the newest first."""
 
     version: int
     watch: Watched

@@ -4,7 +4,8 @@ from typing_extensions import TypedDict  # pydantic needs it before Python 3.12
 
 
 class MapGroup(TypedDict):
-    """A group of similar documents, as a disc around x, y. `names` are frequent in it."""
+    """A group of similar documents, as a disc around x, y. `names` has names that are frequent in
+    the group."""
 
     names: list[str]
     documents: int
@@ -16,9 +17,9 @@ class MapGroup(TypedDict):
 class MapDocuments(TypedDict):
     """The documents of a map; each list has a value for every document.
 
-    `source` is a position in the map's `sources`, and `group` one in its `groups`. `passage` begins
-    the document. `modified` is a day, or null. `rank` is 0 for the document that is most like the
-    rest of its group.
+    `source` is a position in the map's `sources`, and `group` a position in its `groups`. `passage`
+    is the first passage of the document. `modified` is a day, or null. `rank` is 0 for the document
+    that is most similar to the rest of its group.
     """
 
     x: list[float]
@@ -33,8 +34,8 @@ class MapDocuments(TypedDict):
 
 
 class MapJoints(TypedDict):
-    """Pairs of positions of documents. `link`: whether a document links to the other; otherwise
-    passages of the one answer questions of the other."""
+    """Connected documents, as pairs of positions. `link` is true if one document links to the
+    other; otherwise passages of one document answer questions of the other."""
 
     start: list[int]
     end: list[int]
@@ -42,7 +43,7 @@ class MapJoints(TypedDict):
 
 
 class MapAnswer(TypedDict):
-    """A map of the documents. `total` counts all; at most 20,000 are on the map."""
+    """A map of the documents. `total` counts all documents. At most 20,000 are on the map."""
 
     version: int
     degraded: list[str]

@@ -127,13 +127,13 @@ class UnderstoodWord(TypedDict):
 
 
 class UnderstoodQuestion(TypedDict):
-    """The query that was run, if it differs from the typed question.
+    """How the question was read, if this differs from the typed question.
 
-    `offered` are corrections that were not applied, because the typed word may be right.
-    `absent` are the words and phrases that no searched passage contains. `filter` has the filters
-    in normal form, and `documents` and `passages` count what matches them. If nothing matches,
-    `hint` suggests similar filters that do. `offered_filter` is a date filter for a time in the
-    question, such as "last week"; it was not applied.
+    `offered` has corrections that were not applied, because the typed word may be right. `absent`
+    are the words and phrases that no searched passage contains. `filter` has the filters in normal
+    form, and `documents` and `passages` count what matches them. If nothing matches, `hint`
+    suggests similar filters that do. `offered_filter` is a date filter for a time in the question,
+    such as "last week"; it was not applied.
     """
 
     question: str
@@ -180,7 +180,7 @@ class CitedSentence(TypedDict):
 
 
 class AskCost(QueryCost):
-    """The LLM's usage for an answer. `price` is in `currency`, where prices are configured."""
+    """The LLM's usage for an answer. If prices are configured, `price` is in `currency`."""
 
     cached: int
     price: NotRequired[float]
@@ -259,7 +259,7 @@ class NoteAnswer(TypedDict):
 class DocumentAnswer(TypedDict):
     """The passages are in reading order.
 
-    `skipped` counts what was left out of the document on purpose when it was last read, by kind.
+    `skipped` counts, by kind, the parts that the reader left out of the document.
     """
 
     version: int
@@ -286,7 +286,8 @@ class MonthCount(TypedDict):
 
 
 class Facets(TypedDict):
-    """How many documents have each value. The commonest value comes first; months are in order."""
+    """The number of documents with each value. The most frequent value comes first; months are in
+    order."""
 
     source: list[FacetValue]
     type: list[FacetValue]
@@ -299,7 +300,7 @@ class Facets(TypedDict):
 class FacetsAnswer(TypedDict):
     """The values that documents have. `documents` and `passages` count what matches the filters.
 
-    `modified` says when each document of the request was last written, or null.
+    `modified` has the time at which each document of the request was last modified, or null.
     """
 
     version: int
@@ -311,7 +312,8 @@ class FacetsAnswer(TypedDict):
 
 
 class ExampleQuestion(TypedDict):
-    """A question that needs two documents; `path` has the names that lead from one to the other."""
+    """A question that needs two documents. `path` has the names that lead from one document to the
+    other."""
 
     question: str
     path: list[str]
@@ -325,7 +327,7 @@ class ExamplesAnswer(TypedDict):
 
 
 class NearPassage(TypedDict):
-    """A passage near another; `start` is the beginning of its text.
+    """A passage near another passage. `start` is the beginning of its text.
 
     `document_name` is the subject and sender of a mail; other documents lack this field.
     """
@@ -377,11 +379,12 @@ class PathsAnswer(TypedDict):
 
 
 class ProgressEvent(TypedDict):
-    """The progress of the work. A sync has `source` to `share`, a check the last three fields.
+    """The progress of the work. A sync has the fields from `source` to `share`, a check the last
+    three fields.
 
     An ask has a `stage`: `search`, then `answer` with the number of `passages` found, and `by`,
-    which says who writes the answer. By logic, the stages before `answer` are `split`, and for
-    each step `search` and `resolve` with `questions`.
+    which says who writes the answer. With the method logic, the stages before `answer` are `split`,
+    and for each step `search` and `resolve` with `questions`.
     """
 
     event: Literal["progress"]
@@ -429,7 +432,7 @@ class AnswerEvent(TypedDict):
 
 
 class ErrorEvent(Failed):
-    """The last event of a failure; `status` is the HTTP status it has without streaming."""
+    """The last event after a failure. `status` is the HTTP status that it has without streaming."""
 
     event: Literal["error"]
     status: int

@@ -57,8 +57,8 @@ class AccessRules:
 
     @classmethod
     def of(cls, config: Config, recorded: Recorded) -> AccessRules:
-        """Make the rules. A source is visible if it is configured, and its rule is known and
-        permits it."""
+        """Make the rules from the configuration and the recorded rules. A source without a recorded
+        rule is visible only to admins."""
         rules = {
             source.name: narrow(known, configured_rule(source))
             for source in config.sources
@@ -81,21 +81,24 @@ class AccessRules:
         return Acl(frozenset(visible), frozenset(hidden))
 
     def closed_by_record(self, sources: Iterable[SourceConfig]) -> list[str]:
-        """The sources that the configuration opens to members but the recorded rules do not."""
+        """The sources that the configuration opens to members but the recorded rules keep
+        closed."""
         opened = {source.name: configured_rule(source) for source in sources if _is_open(source)}
         return [name for name, rule in opened.items() if self.rules.get(name, rule) != rule]
 
     def warn_of_closed(self, sources: Iterable[SourceConfig]) -> None:
-        """Log the sources that the configuration opens to members but the recorded rules do not."""
+        """Log the sources that the configuration opens to members but the recorded rules keep
+        closed."""
         if closed := self.closed_by_record(sources):
             log.warning(
-                "sources without `visible_to` stay closed to members, as they were before"
-                " (docs/security.md says how to open them)",
+                "sources without `visible_to` stay closed to members, because they were closed "
+                "before (docs/security.md says how to open them)",
                 sources=closed,
             )
 
     def masks(self) -> list[Mask]:
-        """The sets of hidden sources: for a member whom no rule names, and for each named entry."""
+        """The different sets of hidden sources: of a member whom no rule names, and of each user or
+        group that a rule names."""
         if not (self.group or self.has_tokens):
             return []
         entries = [entry for rule in self.rules.values() for entry in entries_of(rule)]
@@ -131,7 +134,7 @@ def rules_at_start(
     """The rules to record when a daemon starts to write: only those that change.
 
     If several daemons can write to the database (`is_shared`), this daemon's configuration may be
-    outdated, so it opens nothing that is closed.
+    outdated, so it opens no source that is closed.
     """
     wanted = {source.name: source for source in sources}
     rules = {
@@ -173,10 +176,11 @@ def _next(
     counts: bool,
     opens: bool,
 ) -> AccessRule:
-    """The rule to record for a source. If `counts`, its `visible_to` replaces the recorded rule.
+    """The rule to record for a source. If `counts` is true, its `visible_to` replaces the recorded
+    rule.
 
-    If `opens`, a missing `visible_to` opens the source, unless the source was removed before.
-    `before` is the former configuration of the source: changed `paths` replace its own.
+    If `opens` is true, a missing `visible_to` opens the source, unless the source was removed
+    before. `before` is the former configuration of the source; its `paths` are no longer applied.
     """
     wanted = configured_rule(source)
     if known is None or (counts and source.visible_to):

@@ -1,4 +1,4 @@
-"""The endpoints that change something. All writing happens on the writer's thread."""
+"""The endpoints that change the index or the database. Only the writer's thread writes."""
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
@@ -111,10 +111,9 @@ def reload_index(path: SourceSync, engine: Engine) -> None:
 
 
 class ReportedVersions:
-    """For each source, the version whose changes a caller already knows.
+    """For each caller and source, the version up to which `sync` has reported changes.
 
-    A caller who has not synced before knows the version at the daemon's start, so later changes are
-    reported to them.
+    For a caller's first sync, changes are reported since the version at the daemon's start.
     """
 
     def __init__(self, at_start: int) -> None:
@@ -122,11 +121,12 @@ class ReportedVersions:
         self._versions: dict[tuple[str, str], int] = {}
 
     def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
-        """The version of each source that the caller knows."""
+        """The version of each source up to which changes were reported to the caller."""
         return {name: self._versions.get((caller, name), self._at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """Record that the caller knows these sources up to that version."""
+        """Record that the changes of these sources were reported to the caller up to that
+        version."""
         self._versions |= {(caller, name): version for name in sources}
 
 
@@ -134,7 +134,8 @@ class AdminService:
     """The endpoints of administration.
 
     `removed` collects the names of sources that are removed while they are configured. `reload` and
-    `reencode` belong to the daemon; `reported` has the versions that callers of `sync` know.
+    `reencode` are functions of the daemon. `reported` has the versions up to which `sync` has
+    reported changes.
     """
 
     def __init__(
@@ -180,7 +181,8 @@ class AdminService:
         return found
 
     def _require_names(self, named: Sequence[str]) -> Sequence[str]:
-        """The named sources, or all if none is named. Raises BadRequest for an unknown name."""
+        """Return the named sources, or all if none is named. Raises BadRequest for an unknown
+        name."""
         names = self._parts.names.configured
         for name in named:
             if name not in names:
@@ -315,7 +317,7 @@ class AdminService:
     def continue_purges(self, path: SourceSync) -> None:
         """Continue interrupted purges once the database is open."""
         if asked := len(pending_purges(path.connection)):
-            log.info("purging goes on", purges=asked)
+            log.info("interrupted purges continue", purges=asked)
             self._parts.worker.submit(self._finish_purges).add_done_callback(_tell_failure)
 
     def _finish_purges(self, path: SourceSync) -> None:
@@ -328,7 +330,7 @@ class AdminService:
             self._parts.worker.add_change(name, None)
 
     def _rewritten(self, path: SourceSync) -> None:
-        """Drop all caches and files that may contain what a purge removed from every version."""
+        """Drop all caches and files that may contain purged text."""
         drop_replaced(self._parts.state.config.daemon.data_dir)
         reload_index(path, self._parts.state.engine)
         self._parts.workers.renew(self._parts.state.version)
@@ -344,8 +346,8 @@ def _sync_answer(
 ) -> SyncAnswer:
     """The served version, the changes of each source since then, and unreadable documents.
 
-    The served version has all requested changes; if another daemon writes, the database may be
-    ahead of it.
+    The served version contains all requested changes. If another daemon writes, the database may
+    have newer versions.
     """
     with snapshot(connection):
         newest = head(connection)
@@ -380,7 +382,7 @@ def _tell_failure(done: Future[None]) -> None:
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """A future with the converted result of the first, or with the error of either step."""
+    """Convert the result of a future. An error of the future or the conversion is passed on."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 

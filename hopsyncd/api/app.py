@@ -81,9 +81,9 @@ MAX_BODY_BYTES = 1 << 20
 def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
     """Make the ASGI application over the services. It expects the caller in the request's state.
 
-    For changes, and for reads if these are audited too, it adds `action`, `asked`, `found` and
-    `outcome` to the state, for the audit log. `outcome` is the status at the end of the work; a
-    stream has already begun with status 200 then.
+    For the audit log, it adds `action`, `asked`, `found` and `outcome` to the state of audited
+    requests. `outcome` is the status at the end of the work; the HTTP status of a stream is always
+    200.
     """
     pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
@@ -95,7 +95,7 @@ def make_app(services: Services, pools: WorkerPools | None = None) -> Starlette:
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller that the guard put into the state. Without a caller, no request is answered."""
+    """The caller that the guard stored in the request's state. Fails if there is none."""
     caller: Caller = request.state.caller
     return caller
 
@@ -196,9 +196,9 @@ async def _respond(
 
 
 def _note_found(request: Request, act: Callable[..., Any], *listeners: Listener) -> Any:
-    """Call `act`, and note a summary of its answer for the audit log.
+    """Call `act`, and store a summary of its answer for the audit log.
 
-    If the client disconnects during a stream, the results so far are noted.
+    If the client disconnects during a stream, the summary has the results so far.
     """
 
     def note(sources: Collection[str], results: int) -> None:
@@ -226,7 +226,7 @@ def _lack(caller: Caller, right: Right) -> str:
 
 
 def _read(work: Work) -> Any:
-    """Do the work; repeat it once if the database server was lost."""
+    """Do the work. Repeat it once if the connection to the database server was lost."""
     try:
         return work()
     except ServerLost:
@@ -236,7 +236,7 @@ def _read(work: Work) -> Any:
 def _runner(
     services: Services, pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller
 ) -> Run:
-    """The function that runs the work: the pools, or directly for long admin work and health
+    """Return the function that runs the work: in a pool, or directly for long admin work and health
     checks."""
     if endpoint.right != "read":
         return run_in_threadpool
@@ -246,7 +246,7 @@ def _runner(
 
 
 async def _parse(request: Request, endpoint: Endpoint) -> Any:
-    """The validated request. Raises BadRequest that names the field and the reason."""
+    """Parse and validate a request. Raises BadRequest with the field and the reason."""
     model, given = endpoint.request, request.query_params
     paths = request.path_params
     repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]

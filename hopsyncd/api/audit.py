@@ -1,4 +1,4 @@
-"""The audit log: who asked for what, about which sources, when, and with which result.
+"""The audit log records who asked for what, when, about which sources, and with which result.
 
 Changes, and refused changes, are always recorded; reads only with `audit.enabled`. Wrong tokens are
 in the daemon's log instead. The audit log is a file of JSON lines, `audit.log`. When it is full, or
@@ -82,8 +82,8 @@ def _sources_in(value: Any) -> Iterator[str]:
 
 
 def select_recorded(request: BaseModel, questions: bool) -> dict[str, Any]:
-    """The fields of a read request for the audit log: names and numbers, and texts with
-    `questions`."""
+    """The fields of a read request that the audit log records: names and numbers, and with
+    `questions` also texts."""
     fields = request.model_dump(mode="json", exclude_unset=True, by_alias=True)
     wanted = _NAMES | _SETTINGS | (_QUESTIONS if questions else frozenset())
     return {key: value for key, value in fields.items() if key in wanted}
@@ -120,8 +120,8 @@ class AuditLog:
     ) -> None:
         """Record a request and its HTTP status. A failure is logged and does not stop the request.
 
-        `request` has the requested names, paths and versions, and the question only if this is
-        configured.
+        `request` has the requested names, paths and versions. It has the question only if
+        `audit.questions` is set.
         """
         credentials = caller.credentials
         line = {
@@ -151,7 +151,7 @@ class AuditLog:
                 self._note_failure(error)
 
     def purge_due(self) -> None:
-        """Delete files older than `audit.keep_days`. Does nothing before the next day."""
+        """Delete files older than `audit.keep_days`, at most once a day."""
         day = int(time.time() // _DAY_S)
         if day == self._purged_day:
             return
@@ -161,7 +161,7 @@ class AuditLog:
                 self._rotate_old()
                 self._purge()
             except OSError as error:
-                log.error("the audit log was not purged", why=error.strerror)
+                log.error("cannot delete old files of the audit log", why=error.strerror)
 
     def status(self) -> AuditStatus:
         """The settings of the log, and the reason if lines are missing."""
@@ -212,7 +212,7 @@ class AuditLog:
                 data = b"\n" + data
             self._may_be_torn = True
             if os.write(handle, data) < len(data):
-                raise OSError(None, "a line was written in part; the disk may be full")
+                raise OSError(None, "only a part of a line was written; the disk may be full")
             self._may_be_torn = False
             full = size + len(data) >= self._max_bytes
         finally:
@@ -222,7 +222,7 @@ class AuditLog:
             self._purge()
 
     def _rotate_old(self) -> None:
-        """Rename the file if its last line is of another day."""
+        """Rename the file if its last line was written on another day."""
         try:
             written_s = self._file.stat().st_mtime
         except FileNotFoundError:
@@ -316,5 +316,5 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
 
 
 def _time_text(moment_s: float) -> str:
-    """Format a time in UTC, so that texts sort like times."""
+    """Format a time in UTC, so that strings sort in the order of the times."""
     return datetime.fromtimestamp(moment_s, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
 """The endpoint that makes backups.
 
 Admins who are not the owner may write backups only to the folder that the owner has configured,
-because the daemon writes with its own user's rights. If an admin could choose the file, lines from
-the documents in it would let the admin act as that user.
+because the daemon writes with its own user's rights. If an admin could choose the file, such as a
+shell's startup file, lines from documents in the backup could run commands as that user.
 """
 
 import os
@@ -45,7 +45,7 @@ class BackupService:
         return result
 
     def _finish(self, result: Future[BackupAnswer], done: Future[MadeBackup]) -> None:
-        """Resolve `done`, after the success was recorded as a run of the scheduled job."""
+        """Record a successful backup as a run of the scheduled job, then resolve `done`."""
         if error := done.exception():
             result.set_exception(error)
             return
@@ -69,9 +69,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def backup_below(folder: Path | None, file: Path) -> Path:
-    """The path to write, without symbolic links. Raises Forbidden unless it is below the folder.
+    """Resolve symbolic links in the path of a backup. Raises Forbidden unless the path is below the
+    folder.
 
-    No other user may be able to write to the folders on the way, or to replace the folder itself,
+    Also raises Forbidden if other users can write to a folder on the path or replace `folder`,
     because they could redirect the backup.
     """
     if folder is None:
@@ -107,7 +108,7 @@ def backup_below(folder: Path | None, file: Path) -> Path:
 def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
     """Raise Forbidden if other users may write here.
 
-    They may write in the folders above (`is_above`) if the sticky bit keeps them from replacing
+    In the folders above (`is_above`) others may write if the sticky bit keeps them from replacing
     files.
     """
     found = os.fstat(folder)

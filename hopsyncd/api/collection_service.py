@@ -1,4 +1,4 @@
-"""Endpoints about a whole version: its contents by source, type, folder, tag and date; also
+"""Endpoints about all documents of a version: facets, map, examples, files and history. Also
 notes."""
 
 import time
@@ -120,7 +120,8 @@ class CollectionService:
         return {"version": key[0], "questions": known}
 
     def _answerable(self, bridges: Sequence[Bridge], caller: Caller) -> list[ExampleQuestion]:
-        """The questions for which the search finds both passages of the bridge."""
+        """The questions for which the search finds both passages that the question was made
+        from."""
         engine, found = self._parts.state.engine, list[ExampleQuestion]()
         until_s = time.monotonic() + _EXAMPLES_S
         for one in bridges:

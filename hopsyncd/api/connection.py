@@ -1,7 +1,8 @@
-"""Client connections within limits: their number, their duration, and the data that each may send.
+"""Limits the number of client connections, their duration, and the data that each may send.
 
-uvicorn handles HTTP. A request that is refused here never reaches the application; its error has
-the same form. Some file descriptors are reserved for other uses than client connections.
+uvicorn handles HTTP. A request that is refused here never reaches the application. Its error has
+the same JSON form as the application's errors. Some file descriptors are reserved, so that
+connections cannot use all of them.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ _LEAST_CONNECTIONS = 8
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit as far as allowed, and return it."""
+    """Raise the soft limit of open files to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
     if soft == resource.RLIM_INFINITY or soft >= allowed:
@@ -53,7 +54,7 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_within(wanted: int, descriptors: int) -> int:
-    """How many connections may be open so that enough file descriptors stay free.
+    """The number of connections that leaves enough file descriptors free.
 
     In addition, a quarter of that number may linger while they are being closed.
 
@@ -90,8 +91,8 @@ class Connections:
         self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def admit(self, new: "ClientConnection") -> bool:
-        """Admit a connection, if necessary by closing one of a user who has more. False without
-        room."""
+        """Admit a connection, if necessary by closing a connection of a user who has more. Returns
+        False if there is no room."""
         if len(self._open) >= self._limit:
             greedy = self._greediest(new.credentials)
             if greedy is None:
@@ -111,8 +112,8 @@ class Connections:
             closing.cancel()
 
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
-        """The idle connection to close: the longest open one; without an idle one, the newest
-        connection.
+        """Choose the connection to close: the oldest idle connection, or the newest connection if
+        none is idle.
 
         It belongs to the user who has the most. Over TCP the newcomer's user is not known yet, so
         only an idle connection is replaced.
@@ -272,7 +273,7 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse data that is not HTTP; uvicorn calls this."""
+        """Answer data that is not HTTP with status 400. Called by uvicorn."""
         self._refuse(
             HTTPStatus.BAD_REQUEST,
             "bad_request",

@@ -1,4 +1,4 @@
-"""The changes of one document: in which versions, and which sentences."""
+"""The versions that changed a document, with the changed sentences."""
 
 from typing import Literal
 
@@ -13,7 +13,8 @@ from store.versions import logged_version
 def document_changes(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[DocumentChange]:
-    """The changes of a document, the newest first. A change whose version expired has no lines."""
+    """The changes of a document, the newest first. A change has no lines if its version was
+    collected."""
     changes = list[DocumentChange]()
     revisions = revisions_of(connection, source, path, limit + 1)
     for at, (born, died) in enumerate(revisions):

@@ -30,12 +30,12 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint: `operation` is the name of the method that answers, `service` the object with
-    it.
+    """An endpoint. `service` names the service, and `operation` its method that answers.
 
-    request: the body of a POST; otherwise the path and query parameters. listens: the work takes a
-    Listener, and ends if its client disconnects. streams: the client may ask for NDJSON events.
-    may_accept: the client may ask for `Accepted` at once, before the work is done.
+    `request` is the type of the body of a POST, otherwise of the path and query parameters.
+    `listens`: the method takes a Listener and stops if its client disconnects. `streams`: the
+    client may ask for NDJSON events. `may_accept`: the client may ask for the answer `Accepted`
+    before the work is done.
     """
 
     method: Method

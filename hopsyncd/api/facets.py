@@ -19,7 +19,7 @@ _MOST_VALUES = 40  # of each facet, the commonest first
 
 
 class FacetCounts:
-    """The facets of snapshots; each is counted once. Any thread may use it."""
+    """Counts facets of snapshots, and caches the counts. Any thread may use it."""
 
     def __init__(self) -> None:
         self._counted: WeakKeyDictionary[Snapshot, Facets] = WeakKeyDictionary()
@@ -39,8 +39,8 @@ class FacetCounts:
 def count_facets(head: Snapshot, wanted: Filter) -> Facets:
     """Count the visible documents of a snapshot that match a filter.
 
-    A document has one source, type, folder and author, and any number of tags. Folders are those
-    directly below the folder that the filter names.
+    A document has one source, type, folder and author, and any number of tags. Only folders
+    directly below the filter's folder are counted.
     """
     index, visible = head.index, head.statistics.visible.documents
     rows = np.flatnonzero(visible)
@@ -102,8 +102,7 @@ def _count_folders(head: Snapshot, rows: Integers, wanted: Filter) -> Counter[st
 
 
 def _count_months(modified_ms: Integers) -> list[MonthCount]:
-    """The number of documents last written in each month, in order; months without documents are
-    left out."""
+    """The number of documents last modified in each month, in order, without empty months."""
     dated = modified_ms[modified_ms != NO_DATE]
     months = dated.astype("datetime64[ms]").astype("datetime64[M]")
     found, counts = np.unique(months, return_counts=True)
@@ -114,7 +113,7 @@ def _count_months(modified_ms: Integers) -> list[MonthCount]:
 
 
 def _values(key: str, counts: dict[str, int] | Counter[str]) -> list[FacetValue]:
-    """The values that any document has, the most frequent first, each with its filter."""
+    """The values that at least one document has, the most frequent first, each with its filter."""
     found: Iterable[tuple[str, int]] = ((value, count) for value, count in counts.items() if count)
     ordered = sorted(found, key=lambda one: (-one[1], one[0].casefold(), one[0]))
     return [

@@ -1,4 +1,5 @@
-"""Slows down addresses that send wrong tokens. The tables are limited in size and not stored."""
+"""Slows down addresses that send wrong tokens. The counts are kept in memory, in tables of limited
+size."""
 
 import time
 from collections import OrderedDict
@@ -25,8 +26,8 @@ class _Failures:
 class FailedTokens:
     """Counts wrong tokens by address. From the sixth on, the wait grows from 1 s to a minute.
 
-    Valid tokens never wait, so a misconfigured program does not lock out its neighbours. A wait
-    would not protect them: nobody can guess 256 random bits.
+    Valid tokens never wait, so a misconfigured program does not lock out others at its address. The
+    wait reduces load and log lines; it is not what protects tokens, which have 256 random bits.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +41,8 @@ class FailedTokens:
         return max(0.0, failures.until_s - self._now_s()) if failures else 0.0
 
     def note_failure(self, address: str) -> tuple[int, float]:
-        """Count a wrong token; returns the number so far, and the seconds to wait now."""
+        """Count a wrong token. Returns the number of wrong tokens so far, and the seconds to wait
+        now."""
         now_s, network = self._now_s(), network_of(address)
         failures = self._failed.pop(network, None) or _Failures()
         if now_s - failures.last_s > _FORGOTTEN_S:

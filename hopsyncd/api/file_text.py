@@ -1,4 +1,4 @@
-"""Reads the text of a document's file, to show it as it was written."""
+"""Reads the original text of a document's file."""
 
 from connectors.folder import FolderConnector
 from connectors.protocol import ConnectorError, Item
@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 20
 
 
 def read_file_text(connection: Connection, config: Config, source: str, path: str) -> str:
-    """The text of the file of a document at the head.
+    """Read the file of a document of the newest version.
 
     Raises NotFound if there is no such document, or if its file has changed since it was indexed.
     """
@@ -35,7 +35,7 @@ def read_file_text(connection: Connection, config: Config, source: str, path: st
 
 
 def read_indexed_file(config: Config, source: str, path: str, content: bytes) -> bytes:
-    """The bytes of a file in a folder. Raises NotFound unless its hash is `content`."""
+    """Read a file in a folder source. Raises NotFound unless its hash is `content`."""
     known = next((one for one in config.sources if one.name == source), None)
     if not isinstance(known, FolderSource):
         raise no_file(source, path, "no folder source has an indexed document of this name")

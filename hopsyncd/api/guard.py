@@ -3,8 +3,9 @@
 A web page can make a visitor's browser send requests, and over loopback TCP those come from this
 machine. So the guard refuses requests that a browser marks as such, or that name another host.
 
-The page that the daemon serves to a team asks through the daemon's own socket, as the daemon's own
-user. Its requests say for which browser they are, and then count only as the user of their token.
+The page that the daemon serves to a team sends its requests over the daemon's own socket, as the
+daemon's own user. Each request names the browser session that it is for, and gets only the rights
+of that session's user.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class TeamPage(Protocol):
 
 
 class OwnNames:
-    """The host names that mean this daemon: local ones, configured ones, the certificate's."""
+    """The host names of this daemon: local names, configured names, and the certificate's names."""
 
     def __init__(self, hosts: Iterable[str], tls: ServerTls | None = None) -> None:
         self._names = LOCAL_NAMES.union(hosts)
@@ -78,8 +79,8 @@ class OwnNames:
 class Guard:
     """Passes a request on to `app` with its caller in the state, or refuses it.
 
-    is_own_name: whether a host name means this daemon. per_user: how many requests of one token
-    user may run at a time.
+    `is_own_name` says whether a host name means this daemon. `per_user` is the most requests that a
+    token's user may run at a time.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Guard:
             record()
 
     def _caller(self, scope: Scope) -> Caller | JSONResponse:
-        """The caller of a request, or its refusal."""
+        """The caller of a request, or the refusal to send."""
         credentials: Credentials = scope["state"]["credentials"]
         headers: Headers = list(scope["headers"])
         browsers = [value.decode("latin-1") for name, value in headers if name == _BROWSER_HEADER]

@@ -1,4 +1,5 @@
-"""The answer of the map endpoint: the map of a version, with names and titles of its documents."""
+"""Makes the answer of the map endpoint: the map of a version, with names and titles of its
+documents."""
 
 import threading
 
@@ -41,7 +42,7 @@ _NO_MAP: MapAnswer = {
 
 
 class MapMaker:
-    """Makes maps one at a time, because each takes up to a second, and caches the last ones."""
+    """Makes maps, one at a time because each takes up to a second. Caches the last maps."""
 
     def __init__(self) -> None:
         self._kept = dict[tuple[int, Mask, Filter], tuple[list[int], MapAnswer]]()
@@ -50,7 +51,8 @@ class MapMaker:
     def make(
         self, connection: Connection, snapshot: Snapshot | None, wanted: Filter = ()
     ) -> MapAnswer:
-        """The map of the snapshot's visible documents; `wanted` is the filter of the snapshot."""
+        """The map of the snapshot's visible documents. `wanted` is the filter that narrowed the
+        snapshot."""
         if snapshot is None:
             return _NO_MAP
         key = (snapshot.version.id, snapshot.hidden, wanted)

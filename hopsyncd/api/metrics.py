@@ -43,7 +43,8 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 @dataclass(slots=True)
 class Load:
-    """Open connections, waiting requests, and how many were refused since the start."""
+    """The numbers of open connections, of waiting requests, and of requests refused since the
+    start."""
 
     connections: int = 0
     queue: int = 0
@@ -137,7 +138,7 @@ class Metrics:
 
 
 class _Current(Collector):
-    """The values that are read at the time of the request."""
+    """Values that are read when the metrics are requested."""
 
     def __init__(
         self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent], data_dir: Path

@@ -1,4 +1,4 @@
-"""Loads the models of a changed configuration, while the daemon answers with the present ones."""
+"""Loads the models of a changed configuration, while the daemon answers with the current models."""
 
 import threading
 from collections.abc import Callable
@@ -22,11 +22,12 @@ class ModelReload:
         self._former: list[Models] = []
 
     def load(self, state: ServingState, wanted: Config) -> Models | None:
-        """The models of the wanted configuration; None if they are unchanged or need a restart.
+        """Load the models of the new configuration. Returns None if they are unchanged or need a
+        restart.
 
         They need a restart if they cannot use the stored vectors, or if several daemons share the
-        database. Takes seconds, or minutes if a model must be prepared. Raises ModelUnavailable or
-        ConfigError if the models cannot be used.
+        database. Loading takes seconds, or minutes if a model must be prepared. Raises
+        ModelUnavailable or ConfigError if the models cannot be used.
         """
         if not has_other_models(state.config, wanted):
             return None
@@ -46,13 +47,13 @@ class ModelReload:
         self._former.append(models)
 
     def close(self) -> None:
-        """End the requests of retired models to their endpoints."""
+        """Cancel the requests of retired models to their endpoints."""
         for models in self._former:
             models.close()
 
 
 def has_other_models(config: Config, wanted: Config) -> bool:
-    """Whether the wanted configuration has other models that a reload can load."""
+    """Whether the new configuration has different models that a reload can load."""
     changed = (config.models, config.llm) != (wanted.models, wanted.llm)
     return changed and not (config.store.url or wanted.store.url)
 

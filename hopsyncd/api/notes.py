@@ -1,4 +1,4 @@
-"""Writes notes of agents and of the page: new Markdown files in one folder. No other file is
+"""Writes notes of agents and of the page as new Markdown files in one folder. No other file is
 changed."""
 
 import json
@@ -22,8 +22,8 @@ _TAG = re.compile(r"[\w/-]{1,60}")
 def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author: str = "") -> Path:
     """Write a note to a new file in the folder; returns its path. Raises BadRequest.
 
-    `author`: the user who asks from elsewhere; empty for the user of this machine. The daily limit
-    is for each author.
+    `author`: the user, if the request comes from another machine; otherwise empty. The daily limit
+    is per author.
     """
     line = " ".join(title.split())
     if not line or not text.strip():

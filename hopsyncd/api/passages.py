@@ -36,7 +36,7 @@ _MAX_ID = 2**63 - 1
 
 
 def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
-    """The row of a passage at a version, given by its id or a unique beginning of the id.
+    """Find the row of a passage at a version by its id, or by a unique beginning of the id.
 
     Raises NotFound or BadRequest.
     """
@@ -52,7 +52,7 @@ def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
         raise BadRequest(
             "The request was refused",
             f"the ids of {len(found)} passages begin with {hexadecimal}",
-            "Give more of the id",
+            "Give more digits of the id",
         )
     raise _no_passage(hexadecimal, head)
 
@@ -104,7 +104,7 @@ def documents_answer(
     request: DocumentsRequest,
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
-    """A page of the document list; `next` is where the following page begins."""
+    """A page of the list of documents. Pass its `next` as `after` to get the following page."""
     found = (
         documents_after(
             connection,
@@ -136,7 +136,7 @@ def documents_answer(
 
 
 def _key(after: str | None) -> tuple[str, str]:
-    """Source and path. The name of a source contains no slash."""
+    """Split the parameter `after` into source and path. The name of a source contains no slash."""
     if after is None:
         return _FIRST
     source, _, path = after.partition("/")
@@ -196,7 +196,7 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
 def _beginning_with(
     source: str, document: str, first_line: int, places: Sequence[Place]
 ) -> list[Place]:
-    """The places, beginning with the given one."""
+    """The places, with the given place first."""
     here = (source, document, first_line)
     return sorted(places, key=lambda one: (one.source, one.document, one.first_line) != here)
 
@@ -265,7 +265,8 @@ def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]
 
 
 def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
-    """False if a purge has removed a passage that the graph in memory still has."""
+    """Whether the store still has the passage. A purge may have removed it before the index in
+    memory is updated."""
     return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 
 
@@ -302,7 +303,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
 def _answer_to_show(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
-    """The texts and places to show, as an Answer without a ranking."""
+    """Read texts and places, as an Answer without a ranking."""
     ids = {_id(head, position) for position in positions}
     questions = [joint.question for joint in joints]
     return Answer(

@@ -1,6 +1,6 @@
 """Accepts requests through a reverse proxy, which handles TLS for us.
 
-Only the addresses in access.behind_proxy may connect over TCP, and they name their client.
+Only the addresses in access.behind_proxy may connect over TCP. Their headers name the client.
 """
 
 from __future__ import annotations

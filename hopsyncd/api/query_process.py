@@ -1,7 +1,7 @@
 """The process that answers queries for the daemon, and the messages between the two.
 
-It has its own live index but no models: a query is sent with its vectors. If it needs a model for
-anything else, it asks the daemon.
+The process has its own live index but no models. The daemon sends the vectors with each query. If a
+query needs more from a model, the process asks the daemon.
 """
 
 import signal
@@ -75,7 +75,8 @@ class AskMessage:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A worker's request to the daemon's models during a query. It gets a result for each text."""
+    """A worker's request to the daemon's models during a query. The reply has a result for each
+    text."""
 
     what: Literal["questions", "vectors", "entities"]
     texts: tuple[str, ...]
@@ -86,11 +87,12 @@ class _Outdated(Exception):
 
 
 class _Unaided(Exception):
-    """The daemon's models failed or were replaced."""
+    """The daemon cannot supply model results: its models failed or were replaced."""
 
 
 class _DaemonModels(PromptedEncoder):
-    """The daemon's models as a query worker sees them: the vectors that the daemon sent."""
+    """Stands for the daemon's models in a query worker, and returns the vectors that the daemon
+    sent."""
 
     def __init__(self, generation: GenerationConfig, wants: Callable[[Wanted], Any]) -> None:
         self._generation = generation
@@ -106,12 +108,12 @@ class _DaemonModels(PromptedEncoder):
         return self._generation.dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Implements the protocol. Raises _Unaided."""
+        """Raises _Unaided if the daemon cannot supply the result."""
         vectors = self._wants(Wanted("vectors", tuple(texts))) if texts else ()
         return np.array(vectors).reshape(len(texts), self.dimensions)
 
     def encode_questions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Implements the protocol. Raises _Unaided."""
+        """Raises _Unaided if the daemon cannot supply the result."""
         missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
         if missing:
             vectors = self._wants(Wanted("questions", missing))
@@ -119,7 +121,7 @@ class _DaemonModels(PromptedEncoder):
         return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """Implements the protocol. Raises _Unaided."""
+        """Raises _Unaided if the daemon cannot supply the result."""
         found: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
         return found
 

@@ -1,9 +1,9 @@
-"""Processes that answer queries for the daemon, because one process can use only one core.
+"""Processes that answer queries for the daemon, because a Python process can use only one core.
 
-Each has its own live index, follows the database by its changes, and answers whole queries. The
-daemon asks a worker only for a version that the worker has. If no worker can answer, or one dies
-during a query, the daemon answers itself. Workers start when two queries overlap, and catch up when
-a query needs a newer version.
+Each worker has its own live index, which it updates from the database, and answers whole queries.
+The daemon sends a worker only queries at a version that the worker has. If no worker can answer, or
+a worker dies during a query, the daemon answers itself. Workers start when two queries overlap, and
+catch up when a query needs a newer version.
 """
 
 import os
@@ -54,7 +54,8 @@ class _Worker:
         return _exchange(self.pipe, message, patience_s)
 
     def ask(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
-        """Ask the worker; None if it cannot answer. Raises OSError or EOFError."""
+        """Send a query to the worker. Returns None if it cannot answer. Raises OSError or
+        EOFError."""
         reply = self.exchange(message, patience_s)
         while isinstance(reply, Wanted):
             reply = self.exchange(given(reply), patience_s)
@@ -66,7 +67,7 @@ class _Worker:
 
 
 def handed_over_at(search: Search, at: str, newest: int, *, reranks: bool = False) -> int | None:
-    """The version at which a worker could answer such a query; None if no worker could.
+    """The version at which a worker can answer this query; None if no worker can.
 
     reranks: whether `hop` ends with the reranker, which workers do not have.
     """
@@ -119,7 +120,7 @@ class QueryWorkers:
         given: Given,
         here: Callable[[], _Answer],
     ) -> _Answer:
-        """The answer of a worker that has the version; otherwise this process computes it."""
+        """Let a worker that has the version answer. If there is none, answer in this process."""
         worker = self._take_worker(number)
         if worker is not None:
             found: _Answer | None = self._ask(worker, asked, given)
@@ -220,7 +221,7 @@ class QueryWorkers:
         self._changed.notify_all()
 
     def _tend_all(self) -> None:
-        """Let the workers catch up one after the other, so that the others can answer queries."""
+        """Let the workers catch up one at a time, so that the others can answer queries."""
         while True:
             with self._changed:
                 self._changed.wait_for(self._is_to_do)
@@ -245,7 +246,7 @@ class QueryWorkers:
         return is_short or not self._count or self._behind() is not None
 
     def _behind(self) -> _Worker | None:
-        """A free worker with an older version than the wanted one, if there is any."""
+        """A free worker with an older version than the wanted version, if there is any."""
         found = (
             worker for worker in self._workers if worker.version < self._wanted and not worker.busy
         )

@@ -81,7 +81,8 @@ _Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
 
 
 def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
-    """The model results that a worker requests; None if the models fail or were replaced."""
+    """Compute the model results that a worker requests. Returns None if the models fail or were
+    replaced."""
     if models.encoder.name != encoder:
         return None
     try:
@@ -95,7 +96,7 @@ def _compute_requested(models: Models, encoder: str, wanted: Wanted) -> Sequence
 
 
 def _make_draft(listener: Listener, searched: Sequence[Answer]) -> AnswerDraft:
-    """A draft that is sent as events. The last of `searched` has the cited passages."""
+    """Make a draft that is sent as events. The last answer in `searched` has the cited passages."""
     return AnswerDraft(
         tell=lambda text: listener.tell("text", text=text),
         tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),

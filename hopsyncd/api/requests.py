@@ -56,7 +56,7 @@ def host_of(address: str) -> str:
 
 
 def _digits(given: object) -> object:
-    """Accept only digits: pydantic alone would read ` 1_0 ` as a number."""
+    """Accept only digits, because pydantic also reads ` 1_0 ` as a number."""
     if not isinstance(given, str):
         return given
     if len(given) > _MAX_DIGITS:
@@ -67,7 +67,7 @@ def _digits(given: object) -> object:
 
 
 def _true_or_false(given: object) -> object:
-    """Accept only JSON's true and false: pydantic alone would read `yes` as true."""
+    """Accept only JSON's true and false, because pydantic also reads `yes` as true."""
     if isinstance(given, str) and given not in ("true", "false"):
         raise ValueError(f"{given[:_MAX_DIGITS]!r} is neither true nor false")
     return given
@@ -95,7 +95,7 @@ class _Body(BaseModel):
 
 
 class QueryRequest(_Body):
-    """A search request. None stands for the configured default."""
+    """A search request. A field that is None has the configured default."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int | None = Field(default=None, ge=1, le=1000)
@@ -162,8 +162,8 @@ class AskRequest(_Body):
 
 
 class FacetsRequest(_Body):
-    """A request for counts. `documents`: as SOURCE/PATH; the answer says when each was last
-    written."""
+    """A request for facets. `documents`: documents, as SOURCE/PATH, whose dates of last
+    modification are wanted."""
 
     at: At = "head"
     filters: FilterTexts = ()

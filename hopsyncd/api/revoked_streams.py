@@ -1,4 +1,4 @@
-"""Ends a response whose token was revoked, or has expired, while it is being sent."""
+"""Ends a response if its token is revoked or expires while the response is being sent."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ _CHECKED_EVERY_S = 0.5
 async def run_while_valid(answer: Coroutine[Any, Any, None], is_valid: Callable[[], bool]) -> bool:
     """Run `answer` to its end, or cancel it once `is_valid` is false; returns whether it ended.
 
-    Raises what `answer` raises.
+    Exceptions of `answer` are passed on.
     """
     task = asyncio.ensure_future(answer)
     try:

@@ -1,7 +1,7 @@
 """Binds the Unix socket and the TCP address, and serves until a signal.
 
-uvicorn would make the socket world-writable, replace any file at its path, and leave it there at
-the end. So we bind the socket ourselves and pass it to uvicorn.
+uvicorn would make the socket world-writable, replace any file at its path, and not remove it at the
+end. So this module binds the socket and passes it to uvicorn.
 """
 
 import asyncio
@@ -63,11 +63,9 @@ def share_heap() -> None:
 
 @contextmanager
 def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
-    """A listening socket at `path`, mode 0600 in our own 0700 folder; removed at the end.
-
-    With a group the mode is 0660, in a folder that the group may enter. Raises AlreadyRunning if a
-    daemon serves there, and SocketRefused if the path is used otherwise.
-    """
+    """Listen on a socket at `path`, mode 0600 in a folder of mode 0700. It is removed at the end.
+    With a group, the mode is 0660, in a folder that the group may enter. Raises AlreadyRunning if a
+    daemon serves there, and SocketRefused if the path is used for something else."""
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
         raise SocketRefused(
             f"Cannot listen on {path}",
@@ -103,7 +101,8 @@ def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket
 
 
 def _own_folder(folder: Path, group: int | None) -> None:
-    """Make the folder, or check that we own it and only we and the group may enter it."""
+    """Make the folder, or check that this user owns it and that only this user and the group may
+    enter it."""
     try:
         if not folder.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -182,7 +181,8 @@ def _already_running(path: Path) -> AlreadyRunning:
 
 
 def _clear_stale(path: Path) -> None:
-    """Remove a socket that nobody listens on; refuse anything else at the path."""
+    """Remove a socket that no process listens on. Raises SocketRefused for any other file at the
+    path."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -219,7 +219,8 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
 
 
 def bound_address(host: str, port: int, hint: str) -> socket.socket:
-    """A socket bound to an address, not yet listening; port 0: a free one. Raises SocketRefused."""
+    """Bind a socket to an address without listening. Port 0 takes a free port. Raises
+    SocketRefused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends without delay only where the protocol is named.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -236,7 +237,7 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The sockets: `plain` ones, and `secured` ones, whose TLS is `tls`."""
+    """The listening sockets: `plain`, and with TLS (`tls`) `secured`."""
 
     plain: Sequence[socket.socket]
     secured: Sequence[socket.socket] = ()
@@ -244,8 +245,8 @@ class Listeners:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that ends running work before it waits for the requests that depend on
-    it."""
+    """A uvicorn server. At its end it first stops running work, then waits for the requests of this
+    work."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The state that requests are answered from, and how new versions replace it.
+"""The state from which requests are answered, and its replacement when there are new versions.
 
 The state is one frozen object, which is replaced as a whole. `Freshness` says whether it may be out
 of date.
@@ -70,7 +70,8 @@ def make_engine(
     copy: LocalCopy | None,
     is_busy: Callable[[], bool],
 ) -> Engine:
-    """Make the engine of a configuration. `copy`: as in Engine, if another daemon can write."""
+    """Make the engine of a configuration. `copy` is passed to Engine if another daemon can
+    write."""
     engine = Engine(
         config.database,
         models.encoder,
@@ -88,7 +89,7 @@ def make_engine(
 
 
 def usage_of_sync(config: Config) -> Usage:
-    """A counter of the LLM usage of one sync."""
+    """Make a counter for the LLM usage of one sync."""
     return Usage(max_tokens=config.llm.max_tokens_per_sync or None)
 
 
@@ -112,7 +113,7 @@ class Serving:
             state.engine.expect(state.access.masks())
 
     def wake_models(self) -> None:
-        """Start models that ended while idle, because documents are being read."""
+        """Start models that ended while idle, because they will soon be needed."""
         self._state.models.wake()
 
 
@@ -176,7 +177,7 @@ class Freshness:
 
     @property
     def is_behind(self) -> bool:
-        """Whether changes were noticed that are not served yet."""
+        """Whether changes were noticed that no served version contains yet."""
         return self._worker.pending
 
     def reasons(self, acl: Acl = EVERYTHING, was_behind: bool = False) -> list[str]:
@@ -229,9 +230,9 @@ log = structlog.get_logger(__name__)
 
 
 class Publisher:
-    """Publishes new versions, also for a follower.
+    """Publishes new versions, on the writer and on followers.
 
-    `stored` is set once a stored version is served, or cannot be.
+    `stored` is set once a stored version is served, or is known to be unusable.
     """
 
     def __init__(
@@ -252,14 +253,13 @@ class Publisher:
         return self._serving.state.models.maker.generation
 
     def generation_for(self, name: str) -> GenerationConfig:
-        """The settings of the models that would answer at versions of that generation."""
+        """The settings of the models that answer at versions of that generation."""
         return self._serving.state.models.for_generation(name).maker.generation
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
-        """Serve a version that another daemon wrote; None while it is unknown.
+        """Serve a version that another daemon wrote. With None, no version can be served yet.
 
-        If it is the first of the generation that the configuration names, the configured models
-        answer from now on.
+        From the first version of the configured generation on, the configured models answer.
         """
         state = self._serving.state
         models = state.models.for_generation(generation)
@@ -292,7 +292,7 @@ class Publisher:
         self.announce(connection, writer, version)
 
     def announce(self, connection: Connection, writer: VersionWriter, version: Version) -> None:
-        """Tell all parts except the engine about a new version."""
+        """Notify all parts except the engine of a new version."""
         if self._follower:
             self._follower.keep(connection, version.id)
         self._watched.note_version()
@@ -308,7 +308,7 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class DaemonParts:
-    """The parts of the daemon that the services share. `workers` may answer instead of threads."""
+    """The parts of the daemon that the services share. `workers` are the query workers."""
 
     serving: Serving
     freshness: Freshness

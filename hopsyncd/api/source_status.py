@@ -53,9 +53,9 @@ def describe_source(
 def restrict_source(
     connection: Connection, row: SourceRow, head: Snapshot | None, hidden: Mask
 ) -> SourceRow:
-    """The row for a caller who may see only some folders of its source.
+    """Reduce a source's row for a caller who may see only some of its folders.
 
-    Counts are of these folders. Messages of scans are left out, because they may name other
+    Counts include only these folders. Messages of scans are left out, because they may name other
     folders. `head` is the version as the caller sees it.
     """
     if row.name not in partly_hidden(hidden):
@@ -80,7 +80,7 @@ def _count_documents(head: Snapshot | None, source: str) -> int:
 
 
 def list_rights(sources: Iterable[SourceConfig], head: Snapshot | None) -> dict[str, SourceRights]:
-    """Who may see each source and its folders, as configured, with the document count of each
+    """The configured access rules of each source and its folders, with the document count of each
     rule."""
     return {
         source.name: {

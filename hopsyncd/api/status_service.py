@@ -224,7 +224,7 @@ class StatusService:
         }
 
     def _audit_status(self, acl: Acl) -> AuditStatus:
-        """The settings of the audit log, for every caller; only admins learn of lost lines."""
+        """The settings of the audit log. Only admins also get the number of lost lines."""
         status = self._parts.audit.status()
         return status if acl.visible is None else {**status, "lost": 0, "problem": None}
 

@@ -1,7 +1,7 @@
 """Reports to a supervisor such as systemd, uses its socket, and reloads at SIGHUP.
 
-sd_notify(3) is a datagram of lines to the socket in NOTIFY_SOCKET, and sd_listen_fds(3) an open
-socket as descriptor 3. Without a supervisor neither has an effect.
+sd_notify(3) sends a datagram of lines to the socket in NOTIFY_SOCKET. sd_listen_fds(3) passes an
+open socket as descriptor 3. Without a supervisor, neither has an effect.
 """
 
 import os
@@ -62,7 +62,7 @@ class Supervisor:
         self._beat_s = now_s
 
     def reloading(self) -> None:
-        """Report that the configuration is being read, until `report_ready`."""
+        """Report that the configuration is being reloaded. `report_ready` ends this state."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def report_ready(self, status: Callable[[], str]) -> None:
@@ -72,7 +72,7 @@ class Supervisor:
         self._tell("STOPPING=1")
 
     def end(self, *_: object) -> NoReturn:
-        """End the process by an exception, as a signal handler before there is a server.
+        """End the process by an exception. This is the signal handler until the server runs.
 
         `ended` stays set, because Python drops an exception that is raised in a finalizer.
         """
@@ -91,7 +91,7 @@ class Supervisor:
 def inherited_socket(
     path: Path, environment: MutableMapping[str, str] = os.environ
 ) -> socket.socket | None:
-    """The listening socket that a supervisor opened for this process; None without one.
+    """The listening socket that a supervisor opened for this process; None if there is none.
 
     Raises SocketRefused if it is not at `path`, or if everyone may connect to it.
     """
@@ -108,7 +108,7 @@ def inherited_socket(
         raise SocketRefused(
             what,
             f"it is {listener.getsockname()!r}, but the configuration names {path}",
-            "Make daemon.socket and the unit's ListenStream equal",
+            "Set daemon.socket and the unit's ListenStream to the same path",
         )
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
         raise SocketRefused(what, "every user may connect to it", "Set SocketMode=0600 in its unit")
@@ -123,10 +123,10 @@ def reload_at_hang_ups(
     *,
     at_terminal: bool,
 ) -> None:
-    """Reload, and reopen the log file, at each SIGHUP in the queue, as long as the process lives.
+    """Reload, and reopen the log file, at each SIGHUP in the queue, until the process ends.
 
-    If the daemon was started `at_terminal` and the terminal is gone, SIGHUP means that it was
-    closed, so the daemon ends.
+    If the daemon was started `at_terminal` and the terminal is gone, SIGHUP means that the terminal
+    was closed, so the daemon ends.
     """
     while True:
         hang_ups.get()

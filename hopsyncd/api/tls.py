@@ -52,7 +52,7 @@ class Certificate:
 def load_certificate(cert: Path, key: Path) -> tuple[ssl.SSLContext, Certificate]:
     """The context of a TLS server, and its certificate. Raises SocketRefused.
 
-    Only its owner may be able to read the key.
+    Refuses a key that other users can read.
     """
     what = f"Cannot use the certificate {cert}"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -92,7 +92,7 @@ def _refuse_password() -> str:
 
 
 def _read_certificate(context: ssl.SSLContext, cert: Path) -> Certificate:
-    """Read the certificate by a handshake in memory: Python shows details only of a peer's
+    """Read the certificate by a handshake in memory, because Python shows details only of a peer's
     certificate."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -122,10 +122,8 @@ def server_tls(config: Config) -> ServerTls | None:
 
 
 class ServerTls:
-    """The certificate and key, read again when their files change.
-
-    `problem` says why changed files are not used; the earlier certificate stays in use.
-    """
+    """The certificate and key, which are read again when their files change. If changed files
+    cannot be used, `problem` says why, and the earlier certificate stays in use."""
 
     def __init__(self, cert: Path, key: Path) -> None:
         self._files = (cert, key)
@@ -172,7 +170,8 @@ class Handshakes:
         self._open: dict[TlsStart, str] = {}
 
     def add(self, new: TlsStart, address: str) -> None:
-        """Add a connection; if there are too many, close one of the address that has the most."""
+        """Add a connection. If there are too many, close a connection of the address with the
+        most."""
         if len(self._open) >= self._limit:
             ((greediest, _),) = Counter(self._open.values()).most_common(1)
             next(start for start, own in self._open.items() if own == greediest).abort()
@@ -183,7 +182,8 @@ class Handshakes:
 
 
 class TlsStart(asyncio.Protocol):
-    """Does the TLS handshake of a connection, then passes it to the protocol that `make` makes."""
+    """Does the TLS handshake of a connection, then passes the connection to a protocol that `make`
+    creates."""
 
     def __init__(
         self,

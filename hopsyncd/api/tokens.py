@@ -80,8 +80,8 @@ _FILE = TypeAdapter(list[Token])
 
 
 class WrongToken(Exception):
-    """The text is not a valid token. `token_id` is the id of the known token that it names,
-    if any."""
+    """The text is not a valid token. `token_id` is the id of the token that it names, if there is
+    such a token."""
 
     def __init__(self, why: str, token_id: str = "") -> None:
         super().__init__(why)
@@ -109,9 +109,8 @@ class TokenFile:
     def read(self) -> list[Token]:
         """All tokens, in the order of creation.
 
-        Raises ConfigError for a damaged file, and for a file that other users may have changed: a
-        command must not make such a file trusted by writing it again. The cause is an OSError if
-        reading failed.
+        Raises ConfigError for a damaged file, and for a file that other users could have changed.
+        The cause of the error is an OSError if reading failed.
         """
         what = f"Cannot read the tokens in {self._file}"
         try:
@@ -125,7 +124,7 @@ class TokenFile:
             raise ConfigError(what, str(error.strerror).lower(), hint) from error
         again = "Move it away, and make the tokens again with `hopsyncd token create`"
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-            raise ConfigError(what, "others may change it, and may have added tokens", again)
+            raise ConfigError(what, "other users can change it, and may have added tokens", again)
         try:
             return _FILE.validate_json(content)
         except ValidationError:
@@ -158,7 +157,7 @@ class TokenFile:
         return made, f"hops_{made.id}_{secret}"
 
     def remove(self, is_wanted: Callable[[Token], bool], what: str) -> list[Token]:
-        """Remove the wanted tokens, and return them. Raises NotFound if there are none."""
+        """Remove the wanted tokens and return them. Raises NotFound if no token is wanted."""
         gone = self.remove_all(is_wanted)
         if not gone:
             raise NotFound(
@@ -169,7 +168,7 @@ class TokenFile:
         return gone
 
     def remove_all(self, is_wanted: Callable[[Token], bool]) -> list[Token]:
-        """Remove the wanted tokens, and return them; the list may be empty."""
+        """Remove the wanted tokens and return them. There may be none."""
         with self._changing() as tokens:
             gone = [token for token in tokens if is_wanted(token)]
             tokens[:] = [token for token in tokens if not is_wanted(token)]
@@ -196,7 +195,7 @@ class TokenFile:
 
 
 class TokenUses:
-    """When each token was last used, to the minute."""
+    """Records when each token was last used, to the minute."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -207,7 +206,8 @@ class TokenUses:
         return cls(config.daemon.data_dir / _USES_NAME)
 
     def read(self) -> dict[str, int]:
-        """When each token was last used, in Unix seconds, by id. Empty if the file is unusable."""
+        """The time of each token's last use, in Unix seconds, by id. Empty if the file is
+        unusable."""
         with suppress(OSError, ValueError):
             found = json.loads(self._file.read_bytes())
             if isinstance(found, dict):
@@ -278,7 +278,7 @@ class Tokens:
         try:
             known = {token.id: token for token in TokenFile(self._file).read()}
         except ConfigError as error:
-            log.error("no token counts", why=str(error))
+            log.error("no token is accepted", why=str(error))
             if isinstance(error.__cause__, OSError):
                 state = None  # try again at the next request
         # In this order, so that another thread does not take tokens for unknown meanwhile.
@@ -306,12 +306,12 @@ class OneToken:
 
 
 def warn_of_former_files(config: Config) -> None:
-    """Log which token files of earlier versions are left; they no longer give access."""
+    """Log which token files of earlier versions still exist. They no longer give access."""
     found = [name for name in _FORMER_NAMES if (config.daemon.data_dir / name).is_file()]
     if found:
         log.warning(
-            "token files of an earlier version open nothing any more: make tokens with"
-            " `hopsyncd token create`, and remove these files",
+            "token files of an earlier version no longer give access: make tokens with "
+            "`hopsyncd token create`, and remove these files",
             folder=str(config.daemon.data_dir),
             files=found,
         )

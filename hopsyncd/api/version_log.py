@@ -60,8 +60,8 @@ def time_text(unix_ms: int | None) -> str | None:
 
 
 def moment_text(unix_ms: int) -> str:
-    """Unix milliseconds in ISO 8601, UTC. Times outside the calendar become its first or last
-    moment."""
+    """Unix milliseconds in ISO 8601, UTC. Times before year 1 or after year 9999 become the first
+    or last possible time."""
     within = min(max(unix_ms, _FIRST_MS), _LAST_MS)
     return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
@@ -150,8 +150,7 @@ def diff_answer(
 def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
     """The number of documents of each kind in each folder, the folders with most changes first.
 
-    Folders are as deep as possible while their number stays small, but always include the first
-    level.
+    Folders are split into subfolders as long as their number stays small.
 
     >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
     2
@@ -195,7 +194,7 @@ def _cut_at(
 def _mail_names(
     connection: Connection, version: int, documents: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], str]:
-    """Subject and sender of the mails among documents of a version, by source name and path."""
+    """The subject and sender of each mail among documents of a version, by source name and path."""
     wanted = {*documents}
     found = first_headings(connection, version, {path for _, path in wanted}) if wanted else ()
     return {
@@ -246,14 +245,15 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
 
 
 def start_of(text: str) -> str:
-    """The beginning of a text in one line."""
+    """The beginning of a text, in one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
 
 
 def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
     """The difference between two versions for a caller who does not see everything.
 
-    `found` is the difference between their visible documents; the same sources are hidden in both.
+    `found` is the difference between the visible documents of both versions. The same sources are
+    hidden in both.
     """
     was, now = _edges_of(old), _edges_of(new)
     lived, live = _passages_of(old), _passages_of(new)
@@ -392,7 +392,7 @@ def _heading(heading: Sequence[str]) -> str:
 def version_about(connection: Connection, number: int, hidden: Mask) -> str | None:
     """A summary of the documents that a version changed.
 
-    None if there are too many, or if the rows of the version have been collected.
+    None if there are too many documents, or if the version's rows have been collected.
     """
     touched = documents_touched(connection, number, hidden, _MAX_DOCUMENTS)
     if touched is None:

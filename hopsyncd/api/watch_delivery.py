@@ -1,12 +1,12 @@
 """Delivers the changes of watched questions to programs and webhooks.
 
-The database only stores that a watch has a program or a webhook. The program or address is in
+The database only stores whether a watch has a program or a webhook. The program or address is in
 `watch_actions.json` in the data folder, a file that only the daemon's user can write. An action
 belongs to the number of a watch and to the digest of its question. So a user who can write to the
-database, or who brings another database, can neither name a program nor have one started for
-another question. `copy`, backups and PostgreSQL never contain an action. Databases from before this
-file may name a program or webhook; it is then moved into the file as `proposed`, and does nothing
-until the owner allows it.
+database, or who brings another database, cannot name a program or start a program for another
+question. `copy`, backups and PostgreSQL never contain an action. Databases from before this file
+may name a program or webhook; it is then moved into the file as `proposed`, and does nothing until
+the owner allows it.
 
 Each delivery runs on its own thread, at most four at once, and at most one for each watch. The
 database is the queue: a change waits there until it is recorded as delivered, and the last hundred
@@ -73,7 +73,7 @@ class WatchAction(BaseModel):
 
 
 class OpenToOthers(ValueError):
-    """Other users can read or write the file, so they could have added a program."""
+    """Other users can write to the file, so they could have added a program, or can read it."""
 
 
 class _File(BaseModel):
@@ -89,8 +89,7 @@ Key = tuple[int, str]
 class WatchActions:
     """The actions in the file. Any thread may use it.
 
-    If `problem` is set, the file is not used, and no action is in effect. It says why and what to
-    do.
+    If the file cannot be used, no action is in effect, and `problem` says why and what to do.
     """
 
     def __init__(self, file: Path) -> None:
@@ -116,7 +115,7 @@ class WatchActions:
             return self._actions.get((watch, digest_of(question)))
 
     def find_proposed(self, watch: int, question: str) -> WatchAction | None:
-        """The action that the database names for this watch and that is not in effect."""
+        """The action that the database names for this watch, if it is not in effect."""
         with self._lock:
             return self._proposed.get((watch, digest_of(question)))
 
@@ -129,7 +128,8 @@ class WatchActions:
             self._write(actions, proposed)
 
     def propose(self, action: WatchAction) -> None:
-        """Keep an action that the database names, without effect. Raises DiskFailure."""
+        """Store an action that the database names, without putting it into effect. Raises
+        DiskFailure."""
         with self._lock:
             key = action.watch, action.question
             if self._actions.get(key) != action:
@@ -147,7 +147,7 @@ class WatchActions:
         if self.problem:
             raise DiskFailure(
                 f"Cannot write {self._file}",
-                "its present content cannot be read, and would be lost",
+                "its current content cannot be read and would be overwritten",
                 self.problem,
             )
         actions = dict(list(actions.items())[-_MAX_KEPT:])
@@ -184,7 +184,8 @@ def action_in_record(watch: int, question: str, act: str) -> WatchAction | None:
 
 
 def _read(file: Path) -> _File:
-    """Raises OSError, or ValueError if others could write the file or it is damaged."""
+    """Read the file. Raises OSError, or ValueError if the file is damaged or other users can access
+    it."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -278,8 +279,8 @@ class WatchDelivery:
     """Delivers changes. `waiting` returns all changes to deliver, the oldest first; `report` the
     JSON of one.
 
-    `note` records that a change was delivered, or why it was not. If it raises, the delivery is
-    repeated later. `wake` is called when `next_s` changes.
+    `note` records that a change was delivered, or why delivery failed. If `note` raises, the
+    delivery is repeated later. `wake` is called when `next_s` changes.
     """
 
     def __init__(
@@ -433,8 +434,8 @@ def _wait_for(program: "subprocess.Popen[bytes]") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """The outcome of a call. `error` is None if the webhook accepted; `may_pass` if a retry may
-    succeed."""
+    """The result of a call. `error` is None if the webhook accepted it. `may_pass` is true if a
+    retry may succeed."""
 
     error: str | None
     may_pass: bool = False

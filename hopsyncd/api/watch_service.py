@@ -1,4 +1,5 @@
-"""The endpoints of watched questions, for admins only, because notifications quote all sources."""
+"""The endpoints of watched questions. They are for admins only, because notifications quote all
+sources."""
 
 import os
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from hopsyncd.errors import BadRequest, Forbidden
 
 
 class WatchService:
-    """The endpoints of watched questions; `watched` compares and notifies."""
+    """The endpoints of watched questions. `watched` compares the answers and sends
+    notifications."""
 
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
@@ -53,7 +55,7 @@ class WatchService:
         return self._watch(request.id, 1)
 
     def _require_own_record(self, caller: Caller) -> None:
-        """Raise Forbidden unless this caller may let this database start programs."""
+        """Raise Forbidden unless this caller may add programs to the watches of this database."""
         why = None
         if caller.credentials.uid != os.geteuid():
             why = "it names a program, and only the user who runs the daemon may set one"

@@ -1,10 +1,8 @@
-"""Watched questions: asked again when a version touches their dependencies.
-
-A separate thread compares, so a commit waits only while a change is recorded. The record of a
-change has passages and versions but no text: both versions are asked again when a user wants to
-know what changed. A change is recorded in one transaction with the new state. `watch_delivery`
-notifies programs and webhooks, which are in `watch_actions`.
-"""
+"""Watched questions are asked again when a version changes their dependencies. A separate thread
+compares the answers, so a commit waits only while a change is recorded. The record of a change has
+passages and versions but no text. When a user looks at a change, the question is asked again at
+both versions. A change is recorded in one transaction with the new state. `watch_delivery` notifies
+programs and webhooks, which are in `watch_actions`."""
 
 import json
 import shutil
@@ -105,7 +103,7 @@ class WatchedQuestions:
         self._wake.set()
 
     def note_version(self) -> None:
-        """Begin the next round now, because another version is served or there is other work."""
+        """Start the next comparison, because a new version is served or a watch was added."""
         self._wake.set()
 
     def add(
@@ -115,10 +113,10 @@ class WatchedQuestions:
         webhook: str | None = None,
         mcp: bool = False,
     ) -> int:
-        """Watch a question from the served version on; returns its number.
+        """Watch a question from the served version on. Returns the number of the watch.
 
-        At each change the program is started, the webhook called, or agents notified. Raises
-        BadRequest, or DiskFailure if the program or webhook cannot be stored.
+        At each change, the program is started, the webhook is called, or agents are notified.
+        Raises BadRequest, or DiskFailure if the program or webhook cannot be stored.
         """
         engine, _ = self._parts()
         if engine.head is None:
@@ -175,7 +173,7 @@ class WatchedQuestions:
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
                 f"Watch {number} cannot be turned on",
-                "its program or webhook is a different one",
+                "its program or webhook is not the one that you saw",
                 f"`hopsyncd watches {number}` shows it",
             )
         why = "it changed before the watch was turned on here"
@@ -234,13 +232,13 @@ class WatchedQuestions:
         }, notifications
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
-        """The action in effect at a change of the watch."""
+        """The action that runs at a change of the watch."""
         if action := self._actions.find(watch.id, watch.question):
             return action.to_json()
         return {"mcp": True} if _kind(watch) == "mcp" else None
 
     def _find_disabled_action(self, watch: Watch) -> dict[str, Any] | None:
-        """The action that the database names and this machine has not allowed."""
+        """The action that the database names but that is not allowed on this machine."""
         if self._actions.find(watch.id, watch.question):
             return None
         if proposed := self._actions.find_proposed(watch.id, watch.question):
@@ -266,7 +264,10 @@ class WatchedQuestions:
                 self.compare()
             except Exception as error:  # noqa: BLE001 - the edge of the loop; tried again
                 if not self._stopping:
-                    log.warning("watched questions wait for the next round", why=str(error))
+                    log.warning(
+                        "watched questions could not be compared, trying again later",
+                        why=str(error),
+                    )
             wait_s = self.delivery.next_s()
             self._wake.wait(_ROUND_S if wait_s is None else min(_ROUND_S, wait_s))
             self._wake.clear()
@@ -291,7 +292,8 @@ class WatchedQuestions:
             raise errors[0]
 
     def _take_out_acts(self) -> None:
-        """Move programs and addresses from the database to this machine's file, turned off."""
+        """Move programs and addresses from the database to this machine's file, and turn them
+        off."""
         for watch in self._all():
             kind = kind_of_act(watch.act)
             if watch.act is None or watch.act == kind:
@@ -410,8 +412,8 @@ class WatchedQuestions:
     def _reasons(
         self, notification: Notification, before: WatchedState | None, after: WatchedState | None
     ) -> list[str]:
-        """The reasons of the versions in between, and the passages that entered and left the first
-        results."""
+        """Explain a change: the reasons of the versions in between, and the passages that entered
+        or left the first results."""
         with closing(open_reader(self._database)) as connection:
             between = history_log(connection, _MAX_REASONS, notification.new + 1)
         why = [
@@ -434,7 +436,8 @@ class WatchedQuestions:
 
 
 def checked_program(arguments: Sequence[str]) -> list[str]:
-    """The program with its absolute path, and its arguments. Raises BadRequest if there is none."""
+    """Resolve the program to its absolute path, and return it with its arguments. Raises BadRequest
+    if there is no such program."""
     found = shutil.which(arguments[0])
     if found is None:
         raise BadRequest(
@@ -463,7 +466,7 @@ def _state(found: Answer, reply: AskReply) -> str:
 
 
 def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
-    """The first passages of one state that are not in the other, by heading and document."""
+    """The first passages of a state that are not in the other state, by heading and document."""
     known = {one["id"] for one in there["passages"]}
     return {
         f"{title_of(one)} ({document_name(one)})"

@@ -1,8 +1,8 @@
 """Two bounded pools of worker threads, each behind a queue that is fair to users and processes.
 
-One pool is for work that uses the processor, the other for work that waits for an LLM. While the
-work runs, its client waits for one answer or for a stream of events. When the client disconnects,
-its request leaves the queue, and the work can stop early.
+One pool is for work that uses the processor, the other for work that waits for an LLM. A client
+waits for one answer or for a stream of events. When the client disconnects, its request leaves the
+queue, and the work can stop early.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _LLM_WORKERS = 4  # for each processor worker: they wait more than they work
 
 
 class Holder(Protocol):
-    """A request or connection that takes up room on behalf of a process."""
+    """A request or connection of a process, which counts towards a limit."""
 
     @property
     def credentials(self) -> Credentials: ...
@@ -47,7 +47,8 @@ class WorkerPools:
 
 
 def worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
-    """The pools of a daemon. The LLM pool has no time limit: the LLM's own limits bound it."""
+    """The pools of a daemon. The LLM pool needs no time limit, because calls of an LLM have their
+    own."""
     return WorkerPools(
         FairQueue(limits.parallel, limits.queue, limits.query_s, load),
         FairQueue(_LLM_WORKERS * limits.parallel, limits.queue, None, load),
@@ -63,10 +64,10 @@ class _Waiting:
 class FairQueue:
     """Runs work on at most `parallel` threads while at most `queue` requests wait.
 
-    The next turn goes to the user, and within a user to the process, whose last turn is longest
-    ago. When the queue is full, a newcomer takes a place from the user with the most waiting
-    requests. A thread cannot be stopped: if the client leaves, its work keeps the thread until it
-    ends. Belongs to one event loop.
+    The next turn goes to the user whose last turn is longest ago, and to that user's process whose
+    last turn is longest ago. When the queue is full, a new request replaces a request of the user
+    with the most waiting requests. A thread cannot be stopped: if the client disconnects, its work
+    still uses the thread until it ends. Must be used from one event loop.
     """
 
     def __init__(self, parallel: int, queue: int, limit_s: float | None, load: Load) -> None:
@@ -118,8 +119,8 @@ class FairQueue:
             raise
 
     def _make_room(self, newcomer: Credentials) -> None:
-        """Refuse a request of the user with the most waiting. Raises Busy if that is the
-        newcomer's."""
+        """Refuse a request of the user with the most waiting requests. Raises Busy if that is the
+        new request."""
         self._load.refused += 1
         busy = Busy(
             "The request was refused",
@@ -169,11 +170,11 @@ class FairQueue:
 def greediest(
     holders: Collection[Held], newcomer: Credentials, candidates: Iterable[Held]
 ) -> Held | None:
-    """The candidate that must make room for a newcomer; None if nobody holds more than the
-    newcomer.
+    """Choose the candidate that is removed for a new request; None if no user holds more than the
+    new request's user.
 
-    A user who holds more than the newcomer's user comes first, then a process of the same user that
-    holds more than the newcomer's. Among those, the first candidate of the one who holds most.
+    Candidates are requests of users who hold more, and of processes of the same user that hold
+    more. The first candidate of the user or process that holds most is chosen.
     """
     candidates = [*candidates]
     if not candidates:
@@ -194,7 +195,7 @@ def greediest(
 
 
 def _process(credentials: Credentials) -> tuple[object, object]:
-    """The user's process; over TCP, where the process is unknown, the user's machine."""
+    """Identify the user's process, or the user's machine over TCP, where the process is unknown."""
     return credentials.account, credentials.pid or credentials.address
 
 
@@ -213,7 +214,7 @@ class ClientGone(Exception):
 
 
 class Listener:
-    """The client that waits for a request, as seen by the thread that does the work.
+    """The waiting client, for the thread that does the work.
 
     `send` takes the events that the client asked for; None if it only wants the answer.
     `note_found` takes the sources and the number of the passages found, before any text is sent.
@@ -251,17 +252,17 @@ class Listener:
 
 
 async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
-    """The result of work that `run`, or the writer's thread, does outside the event loop."""
+    """Wait for work that `run`, or the writer's thread, does outside the event loop."""
     answer = await run(work)
     return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
 
 
 async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """The result of the work. If the client disconnects first, cancels the work and raises
+    """Wait for the result of the work. If the client disconnects first, cancel the work and raise
     ClientGone.
 
-    In any case, the listener learns that the client no longer waits: work that exceeded its time
-    limit may still run.
+    At the end, the listener is always marked as gone, because work that exceeded its time limit may
+    still run.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -282,7 +283,7 @@ async def event_lines(
     run: Run,
     note: Callable[[int], None],
 ) -> AsyncIterator[bytes]:
-    """Yield the events of the work as JSON lines; the last is its answer or its error.
+    """Yield the events of the work as JSON lines. The last line is the answer or the error.
 
     `progress` is polled, and sent whenever it has changed. `note` receives the status that the
     answer would have had without streaming.
@@ -335,5 +336,6 @@ def _last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
 
 
 def _line(event: Json) -> bytes:
-    """An event as a line of ASCII: some clients take U+0085 and U+2028 in names for line ends."""
+    """An event as a line of ASCII, because some clients take U+0085 and U+2028 in names for line
+    ends."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

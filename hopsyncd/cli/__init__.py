@@ -1,1 +1,1 @@
-"""The command line, one file a command group."""
+"""The command line. Each module has a group of commands."""

@@ -102,11 +102,11 @@ def create(
     expires_s: int | None,
     out: Path | None,
 ) -> None:
-    """Make a token, and print it once.
+    """Make a token, and print it. It cannot be shown again.
 
     "metrics" reads metrics and health. "read" asks about the sources that are open to all members
     or visible to the user. "write" also writes notes into mcp.inbox. "admin" has the rights of the
-    users in access.admins. "owner" may do everything that needs no local program.
+    users in access.admins. "owner" may do everything except name programs.
 
     Example: hopsyncd token create --user ann --source notes --expires 30d
     """
@@ -151,7 +151,7 @@ def _require_sources(config: Config, sources: Sequence[str]) -> None:
 @json_option
 @click.pass_context
 def list_(context: click.Context, as_json: bool) -> None:
-    """List the tokens: whose, for what, until when, and when they were last used.
+    """List the tokens with their user, role, sources, expiry and last use.
 
     Example: hopsyncd token list
     """
@@ -182,9 +182,9 @@ def list_(context: click.Context, as_json: bool) -> None:
 )
 @click.pass_context
 def revoke(context: click.Context, ids: tuple[str, ...], user: str | None) -> None:
-    """Revoke tokens by their id; they are refused at once.
+    """Revoke tokens by their id. They stop working at once.
 
-    With --user, the user's sessions on the page of a server end too.
+    With --user, the user's sessions on a server's page also end.
 
     Example: hopsyncd token revoke 3f9c01aa
     """

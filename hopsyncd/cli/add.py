@@ -125,7 +125,8 @@ def add(
 
 
 def _notes_on(kind: str, every: object, at: object) -> list[str]:
-    """Notes for a new source: when its changes are found, and which files are read."""
+    """Notes for the user about a new source: when its changes are found, and which files are
+    read."""
     notes = []
     if kind in _SCANNED_KINDS and not every and not at:
         notes.append(

@@ -1,4 +1,4 @@
-"""`hopsyncd audit`: who asked for what."""
+"""`hopsyncd audit`: shows the recorded requests."""
 
 import json
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ from hopsyncd.printable import printable
 def audit(
     context: click.Context, since: str | None, user: str | None, limit: int, as_json: bool
 ) -> None:
-    """Show who asked for what, the newest last. Only the owner may.
+    """Show the recorded requests, the newest last. Only the owner can see them.
 
-    Without `enabled` in [audit], only changes and refused changes are recorded.
+    Unless `enabled` is set in [audit], only changes and refused changes are recorded.
 
     Example: hopsyncd audit --since yesterday --user ann
     """

@@ -26,7 +26,8 @@ _SHOWN = 3  # tags and watched questions that a restore takes
 
 
 class _BackupGroup(click.Group):
-    """Takes `hopsyncd backup FILE`, from before there were subcommands, as `now --to FILE`."""
+    """Accepts `hopsyncd backup FILE`, the form before there were subcommands, as `now --to
+    FILE`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         words = [word for word in args if not word.startswith("-")]
@@ -40,7 +41,7 @@ class _BackupGroup(click.Group):
 def backup() -> None:
     """Make, list and restore backups.
 
-    The daemon makes them by itself if `dir` is set in [backup].
+    If `dir` is set in [backup], the daemon makes backups by itself.
 
     Example: hopsyncd backup now
     """
@@ -58,8 +59,8 @@ def backup() -> None:
 def now(context: click.Context, file: Path | None, as_json: bool) -> None:
     """Make a backup while the daemon keeps working.
 
-    The copy is checked in depth. Then all but the newest backups are deleted, as `keep` in [backup]
-    says.
+    The copy is checked in depth. Then old backups are deleted, except the newest `keep` (in
+    [backup]).
 
     Example: hopsyncd backup now
     """
@@ -150,7 +151,7 @@ def _folder_of(config: Config) -> Path:
 def restore(
     context: click.Context, name: str, folder: Path | None, yes: bool, as_json: bool
 ) -> None:
-    """Put a backup in the place of the database.
+    """Replace the database by a backup.
 
     NAME is a name from `hopsyncd backup list`, `latest`, or the path of a database file. The
     command says what will be lost, and asks. The daemon answers until the copy is ready. Then it is
@@ -208,14 +209,14 @@ def _choose(config: Config, name: str, folder: Path | None) -> "Backup | Path":
         place = "there" if "/" in name else f"in {folder or config.backup.dir}"
         raise BadRequest(
             f"Cannot restore {name}",
-            f"no finished backup of that name is {place}",
+            f"there is no finished backup of that name {place}",
             "`hopsyncd backup list` shows the names",
         )
     return found
 
 
 def _describe(chosen: "Backup | Path", loss: "Loss", database: Path) -> None:
-    """Say what the backup has, and the loss with the database."""
+    """Describe the backup, and the changes since then that will be lost."""
     from hopsyncd.api.version_log import moment_text
     from store.backup_folder import Backup
 
@@ -257,10 +258,8 @@ def _loss_lines(loss: "Loss") -> list[str]:
 
 
 def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[str]]":
-    """Complete the restore, after the daemon is stopped if one runs.
-
-    The second value is the command that starts its service, if it is one.
-    """
+    """Stop a running daemon and complete the restore. If the daemon ran as a service, the second
+    value is the command that starts it."""
     from store.exceptions import WriterBusy
     from store.open_database import hold_writer_lock
     from store.restoring import finish_restore
@@ -281,7 +280,7 @@ def _swap(config: Config, database: Path) -> "tuple[Restored | None, Sequence[st
 
 
 def _stop_daemon(config: Config) -> Sequence[str]:
-    """Ask the daemon to stop; returns the command that starts its service, if it is one."""
+    """Ask the daemon to stop. If it runs as a service, return the command that starts it."""
     try:
         pid = Client(config.daemon.socket).status()["pid"]  # of this machine
     except DaemonUnavailable:

@@ -263,7 +263,7 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
 def _experiment(
     config: Config, given: Mapping[str, Any], models: "Models", strategies: tuple[Strategy, ...]
 ) -> "Experiment":
-    """The experiment that the options describe; `strategies` are the default strategies."""
+    """Make the experiment from the options. `strategies` are the default strategies."""
     from hopsyncd.evaluation.run import Experiment
     from hopsyncd.retrieve.walk_settings import WalkSettings
 
@@ -279,7 +279,7 @@ def _experiment(
 
 
 class _Lines:
-    """Progress without a terminal: a line on standard error every few seconds."""
+    """Reports progress without a terminal: a line on standard error every few seconds."""
 
     def __init__(self, questions: int) -> None:
         self._questions = questions
@@ -301,7 +301,7 @@ class _Lines:
 
 @contextmanager
 def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterator["Experiment"]:
-    """The experiment with progress reports: two bars at a terminal, or else lines."""
+    """Report the progress of an experiment: two bars at a terminal, otherwise lines."""
     searches = len(experiment.searches) * questions
     if not sys.stderr.isatty():
         lines = _Lines(searches)

@@ -101,7 +101,8 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
 
 
 def socket_unit(installed: Installation) -> str:
-    """The text of hopsyncd.socket. The first request starts the daemon; restarts lose none."""
+    """The text of hopsyncd.socket. The first request starts the daemon, and no request is lost
+    during a restart."""
     owner = [f"SocketUser={installed.user}"] if installed.user else []
     owner += [f"SocketGroup={installed.group}"] if installed.group else []
     if owner:
@@ -149,7 +150,8 @@ def launchd_plist(installed: Installation, log: Path) -> str:
 
 
 def _uses_no_temporary_folder(installed: Installation) -> bool:
-    """Whether PrivateTmp would hide no file that the daemon needs or shares."""
+    """Whether PrivateTmp can be used: no file that the daemon needs or shares is in a temporary
+    folder."""
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (Path(installed.command[0]), installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
@@ -362,14 +364,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _run(command: Sequence[str], *, must: bool = True) -> bool:
-    """Run a command; return whether it succeeded. With `must`, raise ServiceRefused if not."""
+    """Run a command, and return whether it succeeded. With `must`, raise ServiceRefused if it
+    failed."""
     try:
         ended = subprocess.run(command, check=False).returncode
     except FileNotFoundError as error:
         raise ServiceRefused(
             f"Cannot run {command[0]}",
             "the program is not installed",
-            "This machine has another supervisor. `--print` shows what to configure in it",
+            "Use the service manager of this machine. `--print` shows the command to run",
         ) from error
     if must and ended:
         raise ServiceRefused(

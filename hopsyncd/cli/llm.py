@@ -1,4 +1,5 @@
-"""`hopsyncd llm test`: whether the configured LLM is fit to answer, and what a question costs."""
+"""`hopsyncd llm test`: tests whether the configured LLM can answer, and shows the cost of a
+question."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -48,10 +49,10 @@ def test(
     output_price: float | None,
     as_json: bool,
 ) -> None:
-    """Ask the LLM a question about made-up documents, and say how it did.
+    """Ask the LLM a question about made-up documents, and report the result.
 
-    It shows the times and the tokens of a question, and whether the LLM writes valid JSON and
-    reads long prompts whole. Nothing of yours is sent. If the LLM is unfit, the exit status is 1.
+    It shows the times and the tokens of a question, and whether the LLM writes valid JSON and reads
+    long prompts whole. Nothing of yours is sent. If the LLM cannot be used, the exit status is 1.
 
     Example: hopsyncd llm test --input-price 0.40 --output-price 1.60
     """

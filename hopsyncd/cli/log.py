@@ -168,7 +168,7 @@ def _print_list(
     details: Sequence[Sequence[str]],
     show_all: bool,
 ) -> None:
-    """Print the first `lines` of a list of `count`, each with the details that belong to it."""
+    """Print the first lines of a list of `count` entries, each with its details."""
     if not count:
         return
     click.echo(f"\n{title}: {count:,}")
@@ -266,7 +266,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
     """End the pins that `restore` set, and sync.
 
-    Every document follows its file again.
+    Scans index every document as its file is again.
 
     Example: hopsyncd release
     """

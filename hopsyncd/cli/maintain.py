@@ -118,7 +118,8 @@ def rebuild(
 def _print_estimate(
     config: Config, encoder_price: float | None, llm_price: float | None, as_json: bool
 ) -> None:
-    """Estimate without the daemon, so that it is not slowed down. Prices: of a million tokens."""
+    """Estimate in this process, so that the daemon is not slowed down. Prices are for a million
+    tokens."""
     from hopsyncd.ingest.rebuild_estimate import estimate_rebuild
     from store.open_database import exists, open_reader
 

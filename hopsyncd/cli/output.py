@@ -1,4 +1,4 @@
-"""Shared by all commands: options, the client, progress of long work, and printing."""
+"""Functions that commands share: options, the client, progress of long work, and printing."""
 
 import json
 import os
@@ -37,7 +37,7 @@ _CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json
 
 
 class _Words(click.Argument):
-    """Text that may be typed as several words, without quotes."""
+    """An argument that may be typed as several words, without quotes."""
 
     def process_value(self, context: click.Context, value: Any) -> str:
         words = super().process_value(context, value)
@@ -106,9 +106,9 @@ class WholeNumber(click.IntRange):
 
 
 def client_of(context: click.Context) -> Client:
-    """Connect to the server that is named, or to the configured daemon of this machine.
+    """Make a client of the server that the user named, or of the configured daemon of this machine.
 
-    The rest of the configuration may have mistakes.
+    Mistakes in the rest of the configuration do not matter.
     """
     if server := server_of(context):
         return server.connect()
@@ -190,7 +190,7 @@ def heading_text(passage: Mapping[str, Any]) -> str:
 def place_text(passage: Mapping[str, Any]) -> str:
     """The place of a passage: source, document, lines or pages, and its author if known.
 
-    A mail is named by its subject, because nobody knows its message id.
+    A mail is named by its subject, because users do not know message ids.
     """
     name = f"{passage['source']}: {printable(passage['document'])}"
     if subject := mail_subject(passage):
@@ -209,7 +209,8 @@ def place_text(passage: Mapping[str, Any]) -> str:
 
 
 def place_printer(client: Client) -> Callable[[Mapping[str, Any]], str]:
-    """`place_text`, with a hyperlink to the file or page if the terminal shows hyperlinks."""
+    """Make a function like `place_text` that adds a hyperlink to the file or page if the terminal
+    shows hyperlinks."""
     if not sys.stdout.isatty() or not shows_links(os.environ):
         return place_text
     sources = sources_here(client)
@@ -272,14 +273,15 @@ def match_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen_match(exact: bool, semantic: bool) -> Match:
-    """How words are matched. Raises UsageError if both options are given."""
+    """The value of `match` for --exact or --semantic. Raises UsageError if both options are
+    given."""
     if exact and semantic:
         raise click.UsageError("Give --exact or --semantic, not both.")
     return "exact" if exact else "semantic" if semantic else "auto"
 
 
 def print_understood(answer: Mapping[str, Any]) -> None:
-    """Print what was searched for, if typos were corrected, words are absent or filters apply."""
+    """Print how the query was read, if typos were corrected, words are absent or filters apply."""
     query = answer["understood"]
     if not query:
         return

@@ -26,7 +26,7 @@ from hopsyncd.printable import printable
 
 
 class _RateColumn(ProgressColumn):
-    """The rate of a task in its `unit` per second."""
+    """A column with the rate of a task, in its `unit` per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -34,7 +34,7 @@ class _RateColumn(ProgressColumn):
 
 
 def bars() -> Progress:
-    """Bars on standard error with rate and remaining time. Each task needs a `unit`."""
+    """Make bars on standard error with rate and remaining time. Each task needs a `unit`."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -55,8 +55,8 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
 
 
 def show_draft(first: Event, events: Iterator[Event]) -> AskAnswer:
-    """Show the LLM's searches and its draft, and return the final answer. `first` begins the
-    events."""
+    """Show the LLM's searches and its draft, and return the final answer. `first` is the first
+    event."""
     result: Any = None  # the last event has it, or the client raises
     draft = ""
     with Live(console=Console(), transient=True) as shown:

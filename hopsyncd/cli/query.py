@@ -179,7 +179,7 @@ def query(
 
 
 def _strength(passage: Mapping[str, Any]) -> str:
-    """The strength of a match, and the passage from which a hop led to it.
+    """Describe the strength of a match, and the passage from which a hop led to it.
 
     >>> _strength({"strength": "fair", "hops": []})
     'fair'
@@ -242,7 +242,8 @@ def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
 
 
 def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The statements that led to a passage, each below the one that it shares a name with."""
+    """The statements that led to a passage. Each is below the statement that it shares a name
+    with."""
     from rich.text import Text
     from rich.tree import Tree
 

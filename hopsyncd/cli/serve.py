@@ -70,7 +70,7 @@ def serve(context: click.Context) -> None:
 
 
 def import_run() -> Callable[..., None]:
-    """Import `hopsyncd.daemon.run`, which is too slow to import for the other commands."""
+    """Import `hopsyncd.daemon.run` only when needed, because the import is slow."""
     # Imported objects live as long as the process. Freezing them saves time in each collection.
     gc.disable()
     # structlog would import rich for tracebacks, which our logs do not use.
@@ -212,10 +212,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check whether hopsyncd can work here, and say how to fix it.
+    """Check whether hopsyncd can run on this machine, and say how to fix problems.
 
-    It needs no daemon, changes nothing and sends none of your text anywhere. If a check fails, the
-    exit status is 1.
+    It needs no daemon, changes nothing and sends none of your text to other machines. If a check
+    fails, the exit status is 1.
 
     Example: hopsyncd doctor
     """

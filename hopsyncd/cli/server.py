@@ -27,7 +27,7 @@ HERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A daemon on another machine, as the command line or the configuration names it."""
+    """A daemon on another machine that the command line or the configuration names."""
 
     address: str
     token_file: Path | None
@@ -54,7 +54,7 @@ class Server:
 def server_of(context: click.Context) -> Server | None:
     """The server to ask; None for the daemon of this machine.
 
-    Options and variables come first, then the configuration.
+    Options and environment variables override the configuration.
     """
     given = context.find_root().params
     if given["server"]:
@@ -69,7 +69,8 @@ def server_of(context: click.Context) -> Server | None:
 
 
 def refuse_elsewhere(context: click.Context, command: str | None) -> None:
-    """Refuse a command that works only on this machine, if the user named a server for it."""
+    """Raise UsageError for a command that works only on this machine, if the user named a
+    server."""
     if context.params["server"] and command in HERE:
         raise click.UsageError(
             f"`hopsyncd {command}` works on this machine only. Run it on the server, or leave out"

@@ -34,7 +34,7 @@ _LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
 def find_document(
     client: Client, document: str, source: str | None, at: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Find a document by its path, as answers print it, with or without its source before it.
+    """Find a document by its path as answers print it, with or without the source name in front.
 
     A name without folders or without its suffix is enough if only one document has it. Returns the
     name of its source and the daemon's answer. Without `source`, all sources are searched. Raises
@@ -85,7 +85,7 @@ def _read_suggestions(hint: str) -> list[str]:
 def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
     """The source and path of the only suggested document that has the wanted name.
 
-    The case of letters does not matter. A document that is only spelled like it is not opened.
+    Case does not matter. A document with a merely similar name is not opened.
 
     >>> _only_named("ada", ["notes: people/ada.md", "notes: people/adam.md"])
     ('notes', 'people/ada.md')
@@ -103,7 +103,8 @@ def _only_named(wanted: str, near: Iterable[str]) -> tuple[str, str] | None:
 
 
 def _find(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
-    """Find what the user named: an answer with its passages, and the line number if one was given.
+    """Find the passage or document that the user named. Returns an answer with its passages, and
+    the line number if there is one.
 
     Raises the errors of find_document.
     """

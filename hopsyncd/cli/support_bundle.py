@@ -12,11 +12,11 @@ from hopsyncd.errors import BadRequest
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.pass_context
 def support_bundle(context: click.Context, file: Path | None) -> None:
-    """Write a file that helps others to help you with a problem.
+    """Write a file about this installation for a bug report.
 
-    It has versions, configuration, status, findings of `doctor`, metrics, counts and the end of the
-    log. It has no text, title, path or name of your documents and sources, no question and no key.
-    Look through it before you send it.
+    The file has versions, configuration, status, findings of `doctor`, metrics, counts and the end
+    of the log. It has no text, title, path or name of your documents and sources, no question and
+    no key. Read it before you send it.
 
     Example: hopsyncd support-bundle
     """

@@ -39,7 +39,7 @@ _LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghost
 
 
 def color_choice(variables: Mapping[str, str]) -> bool | None:
-    """Whether to print colours: no, yes, or None for "at a terminal".
+    """Whether to print colours. None means only at a terminal.
 
     NO_COLOR and a dumb terminal switch colours off; FORCE_COLOR switches them on.
 
@@ -110,7 +110,7 @@ def echo_line(
 
 
 def echo_facts(facts: Iterable[str], indent: str = "") -> None:
-    """Print facts side by side. At a terminal, those that do not fit continue on the next line."""
+    """Print facts side by side. At a terminal, facts that do not fit continue on the next line."""
     columns = line_columns()
     line = ""
     for fact in facts:
@@ -124,7 +124,7 @@ def echo_facts(facts: Iterable[str], indent: str = "") -> None:
 
 @contextmanager
 def spinner(doing: str) -> Iterator[None]:
-    """Show at a terminal that a command is waiting, once that takes longer than a moment."""
+    """Show at a terminal that a command is waiting, if it waits for longer than a moment."""
     if not sys.stderr.isatty() or color_choice(os.environ) is False:
         yield
         return
@@ -177,7 +177,8 @@ def visible_length(text: str) -> int:
 
 
 def id_text(id_: str) -> str:
-    """The id of a passage: its beginning, which every command accepts, or whole in a pipe."""
+    """The id of a passage: at a terminal its beginning, which every command accepts; in a pipe the
+    whole id."""
     shown = id_[: _SHORT_ID if sys.stdout.isatty() else _WHOLE_ID]
     return click.style(f"id {printable(shown)}", dim=True)
 

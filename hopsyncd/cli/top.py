@@ -191,7 +191,7 @@ def _print_configuration(configuration: Mapping[str, Any]) -> None:
 
 
 def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
-    """Print where the text of all passages goes for its vectors."""
+    """Print to which host the text of all passages is sent for embedding."""
     limit = _usage_text(encoder["tokens_today"], encoder["max_tokens_per_day"])
     click.echo(
         f"every passage and every question is sent to the encoder {printable(encoder['model'])}"
@@ -207,7 +207,7 @@ def _print_encoder_use(encoder: Mapping[str, Any]) -> None:
 
 
 def _print_reranker_use(reranker: Mapping[str, Any]) -> None:
-    """Print where the passages found for a question go to be ordered."""
+    """Print to which host passages are sent for reranking."""
     limit = _usage_text(reranker["tokens_today"], reranker["max_tokens_per_day"])
     name = f" {printable(reranker['model'])}" if reranker["model"] else ""
     click.echo(
@@ -278,7 +278,7 @@ def _print_rights(rights: Mapping[str, Any] | None) -> None:
 
 
 def _print_left_out(left_out: Mapping[str, int]) -> None:
-    """Print the counts of files and folders that a source leaves out, and how to include them."""
+    """Print the counts of files and folders that a source skips, and how to include them."""
     suffixes, secrets = dict(left_out), {}
     hidden = suffixes.pop(HIDDEN_FOLDERS, 0)
     for kind in [kind for kind in suffixes if kind.startswith(SECRET)]:
@@ -322,7 +322,7 @@ class _Sample:
 @click.option("--once", is_flag=True, help="Print one frame after a second, then exit.")
 @click.pass_context
 def top(context: click.Context, once: bool) -> None:
-    """Show live what the daemon does: syncs, requests, sources.
+    """Show live syncs, requests and sources of the daemon.
 
     The view refreshes every second. Press q or Ctrl-C to quit. Without a terminal, --once applies.
 
@@ -444,7 +444,7 @@ def _source_table(sources: Sequence[dict[str, Any]]) -> "Table":
 
 
 def _request_table(samples: Sequence[_Sample]) -> "Table":
-    """The most frequent requests, without the requests that this view makes."""
+    """A table of the most frequent requests, without the requests of this view."""
     table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
     stats = samples[-1].stats["requests"]
     names = sorted(stats.keys() - set(_OWN_REQUESTS))

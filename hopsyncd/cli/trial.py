@@ -43,9 +43,9 @@ _QUIET_POLLS = 3  # without work, after which the import counts as finished
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 def try_(folder: Path, port: int, no_browser: bool) -> None:
-    """Index a folder for a look, and open the page.
+    """Index a folder temporarily, and open the page.
 
-    The index is in a temporary folder, which Ctrl-C deletes. Your files are only read.
+    Ctrl-C deletes the index. Your files are only read.
 
     Example: hopsyncd try ~/notes
     """
@@ -78,14 +78,15 @@ def make_home() -> Path:
             home.rmdir()
     raise SocketRefused(
         "There is no temporary folder for the index",
-        "the ones of this machine cannot be written, or their paths are too long for a socket",
+        "the temporary folders of this machine cannot be written, or their paths are too long "
+        "for a socket",
         "Set TMPDIR to a folder with a short path",
     )
 
 
 @contextmanager
 def _daemon(home: Path, config: Config, log: IO[bytes]) -> Iterator[Client]:
-    """Run a separate daemon in that folder until the end of the block."""
+    """Run a separate daemon with its files in that folder until the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "hopsyncd", "serve"],
         stdin=subprocess.DEVNULL,
@@ -138,7 +139,7 @@ def _serve_page(client: Client, config: Config, port: int, no_browser: bool) -> 
 
 
 def _print_progress(client: Client, ended: Event) -> None:
-    """Print how far the import is, then three questions that the folder answers."""
+    """Print the progress of the import, then three questions that the folder answers."""
     quiet = 0
     try:
         while not ended.wait(_POLL_S):

@@ -75,8 +75,8 @@ def watches(
 ) -> None:
     """List the watched questions, or show the changes of one.
 
-    A program or webhook that came with a copied, restored or older database is off. --allow shows
-    it, asks, and turns it on.
+    A program or webhook from a copied, restored or older database is off. --allow shows it, asks,
+    and turns it on.
 
     Example: hopsyncd watches 3
     """

@@ -55,7 +55,7 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
 def open_page(
     client: Client, limits: LimitsConfig, config_file: Path | None, port: int, no_browser: bool
 ) -> Iterator[Callable[[], None]]:
-    """Print the address of a separate page and open it; yields a function that serves it until
+    """Start a separate page, print its address and open it. Yields a function that serves it until
     Ctrl-C."""
     from hopsyncd.api.server import bound_address, loopback_server
     from hopsyncd.web.listener import Door, opener

@@ -1,4 +1,5 @@
-"""`hopsyncd why`: how the answer to a question, and the passages found for it, changed."""
+"""`hopsyncd why`: shows how the answer to a question, and its passages, changed between two
+versions."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -57,9 +58,9 @@ def why(
 ) -> None:
     """Ask a question at two versions, and show how the answer changed.
 
-    Compares OLD with the newest version, or with the version that --at names. Shows both answers,
-    and the passages whose rank or text changed, with the edited sentences. --verbose shows all
-    passages, and how each was found.
+    OLD is compared with the newest version, or with the version that --at names. The output has
+    both answers, and the passages whose rank or text changed, with the edited sentences. --verbose
+    shows all passages, and how each was found.
 
     Example: hopsyncd why "Who runs the mill?" yesterday
     """
@@ -101,7 +102,7 @@ def _print_answers(found: Mapping[str, Any]) -> None:
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], diff: Mapping[str, Any], verbose: bool) -> None:
-    """Print the passages that changed, or all of them with the way to each."""
+    """Print the passages that changed, or all passages with the hops to each."""
     lines = {(text["source"], text["document"]): text["lines"] for text in diff["texts"]}
     kinds = {
         (document["source"], document["document"]): kind
@@ -149,7 +150,8 @@ def _print_routes(row: Mapping[str, Any]) -> None:
 def _compare(
     client: Client, question: str, first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The passages of two answers, the newer ranks first; an edited passage is one row."""
+    """Compare the passages of two answers, in the order of the newer answer. An edited passage is
+    one row."""
     ranks = [
         {passage["id"]: (rank, passage) for rank, passage in enumerate(answer["passages"], 1)}
         for answer in (first, second)
@@ -171,7 +173,8 @@ def _missing_at(
     found: Mapping[str, tuple[int, Any]],
     known: Collection[str],
 ) -> dict[str, Mapping[str, Any]]:
-    """The passages in `found` that the version does not contain; it contains those in `known`."""
+    """The passages in `found` that the version does not contain. It is known to contain the
+    passages in `known`."""
     missing = {}
     for id_, (_, passage) in found.items():
         if id_ in known:
@@ -188,7 +191,7 @@ def _missing_at(
 def _match_edited(
     removed: Mapping[str, Mapping[str, Any]], added: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
-    """The added passages that replaced a removed one: the new ids, each with the old id."""
+    """Match added passages with the removed passages that they replaced: new id to old id."""
     places: dict[tuple[str, ...], list[str]] = {}
     for id_, passage in removed.items():
         places.setdefault(_place_key(passage), []).append(id_)
@@ -219,10 +222,8 @@ def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
 def _comparison(
     question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
 ) -> dict[str, Any]:
-    """A row of `why`: the passage with its rank and route at both versions.
-
-    `old` and `new` are its rank and the passage there, or None if it was not found.
-    """
+    """A row of `why`: the passage with its rank and route at both versions. `old` and `new` have
+    its rank and the passage at that version; None if it was not found there."""
     # Loads SQLite and NumPy.
     from hopsyncd.text.words import index_terms
 

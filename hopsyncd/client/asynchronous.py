@@ -42,7 +42,7 @@ _IDLE_S = 30.0  # shorter than the server keeps them
 
 
 class AsyncClient(Methods):
-    """Speaks to the daemon at `place`, as Client does. Use it with `async with`.
+    """Client for asyncio of the daemon at `place`. Use it with `async with`.
 
     Every method raises what the same method of Client raises.
     """
@@ -155,8 +155,8 @@ def _only_to(
 
 
 async def _content_of(place: Path | Remote, response: httpx2.Response) -> bytes:
-    """Read the body. It must arrive within WHOLE_S: an answer that is not streamed is sent at
-    once."""
+    """Read the body. It must arrive within WHOLE_S, because an answer that is not streamed is sent
+    in one piece."""
     content = bytearray()
     async with asyncio.timeout(WHOLE_S):
         async for part in response.aiter_raw():

@@ -106,11 +106,11 @@ class _Connection(HTTPConnection):
             return secured
 
     def expect(self, timeout_s: float | None, *, streams: bool) -> None:
-        """Set the deadlines of the next answer. Without `timeout_s`, waits for an answer without
-        limit.
+        """Set the deadlines of the next answer. Without `timeout_s`, there is no limit for its
+        beginning.
 
-        A response that `streams` may pause between two lines. Others must be complete WHOLE_S after
-        they begin.
+        If it `streams`, it may pause between two lines. Otherwise it must be complete WHOLE_S after
+        its beginning.
         """
         self.sock.settimeout(timeout_s)
         self.sock.until_s = self.sock.whole_s = None
@@ -120,7 +120,8 @@ class _Connection(HTTPConnection):
 
     @property
     def is_usable(self) -> bool:
-        """Whether an idle connection is still open: a server that closes it makes it readable."""
+        """Whether an idle connection is still open. A connection that the server closed is
+        readable."""
         if time.monotonic() - self.idle_since_s > _IDLE_S:
             return False
         readable, _, _ = select.select([self.sock], [], [], 0)
@@ -131,11 +132,11 @@ class Client(Methods):
     """Connects to the daemon at `place`: the path of its socket, or "https://HOST:PORT" with the
     `token`. "HOST:PORT" is plain TCP on this machine.
 
-    Every method raises DaemonUntrusted if somebody else could be answering, DaemonUnavailable if no
-    valid answer comes within `timeout_s`, and RequestFailed if the daemon answers with an error.
-    `ca` is the file of the authorities that may have signed the server's certificate, instead of
-    the system's. Connections over TLS are kept for further requests. `browser` is the address of
-    the browser for which the daemon's page asks its own socket, with the rights of the `token`.
+    Every method raises DaemonUntrusted if another user could have created the socket,
+    DaemonUnavailable if no valid answer comes within `timeout_s`, and RequestFailed if the daemon
+    answers with an error. `ca` is a file of certificate authorities to trust instead of the
+    system's. Connections over TLS are kept for further requests. `browser` is the address of the
+    browser for which the daemon's page asks its own socket, with the rights of the `token`.
     """
 
     def __init__(
@@ -159,7 +160,8 @@ class Client(Methods):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the daemon may be on another machine than the user, whose files are not here."""
+        """Whether the daemon may be on another machine, so that its files are not on this
+        machine."""
         return isinstance(self._place, Remote) or self._browser is not None
 
     def asynchronous(self) -> AsyncClient:

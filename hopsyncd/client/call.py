@@ -26,8 +26,8 @@ Awaits = TypeVar("Awaits")
 class Call(Generic[Answer_co]):
     """A request whose answer is an `Answer_co`.
 
-    `answer` names a type in hopsyncd.answers that the answer must match; empty: it is not checked.
-    `is_text` means that the answer is plain text instead of JSON.
+    `answer` names a type in hopsyncd.answers that the answer must match. If it is empty, the answer
+    is not checked. `is_text` means that the answer is plain text instead of JSON.
     """
 
     method: str
@@ -40,7 +40,7 @@ class Call(Generic[Answer_co]):
 def call(
     method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
 ) -> Call[Any]:
-    """Make a call with each field in its place: the path, the body of a POST, or the query string.
+    """Make a call. Fields go into the path, the body of a POST, or the query string.
 
     Fields that are None are left out, so the daemon's defaults apply.
 
@@ -77,7 +77,7 @@ class Asynchronous(Protocol):
 
 
 class Method(Generic[Fields, Blocks, Awaits]):
-    """A method of both clients: it makes a call, and hands it to the client's method `act`."""
+    """A method of both clients. It makes a call, and passes it to the client's method `act`."""
 
     def __init__(self, make: Callable[Fields, Call[Any]], act: str) -> None:
         self._make, self._act = make, act

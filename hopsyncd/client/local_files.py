@@ -26,7 +26,7 @@ def local_file(
 def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """The daemon's sources by name; empty if the daemon is on another machine.
 
-    A file of this machine could have the same path and another text.
+    Otherwise a file of this machine with the same path could be taken for the document.
     """
     if client.is_remote:
         return {}
@@ -34,7 +34,8 @@ def sources_here(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 def add_paths(value: Any, sources: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Copy an answer, with `path` after the `document` of each object that has a file here."""
+    """Copy an answer. Each object whose document has a file on this machine gets `path` after
+    `document`."""
     if isinstance(value, Mapping):
         copied = {}
         for name, part in value.items():

@@ -1,4 +1,4 @@
-"""The address of a daemon behind TCP, and plain messages for failed TLS connections.
+"""The address of a daemon behind TCP, and error messages for failed TLS connections.
 
 A token is sent in clear text only to this machine. To any other machine it is sent over TLS, and
 only after the server's certificate is verified.

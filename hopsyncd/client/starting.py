@@ -1,6 +1,6 @@
 """Detects a daemon that is starting: it holds a lock beside its socket.
 
-Loading Python's modules takes a second or more, and there is no socket before that.
+Loading Python's modules takes a second or more, and the socket is created only after that.
 """
 
 import fcntl
@@ -68,7 +68,7 @@ def is_starting(place: Path) -> bool:
 
 
 def while_starting(place: Path | object, timeout_s: float | None = None) -> Iterator[None]:
-    """Yield until a starting daemon listens; the caller must wait PAUSE_S at each step.
+    """Yield until a starting daemon listens. The caller must wait PAUSE_S after each yield.
 
     Yields nothing if no daemon is starting. Raises DaemonUnavailable after START_S or `timeout_s`.
     """

@@ -58,7 +58,7 @@ class Credentials:
 
     @property
     def program(self) -> str | None:
-        """The name of the program, while the process lives and the system shows it."""
+        """The name of the program, if the process still runs and the system shows it."""
         try:
             return Path(f"/proc/{self.pid}/comm").read_text(errors="replace").strip()
         except OSError:
@@ -90,7 +90,7 @@ def _name(uid: int) -> str:
 
 
 def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
-    """The process that opened a connection, with its groups at that time."""
+    """The process that opened a connection, with the groups that it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
     if sys.platform == "darwin":
@@ -125,13 +125,13 @@ def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
 
 
 def trusted_users(path: Path) -> frozenset[int]:
-    """The users who may serve at a socket's path: this user, root, and owners of folders on the
-    way.
+    """The users who may listen at a socket's path: this user, root, and owners of folders on the
+    path.
 
-    The folders are checked from the root. If others could create or replace the next folder, as in
-    /tmp, that folder must belong to a trusted user. If only trusted users could, they chose its
-    owner, who is trusted too: so a group can share a daemon. Raises DaemonUntrusted. If a path does
-    not exist or cannot be read, the connection attempt reports it.
+    The folders are checked from the root. If untrusted users could create or replace the next
+    folder, as in /tmp, it must belong to a trusted user. Otherwise its owner is trusted too,
+    because trusted users chose it. So a group can share a daemon. Raises DaemonUntrusted. If a path
+    does not exist or cannot be read, the connection attempt reports it.
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))
@@ -155,7 +155,7 @@ def trusted_users(path: Path) -> frozenset[int]:
             others_may_write = _others_may_write(found)
             if others_may_write and not found.st_mode & stat.S_ISVTX:
                 raise _untrusted_error(
-                    path, f"others may replace what is in {here}", f"Run `chmod go-w {here}`"
+                    path, f"other users can replace the files in {here}", f"Run `chmod go-w {here}`"
                 )
         if not ahead:
             return frozenset(trusted)
@@ -189,7 +189,7 @@ def _others_may_write(folder: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is root's, or contains only this user: many systems give each user a
+    """Whether a group is root's, or contains only this user. Many systems give each user a
     group."""
     if gid == _ROOT:
         return True

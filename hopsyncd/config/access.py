@@ -23,7 +23,8 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:]+\]")
 
 
 def _is_safe_to_listen_on(address: str, info: ValidationInfo) -> str:
-    """Refuse an address that other machines can reach without TLS, by hopsyncd or a named proxy."""
+    """Refuse an address that other machines can reach, unless hopsyncd or a configured proxy uses
+    TLS."""
     has_tls = [bool(info.data.get(key)) for key in ("tls_cert", "tls_key")]
     if has_tls == [True, False]:
         raise ValueError("`tls_cert` is set, but not `tls_key`")
@@ -53,7 +54,8 @@ HostList = Annotated[tuple[Annotated[str, AfterValidator(_is_host_name)], ...], 
 
 
 def _is_page_address(address: str, info: ValidationInfo) -> str:
-    """The origin of the page, as browsers write it. It must be safe to log in there."""
+    """Check the address of the page, and return its origin as browsers write it. It must use
+    TLS."""
     if not address:
         return address
     parts = urlsplit(address)
@@ -73,13 +75,13 @@ def _is_page_address(address: str, info: ValidationInfo) -> str:
 
 
 def _is_issuer(address: str) -> str:
-    """An https address. A provider on this machine, such as a test's, may use http."""
+    """Accept an https address, or the http address of a provider on this machine."""
     parts = urlsplit(address)
     is_here = parts.scheme == "http" and parts.hostname in _HERE
     if not (parts.scheme == "https" or is_here) or not parts.hostname:
         raise ValueError("it is not an https address")
     if parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError("it has parts that no issuer has")
+        raise ValueError("it has a query, a fragment or a user name, which no issuer has")
     return address
 
 

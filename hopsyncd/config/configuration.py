@@ -1,6 +1,6 @@
-"""The configuration: one TOML file, one typed model, every mistake reported with its line.
+"""The configuration: reads a TOML file into a typed model, and reports every mistake with its line.
 
-The defaults are in the models. config.toml shows and explains each, and a test keeps both equal.
+The defaults are in the models. config.toml shows and explains each, and a test compares both.
 """
 
 import os
@@ -62,7 +62,8 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
 def home() -> Path | None:
-    """The folder in $HOPSYNCD_HOME, which then holds all files of hopsyncd; None if unset."""
+    """The folder in $HOPSYNCD_HOME, which holds all files of hopsyncd; None if the variable is not
+    set."""
     value = os.environ.get("HOPSYNCD_HOME")
     return Path(value).expanduser().absolute() if value else None
 
@@ -80,7 +81,8 @@ def default_data_dir() -> Path:
 
 
 def default_socket() -> Path:
-    """The socket; in /tmp if the user has no runtime folder. Its owner is checked before use."""
+    """The default path of the socket, in /tmp if the user has no runtime folder. Its owner is
+    checked before use."""
     base = home()
     if base is not None:
         # A folder of its own, as others may have access to HOPSYNCD_HOME.
@@ -108,7 +110,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def _require_endpoint(model: str, info: ValidationInfo) -> str:
-    """Require model and base_url together. A base_url that was refused is not in `info`."""
+    """Require model and base_url together. An invalid base_url is not in `info`."""
     base_url = info.data.get("base_url")
     if base_url and not model:
         raise ValueError("`base_url` is set, but no model")
@@ -135,7 +137,7 @@ class IndexConfig(Section):
 
 
 def _require_encoder(url: str, info: ValidationInfo) -> str:
-    """Require a model name for an encoder behind an address. A refused `encoder` is not in
+    """Require a model name for an encoder behind an address. An invalid `encoder` is not in
     `info`."""
     encoder = info.data.get("encoder")
     if url and encoder == "default":
@@ -182,7 +184,7 @@ class ModelsConfig(Section):
 
     @property
     def tells_roles(self) -> bool:
-        """Whether fields of the request say which texts are questions."""
+        """Whether fields of the request tell the API which texts are questions."""
         return self.encoder_query_fields != self.encoder_passage_fields
 
     @property
@@ -220,8 +222,7 @@ _MOST_PRICE = 1e6
 
 
 class LlmConfig(Section):
-    """The LLM. While `base_url` is empty, no data leaves the machine. A limit of 0 means no
-    limit."""
+    """The LLM. If `base_url` is empty, no LLM is used. A limit of 0 means no limit."""
 
     base_url: Annotated[str, AfterValidator(is_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'
@@ -286,7 +287,7 @@ _MODELS |= {SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items(
 def load_config(path: Path | None = None) -> Config:
     """Read and check the configuration at `config_path(path)`.
 
-    If there is no file and `path` is None, all defaults hold and there is no source. Raises a
+    If there is no file and `path` is None, the result has all defaults and no source. Raises a
     ConfigError that lists every mistake in the file.
     """
     file = config_path(path)
@@ -309,7 +310,8 @@ def load_config(path: Path | None = None) -> Config:
 
 
 def former_keys(file: Path) -> dict[str, str]:
-    """The present name of each key that the file has under a former name. Empty if unreadable."""
+    """The current name of each key that the file has under a former name. Empty if the file is
+    unreadable."""
     try:
         access = tomllib.loads(file.read_text("utf-8")).get("access")
     except (OSError, ValueError, RecursionError):
@@ -318,7 +320,7 @@ def former_keys(file: Path) -> dict[str, str]:
 
 
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
-    """The daemon's socket, and the error in the rest of the configuration, if there is one.
+    """The daemon's socket, and the error of the rest of the configuration, if it has mistakes.
 
     Raises ConfigError if the socket cannot be read from the file.
     """

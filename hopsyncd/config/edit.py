@@ -28,11 +28,9 @@ _KEYS_AT_ONCE = {"daemon": ("log_level",), "access": ("admins", "backup_dir")}
 def add_source(
     file: Path, keys: Mapping[str, Any], name: str | None, *, dry_run: bool = False
 ) -> tuple[str, str]:
-    """Append a `[[source]]` with these keys to the file; returns its name and the block.
-
-    Without a name, one is derived from the path or address, which must not be a source yet. Raises
-    ConfigError. After an error or in a dry run, the file is unchanged.
-    """
+    """Append a `[[source]]` with these keys to the file. Returns its name and the added text.
+    Without a name, the name is derived from the path or address, which must not be a source yet.
+    Raises ConfigError. After an error or in a dry run, the file is unchanged."""
     text = _read_valid(file)
     taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
     chosen = name or free_name(_stem(keys), taken - {""})
@@ -46,7 +44,7 @@ def add_source(
     if there and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
-            f"it is already the source {there[0]!r}",
+            f"the source {there[0]!r} already has this path or address",
             "Use --name to add it again under another name",
         )
     if not dry_run:
@@ -133,7 +131,8 @@ def exact_pattern(path: str) -> str:
 
 
 def _with_ignored(text: str, index: int, given: Sequence[str], line: str) -> str | None:
-    """The text with that line for `ignore` in a source; None if the place cannot be found."""
+    """Replace or insert the line of `ignore` in a source. Returns None if the place cannot be
+    found."""
     places, lines = key_lines(text), text.splitlines(keepends=True)
     table, key = ("source", index), ("source", index, "ignore")
     if table not in places:
@@ -215,7 +214,8 @@ def _replace(file: Path, text: str) -> None:
 
 @dataclass(slots=True)
 class Reloaded:
-    """How the configuration in force differs from the file; `refused` says why it was rejected."""
+    """How the configuration in force differs from the file. `refused` says why the file was
+    rejected."""
 
     refused: str | None = None
     restart_needed: tuple[str, ...] = ()
@@ -223,9 +223,9 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The difference between the configuration in force and the wanted one.
+    """The difference between the configuration in force and a new configuration.
 
-    config: the wanted configuration without changes that need a restart. Keys are named like
+    `config` is the new configuration without the changes that need a restart. Keys are named like
     "query.k", sources by their names.
     """
 
@@ -250,7 +250,7 @@ class ConfigChange:
 
 
 def compare_configs(in_force: Config, wanted: Config, *, with_models: bool = False) -> ConfigChange:
-    """Compare two configurations. with_models: the wanted models are loaded."""
+    """Compare two configurations. `with_models`: the new models are loaded."""
     sections = (*_AT_ONCE, *(_MODELS if with_models else ()), "sources")
     taken = {section: getattr(wanted, section) for section in sections}
     for section, keys in _KEYS_AT_ONCE.items():

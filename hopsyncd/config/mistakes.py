@@ -80,7 +80,8 @@ def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath
 
 
 def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
-    """Each header or `key =`: where it starts, whether it is a header, its keys, whether `[[`."""
+    """Each header or `key =`: its start, whether it is a header, its keys, and whether it begins
+    with `[[`."""
     at = _skip(text, 0)
     while at < len(text):
         brackets = 2 if text.startswith("[[", at) else int(text[at] == "[")
@@ -233,10 +234,8 @@ def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> C
 
 
 def _declared_twice(text: str, why: str, line: int) -> tuple[str, str] | None:
-    """Why a section or key that is already in the file is refused, and what to do.
-
-    `line` is the line of the second one. None for other mistakes.
-    """
+    """Explain a section or key that is in the file twice, and what to do. `line` is the line of the
+    second occurrence. None for other mistakes."""
     if not 1 <= line <= len(rows := text.splitlines()):
         return None
     if re.match(r"Cannot (declare|overwrite|mutate)", why) is None:

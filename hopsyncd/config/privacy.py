@@ -23,7 +23,8 @@ _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 
 def secrets_of(config: Config) -> frozenset[str]:
-    """Every key, token and password that the daemon can know; logs hide them."""
+    """All keys, tokens and passwords that the configuration or the environment has. Logs hide
+    them."""
     of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
     address = config.models.encoder_address
     of_encoder = os.environ.get(address.key_env, "").strip() if address else ""
@@ -130,8 +131,8 @@ def own_folder(folder: Path) -> None:
 def use_own_temporary(folder: Path) -> None:
     """Keep the temporary files of this process and its children in a private folder.
 
-    Libraries then find only their own files there, and a full, read-only or missing system folder
-    does no harm. Deletes files that an earlier process left in the folder.
+    So other users cannot place files there, and a full, read-only or missing system folder does not
+    matter. Deletes files that an earlier process left in the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)
     own_folder(folder)
@@ -145,6 +146,6 @@ def load_checked(file: Path) -> Config:
 
 
 def configure_daemon_logs(config: Config) -> None:
-    """Configure logging as the configuration says, with the configuration's secrets redacted."""
+    """Configure logging, with the configuration's secrets redacted."""
     daemon = config.daemon
     configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)

@@ -2,8 +2,8 @@
 
 The wall clock shows the time of day and may jump. The monotonic clock never jumps, but may stop
 while the machine sleeps. APScheduler's triggers compute the times of a schedule. Its scheduler is
-not used: the thread that does the work also watches the clock. So a job never overlaps with itself,
-and runs missed while the machine slept or was busy become one run.
+not used: the thread that does the work also checks the clock. So a job never overlaps with itself.
+If runs are missed while the machine sleeps or is busy, the job runs once.
 """
 
 import re
@@ -39,8 +39,8 @@ class Run:
 class When:
     """The times at which a job runs. `text` is for people.
 
-    With `names_hours` the schedule means hours of the day, so the hour that repeats when summer
-    time ends counts once. Each run is delayed by up to `jitter_s`.
+    With `names_hours` the schedule names hours of the day, so it runs only once in the hour that
+    repeats when summer time ends. Each run is delayed by up to `jitter_s`.
     """
 
     text: str
@@ -102,12 +102,12 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
-    """The wall time at which the job is due; the past or now if it is due.
+    """The wall time at which the job is due. It is now or in the past if the job is due.
 
-    A job that never ran is due now. The time of the last run comes from the wall clock, unless the
-    monotonic clock shows that it was longer ago, as after the wall clock was set back; so no jump
-    of the clock keeps a job waiting. As with cron, setting the clock back by at most three hours
-    does not repeat the hours that a schedule names.
+    A job that never ran is due now. The time since the last run is measured with the wall clock. If
+    the monotonic clock shows a longer time, because the wall clock was set back, that time is used,
+    so that the job does not wait too long. As with cron, setting the clock back by at most three
+    hours does not repeat the hours that a schedule names.
     """
     if last is None:
         return now.wall_ms

@@ -13,10 +13,8 @@ _MIN_CHARACTERS = 32
 
 
 def make_secret(file: Path) -> str:
-    """The secret in the file, which is created if it does not exist.
-
-    Raises SocketRefused for a secret that others could know.
-    """
+    """Read the secret in the file. If the file does not exist, create it with a random secret.
+    Raises SocketRefused if other users can read the file."""
     try:
         write_secret(file, secrets.token_urlsafe(SECRET_BYTES))
     except FileExistsError:
@@ -27,17 +25,15 @@ def make_secret(file: Path) -> str:
 
 
 def write_secret(file: Path, secret: str) -> None:
-    """Create the file, readable only by its owner. Raises OSError, also if it exists."""
+    """Create the file, readable only by its owner. Raises OSError, also if the file exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(file, flags, 0o600), "w", encoding="ascii") as made:
         made.write(secret + "\n")
 
 
 def read_secret(file: Path, what: str = "token", min_characters: int = _MIN_CHARACTERS) -> str:
-    """The secret in a file. Raises SocketRefused for a secret that others could know.
-
-    what: the kind of secret, for messages.
-    """
+    """Read the secret in a file. Raises SocketRefused if other users can read it. `what` is the
+    kind of secret, for messages."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block
         with open(handle, encoding="ascii") as opened:  # noqa: PTH123 - a descriptor

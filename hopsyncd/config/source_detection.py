@@ -35,7 +35,7 @@ def detect_source(
 ) -> DetectedSource:
     """Detect the source at a path or an address; `kind` overrides the detected kind.
 
-    given: keys from the user. Missing keys of a database are derived from its tables. Raises
+    `given` has the user's keys. Missing keys of a database are derived from its tables. Raises
     ConfigError if there is no source, or if it needs more keys.
     """
     given = given or {}
@@ -52,11 +52,13 @@ def detect_source(
     kind = kind or _kind_of(place)
     if kind not in known_kinds():
         raise _refusal_error(
-            place, f"there is no kind {kind!r}", f"Use one of {', '.join(known_kinds())}"
+            place, f"no kind of source is called {kind!r}", f"Use one of {', '.join(known_kinds())}"
         )
     if kind != "sqlite" and given:
         flags = ", ".join(f"--{key}" for key in given)
-        raise _refusal_error(place, f"{flags}: only for a SQLite database", "Leave them out")
+        raise _refusal_error(
+            place, f"{flags} can be used only with a SQLite database", "Leave them out"
+        )
     match kind:
         case "sqlite":
             return _detect_database(_path(place), given)
@@ -149,7 +151,7 @@ def _detect_on_disk(kind: str, path: Path) -> DetectedSource:
 
 
 def _detect_database(path: Path, given: Mapping[str, Any]) -> DetectedSource:
-    """The user's keys, and keys derived from the tables of the database."""
+    """Complete the user's keys by keys derived from the tables of the database."""
     wanted = {"kind": "sqlite", "path": str(path), **given}
     if given.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
@@ -243,7 +245,7 @@ def _is_private(host: str) -> bool:
 
 
 def _driver_notes(url: str) -> tuple[str, ...]:
-    """A note on what to install, if the driver for the address is missing."""
+    """If the driver for the address is missing, a note that says what to install."""
     from fsspec import get_filesystem_class
 
     protocol = url.partition("://")[0]
@@ -252,5 +254,5 @@ def _driver_notes(url: str) -> tuple[str, ...]:
     except ImportError as error:
         return (f"Its driver is missing ({error}). {install_hint(protocol)}",)
     except ValueError as error:
-        raise _refusal_error(url, f"{protocol}:// is not known to fsspec", _BY_HAND) from error
+        raise _refusal_error(url, f"fsspec has no driver for {protocol}://", _BY_HAND) from error
     return ()

@@ -1,6 +1,6 @@
 """The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
 
-To add a kind, write its model here, list it in `SourceConfig`, and create its connector in
+To add a kind, write its model here, add it to `SourceConfig`, and create its connector in
 hopsyncd/ingest/connect.py.
 """
 
@@ -55,7 +55,7 @@ _PLUGIN = "another"  # stands for all kinds that installed packages provide
 class SourceBase(Section):
     """The keys of every `[[source]]`.
 
-    `scan_at` overrides `scan_every_s`. Without both, `[watch]` applies.
+    `scan_at` overrides `scan_every_s`. If neither is set, `[watch]` applies.
     """
 
     name: str = Field(
@@ -80,7 +80,7 @@ class SourceBase(Section):
 
 
 class FilesSource(SourceBase):
-    """A tree of files, and which of them are documents."""
+    """A source of files. The patterns decide which files are documents."""
 
     include: Annotated[PatternList, Field(min_length=1)] = DEFAULT_INCLUDE
     ignore: PatternList = ()
@@ -324,7 +324,7 @@ def plugin_kinds() -> frozenset[str]:
 
 
 def _model_for(value: object) -> str | None:
-    """The tag of a `[[source]]`'s model; None if its kind is unknown."""
+    """The union tag of a `[[source]]`'s model; None if its kind is unknown."""
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
     else:
@@ -355,5 +355,5 @@ SOURCE_MODELS: dict[str, type[SourceBase]] = {
 
 
 def known_kinds() -> list[str]:
-    """Every kind that a `[[source]]` can have here."""
+    """The kinds that a `[[source]]` can have on this machine."""
     return sorted({*SOURCE_MODELS, *plugin_kinds()} - {_PLUGIN})

@@ -63,8 +63,9 @@ class Search:
 
     method: "logic" lets an LLM split the question, and searches for each part.
 
-    match: "exact" finds only passages that have all words of the query as typed, "semantic" leaves
-    the order to the strategy, and "auto" puts literal hits first as the query asks for it.
+    match: "exact" finds only passages that have all words of the query as typed. "semantic" uses
+    the order of the strategy. "auto" ranks literal matches first if the query has the form of
+    keywords or quotes words.
     """
 
     strategy: Strategy = "hop"
@@ -80,7 +81,7 @@ class Search:
 
     @property
     def leads_with_literals(self) -> bool:
-        """Whether passages with the query's words as typed may come before others."""
+        """Whether passages with the query's words as typed may be ranked first."""
         if self.match != "auto" or self.strategy not in ("hop", "hybrid", "bm25"):
             return False
         return self.profile == "default" and self.chosen_reasoner == "walk"
@@ -94,7 +95,7 @@ class Search:
 
     @property
     def chosen_reasoner(self) -> Reasoner:
-        """The requested reasoner, or the profile's own."""
+        """The requested reasoner, or the default of the profile."""
         return self.reasoner or ("walk" if self.profile == "default" else "similarity")
 
     @property
@@ -113,7 +114,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<por
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are refused, and no value is converted."""
+    """A table of the configuration. Unknown keys are refused, and values are not converted."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -131,8 +132,8 @@ def to_path(value: object, info: ValidationInfo) -> Path:
 
 
 def is_usable_folder(path: Path) -> Path:
-    """Accept a usable folder, or a missing one: its drive may not be mounted, so its source
-    pauses."""
+    """Accept a folder that can be read, or a missing folder: its drive may not be mounted, and its
+    source pauses until it is."""
     try:
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is not a folder")
@@ -161,7 +162,7 @@ AUTO_PROMPT = "auto"  # as the model says
 class EncoderAddress:
     """An encoder behind an OpenAI-compatible API.
 
-    key_env: the environment variable that has its key; empty if it gets no key.
+    `key_env` is the environment variable with its key; empty if it gets no key.
     """
 
     base_url: str
@@ -178,7 +179,7 @@ _KNOWN_ENDPOINTS = {
 def encoder_address(encoder: str, url: str, key_env: str = "") -> EncoderAddress | None:
     """The endpoint of an encoder; None if it is a folder or a model on this machine.
 
-    An address that the user wrote gets only the key that the user names for it.
+    A URL gets a key only if `encoder_api_key_env` names it.
 
     >>> encoder_address("ollama:nomic-embed-text", "")
     EncoderAddress(base_url='http://127.0.0.1:11434/v1', model='nomic-embed-text', key_env='')
@@ -206,7 +207,9 @@ def is_endpoint(value: str) -> str:
     if not usable or parts.query or parts.fragment:
         raise ValueError("it is not the address of an API")
     if "@" in parts.netloc:
-        raise ValueError("it contains a name or a password; keys come from the environment")
+        raise ValueError(
+            "it contains a user name or a password; put the key into an environment variable"
+        )
     return value
 
 
@@ -284,19 +287,19 @@ def is_on_this_machine(who: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of a loopback address. Raises ValueError for anything else.
+    """The host and port of a loopback address. Raises ValueError for other addresses.
 
     >>> host_and_port("[::1]:7717")
     ('::1', 7717)
     """
     host, port = any_host_and_port(address)
     if not is_loopback(host):
-        raise ValueError(f"other machines could reach {host}, and only loopback addresses serve")
+        raise ValueError(f"{host} is not a loopback address, so other machines could reach it")
     return host, port
 
 
 def any_host_and_port(address: str) -> tuple[str, int]:
-    """The parts of an address of this machine. Raises ValueError."""
+    """The host and port of an address. Raises ValueError."""
     found = _ADDRESS.fullmatch(address)
     if not found or not 1 <= int(found["port"]) <= 65_535:
         raise ValueError("it should be an address and a port")
@@ -334,7 +337,7 @@ def is_database(value: str) -> str:
     if value and parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("it is not the URL of a PostgreSQL database")
     if parts.password or "password=" in parts.query:
-        raise ValueError("it contains a password; that comes from the environment or a file")
+        raise ValueError("it contains a password; use PGPASSWORD or a password file")
     return value
 
 
@@ -372,7 +375,7 @@ _DAILY = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 def daily_cron(times: str) -> str:
-    """Times as a cron expression; a time of day means each day.
+    """Convert times to a cron expression. A time of day means each day.
 
     >>> daily_cron("03:05"), daily_cron("0 3 * * sun")
     ('5 3 * * *', '0 3 * * sun')
@@ -415,7 +418,7 @@ _MOST_WORKERS = 4  # the limit for "auto": each takes memory.
 
 
 class McpConfig(Section):
-    """The rights of agents besides reading."""
+    """The rights of agents to write."""
 
     inbox: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
@@ -423,7 +426,7 @@ class McpConfig(Section):
 
 
 class WebConfig(Section):
-    """The address of the web page. If it is empty, only `hopsyncd web` serves the page."""
+    """The address of the web page. If it is empty, the daemon does not serve the page."""
 
     listen: LoopbackAddress = Field(
         default="", description='Write it like "127.0.0.1:7718", or nothing.'

@@ -1,4 +1,4 @@
-"""Checks the backups: the folder, the newest one, the last run, and databases that restores
+"""Checks the backups: the folder, the newest backup, the last run, and databases that restores
 replaced."""
 
 import os
@@ -80,7 +80,7 @@ def _folder(folder: Path, config: Config) -> Iterator[Diagnosis]:
 
 
 def _is_late(made_ms: int, config: Config) -> bool:
-    """Whether the backup after the newest one is long overdue."""
+    """Whether the next backup is long overdue."""
     when = backup_times(config)
     if when is None:
         return False

@@ -84,7 +84,7 @@ def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
 
 
 def endpoint(config: Config) -> Iterator[Diagnosis]:
-    """Get the list of models, in one request. Sends none of the user's text."""
+    """Check the LLM endpoint, by requesting its list of models. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
         sends = ": nothing leaves this machine"
@@ -123,7 +123,7 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
 
 
 def company_login(config: Config) -> Iterator[Diagnosis]:
-    """Read the description of the provider of access.oidc, in one request."""
+    """Check the login provider of access.oidc, by reading its description in one request."""
     oidc = config.access.oidc
     if oidc is None:
         return
@@ -145,7 +145,7 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
 
 
 def check_daemon(config: Config) -> Iterator[Diagnosis]:
-    """Check whether a daemon can serve; if one runs, check its state."""
+    """Check whether a daemon can serve. If a daemon runs, check its state."""
     yield from _place(config)
     match _why_unreachable(config):
         case "":
@@ -173,7 +173,7 @@ def _place(config: Config) -> Iterator[Diagnosis]:
 
 
 def _why_unreachable(config: Config) -> str:
-    """Why no daemon accepts a connection; "" if one does."""
+    """The reason why no daemon accepts a connection; "" if a daemon does."""
     path = config.daemon.socket
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:
@@ -278,7 +278,7 @@ Check = Callable[[], Iterator[Diagnosis]]
 
 
 def examine(config_file: Path | None) -> Iterator[Diagnosis]:
-    """Check everything, whether or not a daemon runs. Changes nothing."""
+    """Run all checks, whether or not a daemon runs. Changes nothing."""
     yield from _run_guarded("python", machine.python)
     yield from _run_guarded("descriptors", machine.descriptors)
     yield from _run_guarded("clock", machine.clock)

@@ -1,7 +1,7 @@
 """Finds LLM servers on this machine: Ollama, LM Studio and llama.cpp on their usual ports.
 
-Each port is asked for its list of models, over loopback and never through a proxy. No text of the
-user is sent, and nothing is configured.
+The list of models is requested from each port, over loopback and never through a proxy. No text of
+the user is sent, and no configuration is changed.
 """
 
 import asyncio

@@ -170,7 +170,7 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """Count the folders; also returns whether all were counted in time."""
+    """Count the folders. Also returns whether all were counted in time."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         stack = [os.fsencode(root)]
@@ -183,7 +183,7 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
 
 
 def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
-    """Check the configuration file, which is valid or missing."""
+    """Check that the configuration file is valid or missing."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes one"
         yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
@@ -256,7 +256,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
 
 
 def _encoder_endpoint(encoder: HttpEncoder, language: str) -> Diagnosis:
-    """Request one vector, of a fixed text."""
+    """Check the encoder's endpoint, by requesting the vector of a fixed text."""
     try:
         encoder.verify()
     except EncoderUnavailable as error:
@@ -295,7 +295,7 @@ def models(config: Config) -> Iterator[Diagnosis]:
 
 
 def _reranker_endpoint(reranker: HttpReranker) -> Diagnosis:
-    """Request the scores of two fixed texts."""
+    """Check the reranker's endpoint, by requesting the scores of two fixed texts."""
     try:
         reranker.scores("Which animal barks?", ["A dog barks.", "A table stands."])
     except ModelUnavailable as error:

@@ -1,9 +1,9 @@
 """Redacts text: keeps only words that are in hopsyncd's own source.
 
 A message such as "Cannot read /home/ann/will.md: permission denied" is made from templates in the
-source. A text that fits a template is kept, with `…` for each value. All other text is replaced by
-`text-1`, `text-2` and so on, the same text by the same number. So the result contains nothing that
-a user, a document or a server wrote.
+source. If a text matches a template, the template is kept, with `…` for each value. Other texts are
+replaced by `text-1`, `text-2` and so on; equal texts get the same number. So the result contains no
+text of a user, a document or a server.
 """
 
 import ast
@@ -59,7 +59,7 @@ class Redactor:
         return self._known[text]
 
     def traceback(self, text: str) -> str:
-        """The places in code of a traceback, without the messages."""
+        """The code locations of a traceback, without the messages."""
         places = [_CODE_LINE.match(line) for line in text.splitlines()]
         return "\n".join(f"{one[1]}:{one[2]} {one[3]}" for one in places if one)
 
@@ -75,7 +75,7 @@ class Redactor:
         return kept if _WORD.search(kept) else self._number(text)
 
     def _fit(self, text: str) -> str | None:
-        """The text as in the source, with VALUE for values; None if no template fits."""
+        """The matching template, with VALUE for values; None if no template matches."""
         bare = text.rstrip(".:,;")
         if bare in self._literals:
             return text
@@ -137,7 +137,8 @@ def _parts(node: ast.JoinedStr) -> Iterator[str]:
 
 
 def _template(parts: list[str]) -> Template | None:
-    """The longest literal, the pattern, and the text with VALUE; None without any word."""
+    """Make a template: the longest literal, the pattern, and the text with VALUE. None if it has no
+    word."""
     parts = [*parts[:-1], parts[-1].rstrip(".:,;")]
     longest = max(parts, key=len)
     if not _WORD.search(longest):

@@ -42,10 +42,10 @@ Part = tuple[str, Callable[[], str]]
 
 
 def write_bundle(path: Path, config_file: Path | None) -> list[str]:
-    """Write the bundle to a new file that only its owner can read; returns the names of its parts.
+    """Write the bundle to a new file that only its owner can read. Returns the names of its parts.
 
-    Raises OSError if the file cannot be written. A part that fails has the kind of its error
-    instead.
+    Raises OSError if the file cannot be written. If a part cannot be made, the bundle has the kind
+    of error instead.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     names = []
@@ -148,7 +148,7 @@ def _database(config: Config, redactor: Redactor) -> dict[str, Any]:
 
 
 def _log(config: Config, redactor: Redactor) -> str:
-    """The last lines of the log file, each with the fields that the source knows."""
+    """The last lines of the log file, each only with fields that occur in the source."""
     if config.daemon.log_file is None:
         return "daemon.log_file is not set: the log is in the journal or at the terminal\n"
     with config.daemon.log_file.open("rb") as file:

@@ -12,9 +12,9 @@ from store.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold: ids of corpus lines, or quotes, that support the answer.
+    """A question with its gold passages: ids of corpus lines, or quotes, that support the answer.
 
-    `kind` is `none` if no document answers it.
+    `kind` is `none` if no document answers the question.
     """
 
     id: str
@@ -25,7 +25,7 @@ class GoldQuestion:
 
 
 def read_corpus(path: Path) -> dict[str, Passage]:
-    """Read a corpus of lines {id, title, text}; the title is the heading path. Raises
+    """Read a corpus of lines {id, title, text}. The title is the heading path. Raises
     BadRequest."""
     corpus: dict[str, Passage] = {}
     for number, line in read_lines(path):

@@ -1,8 +1,8 @@
 """Makes two-hop questions from passages of an index that an edge joins, by rule or by an LLM.
 
-The rule removes the name that joins the passages. It takes a sentence of the first passage that
-mentions the name. The second passage must be about the name: the name is a heading, or has two or
-more words and begins a sentence. The question asks for the next thing in that sentence:
+The rule takes a sentence of the first passage that mentions the joining name, and replaces the
+name. The second passage must be about the name: the name is a heading, or has two or more words and
+begins a sentence. The question asks for the thing that follows the name in the second passage:
 
     <first passage's title>: <its sentence, the name replaced by "this one">. This one <the words
     between the name and the next name, place, date or number in the second's sentence> <which
@@ -15,8 +15,8 @@ This one grew up in the village of which place?", answer "Ostrava Vale".
 A question that names the second passage's title, or whose answer is in the first passage, is
 dropped, because it does not need both. Names with a digit are skipped: years join unrelated texts.
 
-An LLM gets the passages as JSON data. Only a short question and answer and three judgements of its
-reply are used. The gold passages never come from the LLM.
+An LLM gets the passages as JSON data. Only a short question, a short answer and three judgements
+are used of its reply. The gold passages never come from the LLM.
 """
 
 import json
@@ -67,7 +67,7 @@ class Pair:
 
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
-    """All pairs, in an order drawn with the seed."""
+    """All pairs, in a random order that depends on the seed."""
     edges = served.list_edges()
     out, into = edges.source_question, edges.target_question
     asked, answered = served.index.outgoing, served.index.incoming
@@ -125,7 +125,7 @@ def make_question_by_rule(pair: Pair, language: Language) -> GoldQuestion | None
 
 
 def gives_away(question: str, target: Passage, name: str = "") -> bool:
-    """Whether the question has the target's title, the name, or a long word of either."""
+    """Whether the question contains the target's title, the name, or a long word of either."""
     words = set(normalise(question).split())
     hidden = {normalise(name), *(normalise(heading) for heading in target.heading[-1:])}
     for one in filter(None, hidden):
@@ -136,8 +136,8 @@ def gives_away(question: str, target: Passage, name: str = "") -> bool:
 
 
 def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[str]:
-    """Yield sentences that mention the name, without it; those that contain the title come
-    first."""
+    """Yield sentences that mention the name, with the name replaced. Sentences that contain the
+    title come first."""
     title = passage.heading[-1] if passage.heading else ""
     for start, end in sentence_spans(passage.text):
         at = [
@@ -155,7 +155,7 @@ def _leads(passage: Passage, found: Sequence[Mention], name: str) -> Iterator[st
 def _ask_about_target(
     pair: Pair, found: Sequence[Mention], name: str, language: Language
 ) -> Iterator[tuple[str, str]]:
-    """Questions about the text after the name, as (words with a question word, answer)."""
+    """Questions about the text after the name, as (text with a question word, answer)."""
     text = pair.target.text
     known = f" {normalise(pair.source.text)} "
     is_topic = name in map(normalise, pair.target.heading)
@@ -226,7 +226,7 @@ class Judgement(BaseModel):
 
 
 def write_questions(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
-    """Let the LLM write a question for each pair; questions that fail the checks are dropped.
+    """Let the LLM write a question for each pair. Questions that fail the checks are dropped.
 
     Makes at most two calls per pair.
 
@@ -311,7 +311,7 @@ class IndexQuestions:
 def evaluate_index(
     database: Database, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
-    """Make questions and ask them. The calls that wrote them are not counted.
+    """Make questions and ask them. LLM calls that write questions are not counted.
 
     Raises the errors of `make_index_questions`.
     """
@@ -326,10 +326,10 @@ def evaluate_index(
 def make_index_questions(
     database: Database, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
 ) -> IndexQuestions:
-    """Make at most `wanted` questions, by rule or by `llm`; no two share a passage.
+    """Make at most `wanted` questions, by rule or by `llm`. No two questions share a passage.
 
-    Only reads; the daemon may be running. Raises BadRequest if the index has no pairs,
-    and LlmError if the LLM gives nothing.
+    Only reads, so the daemon may be running. Raises BadRequest if the index has no pairs, and
+    LlmError if all calls of the LLM fail.
     """
     if not exists(database):
         raise BadRequest(
@@ -343,7 +343,7 @@ def make_index_questions(
         if newest is None:
             raise _nothing("nothing is indexed yet")
         if get_generation(connection, newest.generation).encoder != models.encoder.name:
-            raise _nothing("it was indexed with another encoder than the one configured")
+            raise _nothing("it was indexed with an encoder other than the configured encoder")
         served = load_snapshot(connection, newest)
         some = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:

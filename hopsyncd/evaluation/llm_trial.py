@@ -116,7 +116,8 @@ def _json_ability(watch: _Stopwatch, usage: Usage) -> str:
 
 
 def made_up_material(tokens: int) -> Material:
-    """Passages of about this many tokens. The question needs the first and the last one."""
+    """Make passages with about this many tokens. The question needs the first and the last
+    passage."""
     texts = [_FIRST, _LAST]
     number = 0
     left = tokens - sum(map(_cost, texts))

@@ -1,4 +1,5 @@
-"""The measures of an evaluation: per question, means over questions, and missed passages."""
+"""Computes the measures of an evaluation: per question, means over questions, and missed
+passages."""
 
 import re
 import string
@@ -49,10 +50,11 @@ class Retrieved:
 
 
 def judge_retrieval(ranks: Collection[int | None], depth: int) -> Retrieved:
-    """Judge the first `depth` passages by the ranks of the gold ones, from 1; None: not found.
+    """Measure the first `depth` passages by the ranks of the gold passages, from 1; None means not
+    found.
 
-    Precision divides by `depth` even if fewer passages were found, so that finding little does not
-    pay.
+    Precision divides by `depth` even if fewer passages were found, so that finding few passages is
+    not rewarded.
 
     >>> judge_retrieval([1, 4], depth=2)
     Retrieved(recall=0.5, precision=0.5, f1=0.5)
@@ -67,7 +69,8 @@ def _harmonic(precision: float, recall: float) -> float:
 
 
 def normalise_answer(answer: str) -> str:
-    """An answer as SQuAD's and HotpotQA's scripts compare it: no case, punctuation or articles.
+    """Normalise an answer like SQuAD's and HotpotQA's scripts: without case, punctuation and
+    articles.
 
     >>> normalise_answer("The  Beatles'  (U.K.) ")
     'beatles uk'
@@ -76,7 +79,7 @@ def normalise_answer(answer: str) -> str:
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
-    """1 if the normalised answer is one of the gold ones, otherwise 0."""
+    """1 if the normalised answer is one of the gold answers, otherwise 0."""
     return float(any(normalise_answer(answer) == normalise_answer(gold) for gold in golds))
 
 
@@ -102,7 +105,7 @@ def _words_f1(answer: str, gold: str) -> float:
 
 
 def is_right(short: str, golds: Sequence[str]) -> bool:
-    """Whether a short answer contains a gold answer; number words equal digits.
+    """Whether a short answer contains a gold answer. Number words are equal to digits.
 
     It may say more (`on 3 May` for `3 May`), but not less.
 
@@ -137,7 +140,8 @@ def answer_words(text: str) -> list[str]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % percentile bootstrap interval of the mean; always the same for the same values."""
+    """The 95 % percentile bootstrap interval of the mean. It is always the same for the same
+    values."""
     drawn: NDArray[np.float64] = np.random.default_rng(0).choice(
         np.asarray(values, dtype=np.float64), (_RESAMPLES, len(values))
     )
@@ -195,8 +199,8 @@ DEPTHS = (2, 5, 10, 20)
 class QuestionOutcome:
     """The result of one question.
 
-    ranks: by gold name, from 1; None if it is not among the first 20. reply: None if no answer was
-    requested. Calls and tokens cover search and answer.
+    ranks: the rank of each gold passage by its name, from 1; None if it is not among the first 20.
+    reply: None if no answer was requested. Calls and tokens cover search and answer.
     """
 
     question: GoldQuestion
@@ -220,9 +224,10 @@ class QuestionOutcome:
 class AnswerScores:
     """The quality of the answers, in percent; None if no question applies.
 
-    Over questions that have an answer: em and f1 of the short answer or first sentence; shown: got
-    a short answer; held: the sentences contain an answer; refused_wrongly: got "not found". Over
-    questions without an answer: refused_rightly. Over all short answers: right.
+    Questions with an answer have `em` and `f1` (of the short answer or first sentence), `shown` (a
+    short answer was given), `held` (the sentences contain an answer) and `refused_wrongly` (the
+    answer was "not found"). Questions without an answer have `refused_rightly`. Short answers have
+    `right`.
     """
 
     em: Share | None
@@ -238,8 +243,9 @@ class AnswerScores:
 class Scores:
     """Means over the questions, in percent; milliseconds, calls and tokens per question.
 
-    `recall`, `precision`, `f1` and `whole` are by depth. `whole` is the share of questions whose
-    gold passages are all found. `reciprocal_rank` is for the first gold passage.
+    `recall`, `precision`, `f1` and `whole` have a value for each depth. `whole` is the share of
+    questions whose gold passages are all found. `reciprocal_rank` is 1 / rank of the first gold
+    passage.
     """
 
     recall: Mapping[int, Share]

@@ -1,4 +1,4 @@
-"""Evaluation on a folder of real documents, with quotes as evidence."""
+"""Evaluates a folder of real documents, with quotes as evidence."""
 
 import hashlib
 import re
@@ -62,7 +62,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuotedQuestion:
-    """A question; for each passage that it needs, a list of quotes that identify the passage."""
+    """A question. For each needed passage, it has a list of quotes that identify the passage."""
 
     id: str
     kind: str
@@ -101,7 +101,8 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
             raise _bad(
                 path,
                 number,
-                f"`evidence` does not fit the kind {question.kind}: only `none` has none",
+                f"the kind {question.kind} does not fit `evidence`: only questions of the kind "
+                "`none` have no evidence",
             )
         questions.append(question)
     if not any(one.evidence for one in questions):
@@ -112,7 +113,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
 def find_gold_passages(
     connection: Connection, version: int, questions: Sequence[QuotedQuestion]
 ) -> dict[str, frozenset[PassageId]]:
-    """The passages that contain the quotes, by gold name; empty if there is none."""
+    """The passages that contain the quotes, by gold name; empty if no passage does."""
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
@@ -137,10 +138,11 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
-    """The passages whose text contains the quote, or else whose heading or context does.
+    """The passages whose text contains the quote. If there are none, the passages whose heading or
+    context contains it.
 
-    If two neighbours share it, the one with the larger part. Only words are compared, because
-    readers remove most markup.
+    If the quote spans two neighbours, the passage with the larger part is returned. Only words are
+    compared, because readers remove most markup.
     """
     wanted = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
@@ -155,7 +157,7 @@ def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
 
 
 def _words(text: str) -> str:
-    """The words of a text with a blank around each, so that a search only finds whole words."""
+    """The words of a text, each between blanks, so that a search only finds whole words."""
     return f" {' '.join(_WORD.findall(text))} "
 
 
@@ -248,8 +250,8 @@ def measured_folder(
     config: Config,
     experiment: Experiment,
 ) -> Evaluation:
-    """Index the folder below `keep`, where vectors are cached too, and ask the questions. Raises
-    BadRequest."""
+    """Index the folder and ask the questions. The database and a cache of vectors are in `keep`.
+    Raises BadRequest."""
     began_s = time.perf_counter()
     models = experiment.models
     # Never uses the configured LLM: indexing with it is expensive.

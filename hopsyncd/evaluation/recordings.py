@@ -20,7 +20,7 @@ from store.records import Passage, PassageId
 
 
 class RecordedAsker:
-    """Returns the recorded questions of each passage; makes no calls."""
+    """Returns the recorded questions of each passage, without calls."""
 
     def __init__(self, name: str, asked: Mapping[PassageId, LlmQuestions]) -> None:
         self._name = name
@@ -40,7 +40,8 @@ class RecordedAsker:
 def recorded_maker(
     file: Path, corpus: Mapping[str, Passage], language: Language, encoder: Encoder, mode: Mode
 ) -> LlmQuestionMaker:
-    """A maker that takes the questions of a corpus from a file of lines {id, incoming, outgoing}.
+    """Make a question maker that reads the questions of a corpus from a file of lines {id,
+    incoming, outgoing}.
 
     Raises BadRequest if a passage of the corpus has no line.
     """
@@ -76,7 +77,8 @@ _KEY_BYTES = 16
 
 
 class VectorCache(PromptedEncoder):
-    """Caches the vectors of another encoder in a file in `folder`, which processes may share.
+    """Caches the vectors of another encoder in a file in `folder`. Several processes may share the
+    file.
 
     The file is an append-only list of records (text digest, vector). A process sees the records
     that existed when it started and the records that it adds.
@@ -116,7 +118,7 @@ class VectorCache(PromptedEncoder):
         texts: Sequence[str],
         encode: Callable[[Sequence[str]], NDArray[np.float32]],
     ) -> NDArray[np.float32]:
-        """The vectors of the texts with these keys; calls `encode` for missing ones."""
+        """The vectors of the texts with these keys. Missing vectors are computed by `encode`."""
         missing = [row for row, key in enumerate(keys) if key not in self._kept]
         if missing:
             made = encode([texts[row] for row in missing])
@@ -130,7 +132,7 @@ class VectorCache(PromptedEncoder):
         return vectors
 
     def _records(self) -> NDArray[np.void]:
-        """Read all records; an incomplete last record of a killed process is removed."""
+        """Read all records. If a killed process left an incomplete last record, remove it."""
         with self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             count = os.fstat(file.fileno()).st_size // self._record.itemsize

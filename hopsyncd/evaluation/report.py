@@ -72,7 +72,7 @@ def answers_json(scores: AnswerScores | None) -> dict[str, Any]:
 
 
 def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
-    """Each share, and the ends of its interval under its name with `_interval`."""
+    """Each share by its name, and the ends of its interval by the name with `_interval`."""
     percents = {name: round(share, 2) for name, share in shares.items()}
     ends = {
         f"{name}_interval": [round(share.low, 2), round(share.high, 2)]
@@ -82,7 +82,7 @@ def _shares_json(shares: Mapping[str, Share]) -> dict[str, Any]:
 
 
 def evaluation_json(measured: Measured) -> dict[str, Any]:
-    """The whole result; `strategies` has one entry for each search, by its name."""
+    """The whole result as JSON. `strategies` has an entry for each search, by its name."""
     result = measured.evaluation
     every = [one for some in result.outcomes.values() for one in some]
     kinds = dict.fromkeys(one.question.kind for one in every if one.question.gold)
@@ -115,7 +115,8 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 def question_lines(evaluation: Evaluation) -> str:
     """JSON lines, one per search and question, with the rank of each gold passage.
 
-    If misses were analysed, lines of the default search have the reasons."""
+    If missed passages were analysed, the lines of the default search have the causes.
+    """
     lines = [
         {
             "search": name,
@@ -154,7 +155,8 @@ def _reply(outcome: QuestionOutcome) -> dict[str, Any]:
 
 
 def write_report(folder: Path, measured: Measured) -> list[Path]:
-    """Write report.json, report.md and the plots. Raises HopsyncdError without matplotlib."""
+    """Write report.json, report.md and the plots. Raises HopsyncdError if matplotlib is not
+    installed."""
     require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
     plots = _plots(folder, measured)
@@ -165,7 +167,8 @@ def write_report(folder: Path, measured: Measured) -> list[Path]:
 
 
 def require_matplotlib() -> None:
-    """Raise HopsyncdError if it is missing: a long evaluation must not fail at its report."""
+    """Raise HopsyncdError if matplotlib is missing. Called first, so that a long evaluation does
+    not fail at its report."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -248,7 +251,7 @@ def _plots(folder: Path, measured: Measured) -> list[Path]:
 
 
 def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
-    """Recall@5 by value of a parameter, for each search made with several values."""
+    """Recall@5 by the value of a parameter, for each search that was made with several values."""
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)

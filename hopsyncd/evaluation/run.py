@@ -52,8 +52,8 @@ OnProgress = Callable[[int, int], None]
 class Evaluation:
     """The results of a run, by name of search.
 
-    unread: gold that no passage contains. missing: gold that the default search did not find, with
-    reasons, by question.
+    unread: gold quotes that no passage contains. missing: gold passages that the default search did
+    not find, with causes, by question.
     """
 
     outcomes: Mapping[str, Sequence[QuestionOutcome]]
@@ -80,8 +80,8 @@ class Evaluation:
 class Experiment:
     """The searches to compare, by name, and their common settings.
 
-    max_llm_calls: per query; None means no limit. on_passages: called with (done, total) while
-    questions are made. on_question: called after each question.
+    max_llm_calls: the limit per query; None means no limit. on_passages: called with (done, total)
+    while the question sets are made. on_question: called after each question.
     """
 
     searches: Mapping[str, Search]
@@ -100,7 +100,8 @@ def evaluate(
     questions: Sequence[GoldQuestion],
     experiment: Experiment,
 ) -> Evaluation:
-    """Ask the questions of the database in `folder`, which is built if needed. Writes nothing else.
+    """Ask the questions, with the database in `folder`, which is built if needed. No other file is
+    written.
 
     Raises BadRequest for a search that is not possible here.
     """
@@ -139,7 +140,7 @@ def ask_all_ways(
 
 
 def _replies_of(asker: Asker, answers: Answers) -> ReplyTo:
-    """The function that answers. An LLM chooses from all passages found, as in `hopsyncd ask`."""
+    """Make the function that answers. An LLM gets all passages found, as in `hopsyncd ask`."""
     if answers == "llm":
         return partial(asker.reply, k=ANSWER_DEPTH, by_llm=True)
     return lambda found: asker.reply(replace(found, ranked=found.ranked[:ANSWER_DEPTH]))
@@ -171,9 +172,8 @@ def build(
     budget_factor: float,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Open the database in `folder` and return its head; build it if it does not match.
-
-    It matches if corpus and generation settings are equal."""
+    """Open the database in `folder` and return its head. If its corpus or generation settings
+    differ, build it again."""
     folder.mkdir(parents=True, exist_ok=True)
     rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
@@ -276,10 +276,11 @@ def searches_of(
     reranks: Sequence[Rerank] = (),
     methods: Sequence[Method] = (),
 ) -> dict[str, Search]:
-    """All combinations, by name. An empty sequence stands for the default value.
+    """All combinations of the parameters, by name. An empty sequence stands for the default value.
 
-    Parameters that a strategy or reasoner ignores make no further search. The paper's profile is
-    not combined with the walk, nor the method logic with a search that asks an LLM.
+    Values of parameters that a strategy or reasoner ignores do not give additional searches. The
+    profile `paper` is not combined with the walk. The method logic is not combined with searches
+    that call an LLM.
 
     >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
     ['hop reasoner=similarity top_k=4', 'hop reasoner=similarity top_k=8']

@@ -1,9 +1,9 @@
 """Moves an encoder's vectors so that unrelated texts have a cosine near zero.
 
-Many encoders give all texts a large common part: with E5, unrelated texts have cosines of 0.7 and
-more. Search combines cosines and words with weights that were fitted to the default encoder, whose
-vectors have no common part. The centre is the mean vector of a few fixed texts, so it depends only
-on the model and not on the documents.
+The vectors of many encoders have a large common component: with E5, unrelated texts have cosines of
+0.7 and more. Search combines cosines and words with weights that were fitted to the default
+encoder, whose vectors have no such component. The centre is the mean vector of a few fixed texts,
+so it depends only on the model and not on the documents.
 """
 
 import numpy as np

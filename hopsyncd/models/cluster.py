@@ -1,10 +1,10 @@
-"""Question sets made on a Ray cluster, for imports that want more cores than one machine has.
+"""Makes question sets on a Ray cluster, for imports that need more cores than one machine has.
 
-A question set depends only on its passage, so any machine can make it. Sets come back in any
+A question set depends only on its passage, so any machine can make it. The sets return in any
 order, and the writer stores and commits them as usual. A worker uses the code and models installed
 on its machine. If its `fingerprint` differs from the daemon's, the daemon refuses the cluster and
-reports why. Ray retries the tasks of a lost worker. Small edits, and all work while there is no
-cluster, are done locally.
+reports why. Ray retries the tasks of a lost worker. Small edits are always done locally, and all
+work if the cluster is unavailable.
 """
 
 import hashlib
@@ -53,17 +53,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reports that a worker has different code or models than the daemon, and which."""
+    """A worker's report that its code or models differ from the daemon's, and how."""
 
     machine: str
     differs: tuple[str, ...]
 
 
 class ClusterMaker(BuiltinMaker):
-    """Makes the sets of large batches on the cluster at `address`, and small batches locally.
+    """Makes question sets: of large batches on the cluster at `address`, of small batches locally.
 
-    The first large import starts a thread that joins the cluster. Work continues locally until the
-    cluster has answered.
+    The first large import starts a thread that joins the cluster. Until the cluster has answered,
+    work is done locally.
     """
 
     def __init__(
@@ -133,7 +133,8 @@ class ClusterMaker(BuiltinMaker):
         yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:
-        """Whether the cluster accepts tasks. If not, tries to join it, at most once a minute."""
+        """Whether the cluster accepts tasks. If it does not, tries to join it, at most once a
+        minute."""
         is_due = not self._joining.is_alive() and time.monotonic() > self._next_try_s
         if self._ray is None and is_due:
             self._joining = threading.Thread(target=self._join, name="cluster", daemon=True)
@@ -173,7 +174,8 @@ def _error_line(error: Exception) -> str:
 
 
 def _trusted_address(address: str) -> str:
-    """The address to join. Raises ConnectionError, also for a local cluster of another user."""
+    """The address to join. Raises ConnectionError if there is no cluster, or if another user
+    started a local cluster."""
     if address != "auto" or "RAY_ADDRESS" in os.environ:
         return address
     # Where `ray start` says what runs here.
@@ -188,7 +190,8 @@ def _trusted_address(address: str) -> str:
 
 
 def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
-    """Digests of code, models and a probe result, which together decide every question set."""
+    """Digests of the code, the models and a sample result. If they are equal, all question sets are
+    equal."""
     roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
     made = [_probe_result(maker.make(passage)) for passage in _PROBE]
     return {

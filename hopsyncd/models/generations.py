@@ -1,8 +1,8 @@
-"""Loads the models of the generation in use while the configuration names others.
+"""Loads the models of the stored vectors if the configuration names other models.
 
-A file in the data folder keeps the settings of each generation, by its name. So after a change of
-the configuration, the daemon can load the models of the stored vectors, answer with them, and index
-edits with them, until the passages are embedded again.
+A file in the data folder has the settings of each generation, by its name. So after a change of the
+configuration, the daemon can load the models of the stored vectors. It answers and indexes edits
+with them until the passages are embedded again.
 """
 
 import json
@@ -46,11 +46,12 @@ class _Settings:
 
 
 def load_serving_models(config: Config, in_use: str = "") -> Models:
-    """The models that answer now. If they are not the configured ones, `next` has these.
+    """Load the models that answer now. If these are not the configured models, `next` has the
+    configured models.
 
-    in_use: the name of the newest version's generation. Raises ModelUnavailable or ConfigError for
-    the configured models. If the models of the stored vectors cannot be loaded, a warning is
-    logged.
+    `in_use` is the name of the newest version's generation. Raises ModelUnavailable or ConfigError
+    if the configured models cannot be loaded. If only the models of the stored vectors cannot be
+    loaded, a warning is logged.
     """
     wanted = load_models(config, in_use)
     name = _generation_name(config.llm, wanted.language, wanted.encoder, wanted.llm)
@@ -67,10 +68,8 @@ def load_serving_models(config: Config, in_use: str = "") -> Models:
 
 
 def load_for_estimate(config: Config) -> tuple[Models, str]:
-    """The configured models with the built-in question maker, and the name of the generation.
-
-    Nothing is sent. Raises ModelUnavailable or ConfigError.
-    """
+    """Load the configured models with the built-in question maker. Also returns the name of the
+    generation. Contacts no endpoint. Raises ModelUnavailable or ConfigError."""
     language, encoder = SpacyLanguage(config.models.language_model), load_encoder(config)
     maker = BuiltinMaker(language, encoder, config.models.workers)
     unasked = _Unasked(config.llm) if config.llm.base_url else None
@@ -81,12 +80,12 @@ def load_for_estimate(config: Config) -> tuple[Models, str]:
 def _load_former(
     config: Config, wanted: Models, in_use: str, settings: _Settings | None
 ) -> Models | None:
-    """Load the models of the generation in use; None if they cannot be used any more."""
+    """Load the models of the generation in use. Returns None if they can no longer be used."""
     models = settings.models if settings else ModelsConfig()
     llm = settings.llm if settings else LlmConfig()
     address, configured = models.encoder_address, config.models.encoder_address
     if address and not (configured and configured.base_url == address.base_url):
-        log.warning("the endpoint of the stored vectors is not configured any more and not asked")
+        log.warning("the endpoint of the stored vectors is no longer configured, so it is not used")
         return None
     try:
         language: Language = wanted.language
@@ -114,7 +113,7 @@ def _generation_name(
 
 
 class _Named:
-    """Replaces an encoder whose vectors are not needed."""
+    """Stands for an encoder of which only the name is needed."""
 
     dimensions = 0
 
@@ -128,7 +127,7 @@ class _Named:
 
 
 class _Unasked:
-    """Replaces the LLM of the former generation, which is not paid for any more."""
+    """Stands for the LLM of the former generation, which is no longer called."""
 
     def __init__(self, config: LlmConfig) -> None:
         self.name = name_of_model(config)
@@ -154,7 +153,7 @@ def _unasked_error() -> NotAsked:
 
 
 def _recall(file: Path, name: str) -> _Settings | None:
-    """The settings of a generation; None if they were not kept or cannot be read."""
+    """Read the stored settings of a generation; None if they are missing or cannot be read."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))[name]
         return _Settings(
@@ -168,7 +167,7 @@ def _recall(file: Path, name: str) -> _Settings | None:
 
 
 def _remember(file: Path, name: str, settings: _Settings) -> None:
-    """Keep the settings of a generation. A failure is logged."""
+    """Store the settings of a generation. A failure is logged."""
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -182,4 +181,6 @@ def _remember(file: Path, name: str, settings: _Settings) -> None:
         new.write_text(json.dumps({**known, name: entry}, indent=1), encoding="utf-8")
         new.replace(file)
     except OSError as error:
-        log.warning("the settings of the models are not kept", file=str(file), why=str(error))
+        log.warning(
+            "the settings of the models could not be stored", file=str(file), why=str(error)
+        )

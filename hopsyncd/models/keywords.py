@@ -1,11 +1,11 @@
 """Finds keywords: the names that a text mentions, each in one spelling.
 
-A keyword is a normalised name: only `normalise` decides which mentions are the same. In the
-language of the installed model, names are its named entities and proper nouns. In other languages
-they are runs of capitalised words, quoted phrases and codes. In scripts without spaces they are
-runs of one script, and in scripts without capitals long words. Options, identifiers, numbered
-things and versions are names in every language. A heading is the topic of the text below it, unless
-it only names a part of a page, such as "Introduction".
+A keyword is a normalised name. Mentions are of the same name if `normalise` returns the same text.
+In the language of the installed model, names are the named entities and proper nouns that it finds.
+In other languages they are sequences of capitalised words, quoted phrases and codes. In scripts
+without spaces they are sequences of characters of one script, and in scripts without capitals they
+are long words. Options, identifiers, numbered things and versions are names in every language. A
+heading is the topic of the text below it, except for general headings such as "Introduction".
 """
 
 import re
@@ -82,7 +82,7 @@ def topic_of(heading: str) -> str:
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
-    """The spans as mentions in order of appearance, without function words and repetitions.
+    """Convert spans to mentions, in order of appearance, without function words and repetitions.
 
     Numbers, amounts and the names of table columns are left out.
     """
@@ -158,7 +158,7 @@ _NO_NAMES = STOP_WORDS | set(
 
 
 def document_names(names: Iterable[str]) -> frozenset[str]:
-    """A document's file name, title and aliases as keywords; names without meaning are left out.
+    """A document's file name, title and aliases as keywords, without meaningless names.
 
     >>> sorted(document_names(("Ada Lovelace", "Countess of Lovelace")))
     ['ada lovelace', 'countess of lovelace']

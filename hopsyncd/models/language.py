@@ -28,7 +28,7 @@ EntityKind = Literal["person", "place", "date", "number"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing at text[start:end] whose kind is known."""
+    """An entity at text[start:end], with its kind."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Language(EntityFinder, Protocol):
 
     @property
     def name(self) -> str:
-        """Identifies model and rules: equal names find equal mentions."""
+        """Identifies model and rules. If the names are equal, the mentions found are equal."""
         ...
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
@@ -59,8 +59,9 @@ class Language(EntityFinder, Protocol):
 class SpacyLanguage:
     """Named entities and proper nouns by a spaCy pipeline in a process of its own.
 
-    The process keeps spaCy's memory out of the daemon and runs at low priority. It starts with the
-    first text, ends after `idle_s` without one or with the daemon, and is restarted if it dies.
+    The process keeps spaCy's memory out of the daemon and runs at low priority. It starts at the
+    first text, and ends with the daemon or after `idle_s` without a text. If it dies, it is
+    restarted.
     """
 
     def __init__(self, model: str, idle_s: float = _IDLE_S) -> None:
@@ -81,17 +82,17 @@ class SpacyLanguage:
         return self._name
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
-        """Implements the protocol. Raises ModelUnavailable."""
+        """Raises ModelUnavailable if the model cannot be loaded."""
         found = self._request("mentions", texts)
         return [tuple(Mention(*one) for one in of_text) for of_text in found]
 
     def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """Implements the protocol. Raises ModelUnavailable."""
+        """Raises ModelUnavailable if the model cannot be loaded."""
         found = self._request("entities", texts)
         return [tuple(Entity(*one) for one in of_text) for of_text in found]
 
     def wake(self) -> None:
-        """Start the process, unless it runs, because a text is expected. Does not wait."""
+        """Start the process if it does not run, because a text is expected. Does not wait."""
         if not (self._child.is_running or self._waking.locked()):
             threading.Thread(target=self._wake, name="wake", daemon=True).start()
 

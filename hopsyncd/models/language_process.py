@@ -1,6 +1,6 @@
 """The process that finds names with spaCy.
 
-It imports little else, because an edit may wait for its start.
+It imports few other modules, because an edit may wait for its start.
 """
 
 import gc
@@ -98,7 +98,7 @@ class _Pipeline:
 def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The attribute rules that can change a part of speech in _PARTS_READ.
 
-    The others only cost time: their tags exclude these parts of speech.
+    The other rules are skipped to save time, because their tags exclude these parts of speech.
     """
     setting = [rule for rule in rules if {"POS", "TAG"} & rule["attrs"].keys()]
 
@@ -114,7 +114,7 @@ def _relevant_rules(rules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
     """Compute the same result as recogniser.predict(), in half the time.
 
-    predict() takes the interpreter's lock again for each check of each action.
+    predict() is slow because it takes the interpreter's lock for each check of each action.
     """
     found = recogniser.moves.init_batch(docs)
     model = recogniser.model.predict(docs)
@@ -125,7 +125,7 @@ def _recognise(recogniser: Any, docs: Sequence[Any]) -> Any:
 
 
 def _mentions(text: str, doc: Any) -> tuple[tuple[Any, ...], ...]:
-    """The names in a text; `doc` is None if the text is in another language than the pipeline."""
+    """The names in a text. `doc` is None if the pipeline is for another language."""
     if doc is None:
         return _tuples(mentions(text, neutral_spans(text)))
     found = mentions(text, [*_entity_spans(doc), *_proper_nouns(doc)])
@@ -163,7 +163,8 @@ def _load(model: str) -> Any:
 
 
 def _leave_out_optional_packages() -> None:
-    """Keep spaCy's libraries from looking for packages that the default pipeline does not use."""
+    """Prevent spaCy's libraries from searching for packages that the default pipeline does not
+    use."""
     # torch, and the first version of the interface of pydantic, would only be imported.
     for name in ("torch", "pydantic.v1"):
         sys.modules[name] = None  # type: ignore[assignment]
@@ -177,7 +178,8 @@ def _leave_out_optional_packages() -> None:
 
 
 def _leave_out_commands() -> None:
-    """Keep `import spacy` from importing its command line, which takes 17 MB and a third longer."""
+    """Prevent `import spacy` from importing its command line, which takes 17 MB and a third of the
+    import time."""
     name = "spacy.cli"
     commands, info = ModuleType(name), ModuleType(f"{name}.info")
     commands.__path__ = []

@@ -1,8 +1,8 @@
 """Makes question sets from an LLM's output.
 
 The LLM writes questions (HopRAG) or statements (Hierarchical Lexical Graph). The keywords of a
-question are the names in it; its vector is the vector of its text. LLM questions and built-in
-questions find different passages, so by default a passage gets both.
+question are the names in it, and its vector is the vector of its text. LLM questions and built-in
+questions find different passages, so with `both` a passage gets both.
 
 Statements replace the sentences of the passage. Each becomes an incoming question whose keywords
 are its entities and its topic. Each entity that is not a topic gets an outgoing question where it
@@ -48,7 +48,7 @@ class LlmQuestions:
 
     @property
     def is_full(self) -> bool:
-        """Whether HopRAG's minimum of both kinds is reached."""
+        """Whether there are HopRAG's minimum numbers of both kinds."""
         return len(self.incoming) >= MIN_INCOMING and len(self.outgoing) >= MIN_OUTGOING
 
 
@@ -56,7 +56,7 @@ class LlmQuestions:
 class Statement:
     """A clause that can be understood alone.
 
-    topic: a keyword, or "". entities: names of the clause's facts as written, by keyword.
+    topic: a keyword, or "". entities: the names in the clause's facts as written, by keyword.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class LlmStatements:
-    """The statements in a passage. topics: names as written, by keyword."""
+    """The statements in a passage. topics: the names of the topics as written, by keyword."""
 
     topics: Mapping[str, str]
     statements: tuple[Statement, ...]
@@ -85,7 +85,7 @@ Result = tuple[Passage, LlmOutput | LlmError]
 
 
 class Extractor(Protocol):
-    """Gets questions or statements about passages from an LLM or a recording."""
+    """Gets questions or statements about passages from an LLM or from recorded replies."""
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class Extractor(Protocol):
     ) -> Iterator[Sequence[Result]]:
         """Yield each passage once, with its output or an error, as replies arrive.
 
-        Results yielded together come from the same paid call.
+        Results that are yielded together come from the same call.
         """
         ...
 

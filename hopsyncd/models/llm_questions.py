@@ -1,8 +1,8 @@
-"""Asks an LLM for the questions of passages: HopRAG's in-coming and out-coming pseudo-queries.
+"""Asks an LLM for the questions of passages: HopRAG's incoming and outgoing pseudo-queries.
 
-A call contains several passages of one source, as data: each is one line of JSON between two marks.
-The marks are derived from the passages' texts, so no text can contain the marks of its own call or
-end its line. In a reply, only lists of short texts for the numbers in the call are used.
+A call contains several passages of one source, as data. Each is one line of JSON between two marks.
+The marks are derived from the passages' texts, so a text cannot contain the marks of its own call
+or end its line. Only lists of short texts for the numbers in the call are taken from a reply.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x20
 
 
 def drop_invalid(part: type[BaseModel]) -> BeforeValidator:
-    """A validator that drops the malformed items of a list and keeps the others."""
+    """Make a validator that drops the malformed items of a list and keeps the others."""
 
     def is_valid(value: Any) -> bool:
         try:
@@ -99,7 +99,7 @@ class PassagePart(BaseModel):
 class QuestionsPart(PassagePart):
     """The questions of a passage.
 
-    The schema has limits because small models ramble. A longer list is cut, not refused.
+    The schema has limits because small models write too much. A longer list is cut, not refused.
     """
 
     incoming: Texts = Field(json_schema_extra={"maxItems": MAX_INCOMING})
@@ -128,7 +128,7 @@ def unusable_reply_error(why: str) -> LlmNonsense:
 def _usable_questions(
     questions: Iterable[str], text: str, taken: set[str], most: int
 ) -> tuple[str, ...]:
-    """The first `most` usable questions, without duplicates and without those in `taken`."""
+    """The first `most` usable questions, without duplicates and without questions in `taken`."""
     kept: list[str] = []
     for question in questions:
         clean = strip_control_characters(question)
@@ -142,7 +142,7 @@ def _usable_questions(
 
 
 def strip_control_characters(text: str) -> str:
-    """The text without control characters, and with single spaces; empty if nothing is left."""
+    """Remove control characters and repeated spaces."""
     plain = "".join(
         " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
         for character in text
@@ -154,7 +154,7 @@ def strip_control_characters(text: str) -> str:
 
 @cache
 def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
-    """The model of a reply about `passages` passages; small models would invent more."""
+    """The model of a reply about exactly `passages` passages, because small models invent more."""
     parts = Annotated[
         list[part],  # type: ignore[valid-type]
         drop_invalid(part),
@@ -167,8 +167,9 @@ def reply_model(part: type[PassagePart], passages: int) -> type[BaseModel]:
 class PromptSpec:
     """A prompt about passages, and the parser of its reply.
 
-    prompt: name and version. reply_tokens: reserved per passage. usual_tokens: expected per
-    passage. part: the model of the reply about one passage. parse: its output.
+    prompt: name and version. reply_tokens: tokens to reserve per passage. usual_tokens: tokens
+    expected per passage. part: the model of the reply about one passage. parse: converts such a
+    reply to its output.
     """
 
     prompt: str
@@ -268,9 +269,9 @@ def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
 class LlmExtractor:
     """Asks an LLM, in rounds of a few calls.
 
-    If a call with several passages returns too little for one of them, that passage is asked about
-    once more, alone, and the reply is accepted. One round without any reply, or two without a
-    usable reply, ends the work: then the passages are not the cause.
+    If a call with several passages returns too little for one of them, a second call asks about
+    that passage alone, and its reply is accepted. After one round without any reply, or two rounds
+    without a usable reply, the work ends, because the passages are not the cause.
     """
 
     def __init__(
@@ -337,9 +338,9 @@ def _later_error() -> NotAsked:
 def _settle(
     results: Sequence[Result], first: dict[Passage, LlmOutput | LlmError]
 ) -> tuple[list[Result], list[Passage]]:
-    """Split the results of a call into final results and passages to ask about again, alone.
+    """Split the results of a call into final results and passages that need a call of their own.
 
-    `first` keeps the results of passages that are asked about again.
+    `first` gets the results of passages that are asked about again.
     """
     settled: list[Result] = []
     again: list[Passage] = []
@@ -362,7 +363,7 @@ def _better_output(old: LlmOutput | LlmError, new: LlmOutput | LlmError) -> LlmO
 
 
 def _stop_reason(errors: Sequence[LlmError], calls: int) -> LlmError | None:
-    """Why to stop after a round of `calls` calls with these errors; None to go on."""
+    """The reason to stop after a round of `calls` calls with these errors; None to continue."""
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]
     if spent:

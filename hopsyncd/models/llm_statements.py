@@ -2,7 +2,7 @@
 
 A topic has statements, clauses that can be understood alone. A statement has facts, whose subjects
 and objects are its entities. Calls work as in `llm_questions.py`. Only short texts of a reply are
-used, and an entity counts only if its statement names it.
+used. An entity is used only if its statement names it.
 """
 
 from collections.abc import Sequence

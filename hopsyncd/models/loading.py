@@ -54,11 +54,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models in use. Without `llm`, `cluster` and an endpoint, no data leaves the machine.
+    """The models in use. If there is no `llm`, `cluster` or endpoint, no data leaves the machine.
 
-    endpoint: the same object as `llm` if it is a real endpoint; it must be closed. newer: the same
-    models with a newer encoder, while the stored vectors come from an older one. next: the models
-    of the configuration, while the daemon still prepares to switch to them.
+    endpoint: the same object as `llm` if it is a real endpoint, which must be closed. newer: the
+    same models with a newer encoder, if the stored vectors come from an older encoder. next: the
+    configured models, if the daemon is preparing to switch to them.
     """
 
     encoder: Encoder
@@ -81,7 +81,7 @@ class Models:
         return self.newer
 
     def for_generation(self, name: str) -> "Models":
-        """The `next` or `newer` models if they have the generation of that name, else these."""
+        """The models with the generation of that name: `next`, `newer`, or otherwise these."""
         for other in filter(None, (self.next, self.newer)):
             endpoint = other.encoder_endpoint
             if endpoint and not endpoint.is_known:
@@ -92,7 +92,7 @@ class Models:
 
     @property
     def cluster(self) -> str | None:
-        """The Ray cluster that makes question sets, and its state; None without a cluster."""
+        """A description of the Ray cluster and its state; None if there is no cluster."""
         return self.maker.description if isinstance(self.maker, ClusterMaker) else None
 
     @property
@@ -106,17 +106,17 @@ class Models:
         return self.reranker if isinstance(self.reranker, HttpReranker) else None
 
     def require_encoder(self) -> None:
-        """Raise EncoderUnavailable while the encoder's endpoint is unavailable."""
+        """Raise EncoderUnavailable if the encoder's endpoint is unavailable."""
         if self.encoder_endpoint:
             self.encoder_endpoint.verify()
 
     def wake(self) -> None:
-        """Start models that ended while idle, because documents are being read."""
+        """Start models that ended while idle, because they will soon be needed."""
         if isinstance(self.language, SpacyLanguage):
             self.language.wake()
 
     def close(self) -> None:
-        """End the requests to endpoints, and send no more."""
+        """Cancel the requests to endpoints, and send no more."""
         for endpoint in (self.endpoint, self.encoder_endpoint, self.reranker_endpoint):
             if endpoint:
                 endpoint.close()
@@ -125,7 +125,8 @@ class Models:
 
     @property
     def preparing(self) -> str | None:
-        """The model file that is being written (once per machine); None if none is."""
+        """The model file that is being written, which happens once per machine; None if there is
+        none."""
         making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
         return "the encoder's model file" if making else None
 
@@ -133,9 +134,9 @@ class Models:
 def load_encoder(config: Config, in_use: str = "") -> Encoder:
     """Load the configured encoder. Raises ModelUnavailable.
 
-    in_use: the name of a generation. If its vectors come from this model in PyTorch, the PyTorch
-    model is loaded. The first time, the model of a folder is prepared, which takes seconds to
-    minutes.
+    `in_use` is the name of a generation. If its vectors come from this model in PyTorch, the
+    PyTorch model is loaded. The first time, the model of a folder is prepared, which takes seconds
+    to minutes.
     """
     models = config.models
     if models.encoder_address:
@@ -159,7 +160,8 @@ def _adapt(models: ModelsConfig, encoder: Encoder) -> Encoder:
 
 
 def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> Encoder | None:
-    """The same model in PyTorch, if the vectors in use come from it and it can be loaded."""
+    """Load the same model in PyTorch, if the vectors in use come from it. None if that is not so or
+    not possible."""
     name = predecessor_of(encoder)
     if not name or not in_use.endswith(name):
         return None
@@ -175,7 +177,7 @@ def _load_predecessor(models: ModelsConfig, encoder: Encoder, in_use: str) -> En
 
 
 def load_reranker(config: Config) -> Reranker | None:
-    """The configured reranker; None without one. Sends and loads nothing yet.
+    """The configured reranker; None if there is none. Sends and loads nothing yet.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -195,11 +197,11 @@ def load_reranker(config: Config) -> Reranker | None:
 def load_models(config: Config, in_use: str = "") -> Models:
     """Find and check the models. Raises ModelUnavailable or ConfigError.
 
-    in_use: the name of the newest version's generation settings. Vectors of the former default
-    encoder stay in use until the user asks for a rebuild or something else requires one.
+    `in_use` is the name of the newest version's generation settings. Vectors of the former default
+    encoder stay in use until a rebuild.
 
-    A thread loads the encoder immediately, because every query needs it. The language model follows
-    3 s later, because loading both at once is slower. A caller that needs a model waits for it.
+    A thread loads the encoder at once, because every query needs it. The language model is loaded 3
+    s later, because loading both at once is slower. A caller that needs a model waits for it.
     """
     endpoint = None
     if config.llm.base_url:
@@ -258,7 +260,7 @@ def _verify(encoder: HttpEncoder) -> None:
     try:
         encoder.verify()
     except ModelUnavailable as error:
-        log.warning("the encoder gives no vectors", why=str(error))
+        log.warning("the encoder's endpoint returns no vectors", why=str(error))
 
 
 def make_question_maker(
@@ -278,7 +280,7 @@ def make_question_maker(
 def open_endpoint(config: LlmConfig, data_dir: Path, url: str = "") -> OpenAiLlm:
     """The configured LLM. Sends nothing yet. Raises ConfigError.
 
-    Its ledger is in the database on a server at `url`, if there is one, else in `data_dir`.
+    Its ledger is in the server's database at `url`, if there is one, otherwise in `data_dir`.
     """
     from hopsyncd.models.llm.transport import HttpClient
 
@@ -312,7 +314,7 @@ def _open_ledger(
 
 
 def _key(variable: str) -> str:
-    """The key in the environment variable; empty without one, as for local servers."""
+    """The key in the environment variable; empty if it is not set, as for local servers."""
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(

@@ -57,7 +57,7 @@ class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
         return made
 
     def _session(self, weights: Matrix) -> Any:
-        """The session that multiplies by these weights, which stay where they are."""
+        """The session that multiplies by these weights, which are not copied."""
         key = weights.ctypes.data, weights.shape
         if key not in self._sessions:
             self._sessions[key] = create_session(_model(weights)), weights

@@ -1,7 +1,8 @@
 """all-MiniLM-L6-v2 in plain torch.
 
-sentence-transformers takes seconds and much memory to import, and this model needs little of it.
-The operations, their order and their shapes are the same, so the vectors are equal bit for bit.
+This module replaces sentence-transformers for this model, because that package takes seconds and
+much memory to import. The operations, their order and their shapes are the same, so the vectors are
+equal bit for bit.
 """
 
 from pathlib import Path

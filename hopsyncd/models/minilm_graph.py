@@ -1,8 +1,9 @@
 """Writes all-MiniLM-L6-v2 as an ONNX graph with weights of 8 bits.
 
 The build of the package runs this, so it imports nothing else of hopsyncd. Weights are quantised
-per output channel here. Activations are quantised when the graph runs, with one scale per text, or
-per token after the activation function. Attention, normalisation and pooling stay float32.
+here, with one scale per output channel. Activations are quantised when the graph runs, with one
+scale per text, or per token after the activation function. Attention, normalisation and pooling
+stay float32.
 """
 
 from pathlib import Path
@@ -36,7 +37,7 @@ _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 def build_graph(folder: Path) -> bytes:
     """The graph: from `tokens`, (1, n) int64, to `vector`, (d,) float32 of length 1.
 
-    Raises OSError or ValueError where the weights are missing or damaged.
+    Raises OSError or ValueError if the weights are missing or damaged.
     """
     from safetensors.numpy import load_file
 
@@ -105,14 +106,15 @@ class _Graph:
         return self._layer_norm(f"{name}.output", self._add_node("Add", [narrow, hidden]))
 
     def _dense_after_norm(self, names: list[str], hidden: str) -> str:
-        """_dense() for a normalised state: outlier components are scaled down."""
+        """Like `_dense`, for a normalised state. Outlier components are scaled down."""
         even = self._add_node(
             "Mul", [hidden, self._shared_constant("even", np.reciprocal(_outlier_scales()))]
         )
         return self._dense(names, even, _outlier_scales())
 
     def _dense_by_token(self, name: str, hidden: str) -> str:
-        """_dense() for activations, with one scale per token: their largest values differ a lot."""
+        """Like `_dense`, for activations. Each token has its own scale, because their largest
+        values differ much."""
         largest = self._add_node("ReduceMax", [hidden], axes=[-1], keepdims=1)
         largest = self._add_node(
             "Max", [largest, self._shared_constant("least", np.full(1, _LEAST_LARGEST, np.float32))]
@@ -129,7 +131,7 @@ class _Graph:
         *,
         with_bias: bool = True,
     ) -> str:
-        """One matrix product for the named layers, their outputs side by side."""
+        """Add one matrix product for the named layers, with their outputs side by side."""
         weight = (
             np.concatenate([self._weights[f"{name}.weight"] for name in names]) * outlier_scales
         )
@@ -177,7 +179,7 @@ class _Graph:
     def _add_node_outputs(
         self, kind: str, given: list[str], outputs: int, domain: str = "", **options: Any
     ) -> list[str]:
-        """Add a node; returns the names of its outputs."""
+        """Add a node. Returns the names of its outputs."""
         from onnx import helper
 
         names = [f"{kind}.{len(self._nodes)}.{number}" for number in range(outputs)]

@@ -32,12 +32,12 @@ log = structlog.get_logger(__name__)
 class OnnxEncoder:
     """The default model in ONNX Runtime, with weights of 8 bits. Texts are cut at 256 tokens.
 
-    Several threads can encode at once, each one text at a time. In a batch the texts would share
-    quantisation scales, and a vector would depend on the other texts.
+    Several threads can encode at once, each one text at a time. In a batch, texts would share
+    quantisation scales, so a vector would depend on the other texts.
 
-    An installed hopsyncd contains the model. A clone that was not built does not: there, the first
-    text builds the model from the package of the published weights and keeps it in `cache`. A
-    damaged file is built again. If `cache` is not writable, each process builds its own.
+    An installed hopsyncd contains the model. In a clone that was not built, the first text builds
+    the model from the package of the published weights and stores it in `cache`. A damaged file is
+    built again. If `cache` is not writable, each process builds the model.
     """
 
     dimensions = DEFAULT_DIMENSIONS
@@ -55,7 +55,7 @@ class OnnxEncoder:
         self._vectors: _Vectors | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Implements the protocol. Raises ModelUnavailable."""
+        """Raises ModelUnavailable if the model cannot be loaded."""
         vectors = self._vectors or self._open()
         return vectors([text[:MAX_CHARACTERS] for text in texts])
 
@@ -69,7 +69,7 @@ class OnnxEncoder:
             return self._vectors
 
     def _read_or_write_model(self) -> bytes:
-        """The model from the cache; if it is missing or damaged, build and keep it."""
+        """Read the model from the cache. If it is missing or damaged, build and store it."""
         try:
             kept = self._file.read_bytes()
         except OSError:
@@ -85,7 +85,7 @@ class OnnxEncoder:
             )
         if kept:
             log.warning(
-                "the encoder's cached model is damaged, and made again", file=str(self._file)
+                "the encoder's cached model is damaged and is built again", file=str(self._file)
             )
         self.preparing = True
         try:
@@ -102,12 +102,16 @@ class OnnxEncoder:
             serialize.write_bytes(hashlib.sha256(graph).digest() + graph)
             serialize.replace(self._file)
         except OSError as error:
-            log.warning("the encoder's model cannot be kept", file=str(self._file), why=str(error))
+            log.warning(
+                "the encoder's model cannot be stored in the cache",
+                file=str(self._file),
+                why=str(error),
+            )
         return graph
 
 
 def _load_vector_function(folder: Path, graph: bytes) -> _Vectors:
-    """Create the session; returns the function from texts to vectors."""
+    """Create the session. Returns the function from texts to vectors."""
     # Slower, but without it sums of two products would saturate.
     precise = {} if _has_exact_byte_products() else {"x64quantprecision": "1"}
     session = create_session(graph, entries=precise)

@@ -98,7 +98,8 @@ def without_labels(
 ) -> list[tuple[int, int]]:
     """Remove labels from spans.
 
-    A span inside a label is dropped. A span that overlaps one keeps only the part after it.
+    A span inside a label is dropped. If a span overlaps a label, only the part after the label is
+    kept.
     """
     kept: list[tuple[int, int]] = []
     for start, end in spans:

@@ -1,8 +1,8 @@
 """Prompts: fixed texts that some encoders need before a question or a passage.
 
-They come from the configuration, else from the model's own files, else from a table of families.
-Document text gets the passage prompt. Questions get the query prompt, whether a user asks them
-or an LLM writes them for the graph.
+They come from the configuration, otherwise from the model's files, otherwise from a table of model
+families. Document text gets the passage prompt. Questions get the query prompt, whether a user asks
+them or an LLM writes them for the graph.
 """
 
 import json
@@ -136,8 +136,8 @@ def _pick(named: Mapping[str, str], names: Sequence[str]) -> str:
 def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None) -> Prompts:
     """Choose the prompts of the configured encoder.
 
-    model: its name, for the table. folder: its folder, if it is on this machine. An endpoint that
-    gets the role of a text in a field gets no prompts from the table.
+    `model` is its name, for the table. `folder` is its folder, if it is on this machine. An
+    endpoint that gets the role of a text in a field gets no prompts from the table.
     """
     prompts = read_prompts(folder) if folder else None
     if prompts is None:
@@ -150,7 +150,7 @@ def choose_prompts(config: ModelsConfig, model: str, folder: Path | None = None)
 
 
 class AdaptedEncoder(PromptedEncoder):
-    """Wraps another encoder of this machine: adds prompts, and subtracts the centre."""
+    """Wraps an encoder of this machine: adds prompts, and subtracts the centre."""
 
     def __init__(self, encoder: Encoder, prompts: Prompts) -> None:
         self._encoder = encoder
@@ -164,8 +164,7 @@ class AdaptedEncoder(PromptedEncoder):
 
     @property
     def predecessor(self) -> str:
-        """The name with the encoder's predecessor instead of the encoder; empty without a
-        predecessor."""
+        """The name of this encoder with the predecessor in it; empty if there is no predecessor."""
         name = predecessor_of(self._encoder)
         return self._adapted_name(name) if name else ""
 

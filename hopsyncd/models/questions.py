@@ -59,12 +59,13 @@ class QuestionMaker(Protocol):
 
     @property
     def generation(self) -> GenerationConfig:
-        """Identifies generator and models. A change that can alter results changes its name."""
+        """Identifies the generator and the models. A change that can alter results changes the
+        name."""
         ...
 
     @property
     def store_after(self) -> int:
-        """The most results that are stored in one transaction, and that a crash can lose."""
+        """The most results that are stored in one transaction. A crash can lose this many."""
         ...
 
     @property
@@ -75,25 +76,26 @@ class QuestionMaker(Protocol):
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[MakeResult]]:
-        """Yield each passage once, with its question set or an error, as they are finished.
+        """Yield each passage once, with its question set or an error, as soon as it is finished.
 
-        The error says why the LLM gave no result. Without a `context` no LLM is asked.
+        The error says why the LLM gave no result. Without a `context`, no LLM is called.
         """
         ...
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
-        """A set for use until the LLM has answered for this passage."""
+        """Make a question set for use until the LLM has answered for this passage."""
         ...
 
     @property
     def provisional_generation(self) -> GenerationConfig:
-        """Settings under which a provisional set is the regular set, except for ids."""
+        """The settings that would give the same set, except for ids, as a regular set."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionDraft:
-    """A question. Its vector is the vector of `contexts[context]`; 0 is the whole passage."""
+    """A question. Its vector is the vector of `contexts[context]`. Context 0 is the whole
+    passage."""
 
     direction: Direction
     text: str
@@ -157,7 +159,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def ask_about_name(name: str) -> str:
-    """The question that a passage raises by a name.
+    """Make the question that a passage raises by mentioning a name.
 
     >>> ask_about_name("the Tiber")
     'What is said of the Tiber?'
@@ -270,7 +272,7 @@ class _LazySet:
 
 @dataclass(frozen=True, slots=True)
 class _PartOfGroup:
-    """The set of one passage, from a future that makes several."""
+    """The set of one passage, from a future that makes several sets."""
 
     making: Future[list[QuestionSet]]
     at: int
@@ -279,7 +281,7 @@ class _PartOfGroup:
         return self.making.result()[self.at]
 
     def cancel(self) -> None:
-        """Cancel all sets of the future: they belong to the same import."""
+        """Cancel all sets of the future, because they belong to the same import."""
         self.making.cancel()
 
 
@@ -293,8 +295,8 @@ class BuiltinMaker:
     ) -> None:
         """With more than one worker, `workers` low-priority threads make sets in parallel.
 
-        Meanwhile another thread finds the names in the next passages. Each of the workers gives the
-        encoder the texts of `together` passages in one call.
+        Meanwhile another thread finds the names in the next passages. Each worker passes the texts
+        of `together` passages to the encoder in one call.
         """
         self._together = together
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
@@ -335,7 +337,7 @@ class BuiltinMaker:
     def _begin(
         self, pool: ThreadPoolExecutor | None, group: Sequence[Passage], pending: deque[Passage]
     ) -> None:
-        """Start the sets of a group, in the pool or lazily in this thread."""
+        """Start making the sets of a group, in the pool or lazily in this thread."""
         texts = [passage.text for passage in group]
         if pool is None:
             named = self._language.mentions(texts) if texts else []

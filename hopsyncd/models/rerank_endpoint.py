@@ -1,4 +1,5 @@
-"""A reranker behind an endpoint: `POST /rerank`, as Jina, Cohere, vLLM and llama.cpp offer it.
+"""A reranker behind an endpoint with `POST /rerank`, in the format of Jina, Cohere, vLLM and
+llama.cpp.
 
 The endpoint is not trusted. A reply must have one finite score for each text that was sent.
 Requests are counted and retried like requests to the other endpoints.
@@ -79,7 +80,9 @@ def read_scores(body: bytes, count: int) -> Scores:
         raise UnusableReply(_NO_SCORES) from error
     by_index = {one.index: one.score for one in found}
     if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
-        raise UnusableReply(f"it scores {len(found)} texts, not each of the {count} once")
+        raise UnusableReply(
+            f"it has {len(found)} scores instead of one for each of the {count} texts"
+        )
     usage = reply.get("usage") if isinstance(reply, dict) else None
     return Scores([by_index[index] for index in range(count)], usage)
 
@@ -130,7 +133,7 @@ class HttpReranker:
         return found.scores
 
     def close(self) -> None:
-        """End the requests in progress, and send no more."""
+        """Cancel the requests in progress, and send no more."""
         self._stop.set()
         self.ledger.close()
 
@@ -148,7 +151,7 @@ class HttpReranker:
         }
 
     def _ask(self, question: str, texts: list[str]) -> Scores:
-        """The reply, after one retry at most. Raises LlmError."""
+        """Request the reply, with at most one retry. Raises LlmError."""
         deadline_s = self._timing.monotonic_s() + TIMEOUT_S
         body: dict[str, Any] = {"query": question, "documents": texts, "top_n": len(texts)}
         if self.model:

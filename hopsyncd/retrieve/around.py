@@ -23,9 +23,9 @@ _MAX_TURNS = 500  # passages that a search for paths visits; this bounds its wor
 class Joint:
     """An edge, a link or a shared name that connects two passage rows.
 
-    asked_by: for an edge, the end that asks its `question`. For a link, its direction: "link"
-    forwards, "backlink" backwards. For a name that both passages mention: "both". name: the shared
-    name, or the text of the link.
+    asked_by: for an edge, the end that raises its `question`; for a link, its direction ("link"
+    forwards, "backlink" backwards); for a shared name, "both". name: the shared name, or the text
+    of the link.
     """
 
     start: int
@@ -38,17 +38,19 @@ class Joint:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The passage rows found, nearest first, each with its distance in hops, and their joints."""
+    """The passage rows found, nearest first, with their distances in hops and the joints among
+    them."""
 
     distance: dict[int, int]
     joints: list[Joint]
 
 
 def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
-    """Find the passage at `start` and up to `limit` others, up to `hops` away.
+    """Find up to `limit` passages that are up to `hops` away from the passage `start`, which is
+    included.
 
     The joints are all edges and links among these passages. If no edge or link connects a passage
-    to one nearer to the start, a shared name does.
+    to a nearer passage, the joint is a shared name.
     """
     distance = {start: 0}
     nearest = [start]
@@ -133,7 +135,8 @@ def _join_by_name(
 
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
-    """Pairs (position in `entries`, name that it mentions), for names that connect documents."""
+    """Pairs of a position in `entries` and a name that this passage mentions, for names that
+    connect documents."""
     of, name = snapshot.list_names(entries)
     kept = snapshot.statistics.joins_documents[name]
     return of[kept], name[kept]
@@ -142,7 +145,7 @@ def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]
 def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
     """Up to `limit` paths from start to end, the shortest first. No path visits a passage twice.
 
-    The work is bounded. If there are very many paths, longer ones may be missing.
+    The search is limited. If there are very many paths, longer paths may be missing.
     """
     left = _distances(snapshot, end, max_hops)
     if start == end or start not in left:
@@ -228,11 +231,8 @@ def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
 
 
 def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]:
-    """The neighbours of these passage rows, and how near their best joint makes them.
-
-    An edge counts 2 plus its similarity. A link counts 1. A name counts 1 divided by the number of
-    its mentions.
-    """
+    """The neighbours of these passage rows, and the strength of their best joint. An edge has
+    strength 2 plus its similarity, a link 1, and a name 1 divided by the number of its mentions."""
     from_ = np.array(entries, dtype=np.int64)
     edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)
     _, joining = _joining(snapshot, from_)

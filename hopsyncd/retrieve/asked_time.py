@@ -1,7 +1,7 @@
-"""Finds the time that a question mentions, as a filter to offer to the user.
+"""Finds the time that a question mentions, as a filter to suggest to the user.
 
-It is never applied by itself: a document's date may be unknown or another one than the question
-means, so the filter could hide the answer.
+The filter is never applied automatically: a document's date may be unknown or differ from the time
+that the question means, so the filter could hide the answer.
 """
 
 import re

@@ -28,7 +28,8 @@ _LEAST_CHARACTERS = 4
 class Bridge:
     """Two names and the name that connects them, as the passages write them.
 
-    `passages` are the passage that mentions the first two names, and the one with the last two.
+    `passages` are the passage that mentions the first two names, and the passage that mentions the
+    last two.
     """
 
     start: str
@@ -38,7 +39,7 @@ class Bridge:
 
 
 def find_bridges(connection: Connection, snapshot: Snapshot, limit: int) -> list[Bridge]:
-    """Up to `limit` bridges. Their middle names and their ends all differ."""
+    """Find up to `limit` bridges. No two of them have the same middle name or the same end."""
     statistics = snapshot.statistics
     counts = statistics.mention_counts
     is_middle = (statistics.as_document_name > 0) & statistics.joins_documents
@@ -119,13 +120,14 @@ def _name_bridges(
 
 
 def _find_written(text: str, name: str) -> str:
-    """The name as the text writes it; empty if it does not look like a name there."""
+    """The name as written in the text; empty if it does not look like a name there."""
     found = whole_words(text, name) or ""
     return found if _is_name(found) else ""
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text looks like a name: a few words, the first and the last with a capital.
+    """Whether a text looks like a name: a few words, of which the first and the last are
+    capitalised.
 
     >>> [_is_name(text) for text in ("Lord Byron", "the sea", "A1", "FAQ", "Note")]
     [True, False, False, False, True]

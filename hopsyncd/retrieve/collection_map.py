@@ -1,6 +1,7 @@
 """Computes the map of a version: its documents in groups of similar ones, and their connections.
 
-Only documents that the snapshot shows are used; hidden and filtered-out documents leave no trace.
+Only visible documents of the snapshot are used, so hidden and filtered-out documents do not affect
+the map.
 """
 
 from collections.abc import Sequence
@@ -38,9 +39,10 @@ _LEAST_CHARACTERS = 3
 class CollectionMap:
     """The n documents, by ascending path key, and the m connections between them.
 
-    documents: (n,) document rows. first_passages: (n,) the passage row that begins each. starts,
-    ends: (m,) positions of documents. is_link: whether a document links to the other; otherwise
-    their passages answer each other's questions. names: of each group.
+    documents: (n,) document rows. first_passages: (n,) the row of the first passage of each.
+    starts, ends: (m,) positions of the connected documents. is_link: whether one document links to
+    the other; otherwise their passages answer each other's questions. names: the names of each
+    group.
     """
 
     documents: Integers
@@ -98,7 +100,8 @@ def _list_passages(snapshot: Snapshot, documents: Integers) -> tuple[Integers, I
 
 
 def _document_vectors(snapshot: Snapshot, passages: Integers, positions: Integers) -> Matrix:
-    """(n, d) the mean vector of each document, minus the mean of all; every document has passages.
+    """(n, d) the mean vector of each document, minus the mean of all vectors. Each document must
+    have passages.
 
     The sums are of whole numbers, so the order of the passages does not change them.
     """
@@ -141,7 +144,8 @@ def _find_joints(snapshot: Snapshot, documents: Integers) -> tuple[Integers, Int
 def _count_pairs(
     snapshot: Snapshot, documents: Integers, start_rows: AnyIntegers, end_rows: AnyIntegers
 ) -> tuple[Integers, Integers, Integers]:
-    """The pairs of different documents whose passages are paired: lower, higher, and how often."""
+    """Count the passage pairs of each pair of documents. Returns the lower document, the higher
+    document, and the count."""
     keys = snapshot.index.documents.path_key[documents]
     starts, has_start = find_sorted(keys, snapshot.document_keys(start_rows))
     ends, has_end = find_sorted(keys, snapshot.document_keys(end_rows))
@@ -195,7 +199,7 @@ def _name_groups(
 
 
 def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
-    """A number for the text of each name that does not depend on the order of indexing."""
+    """A rank of each name by its text, which does not depend on the order of indexing."""
     keys: Integers = snapshot.index.name_numbers.keys[names]
     return keys
 
@@ -203,7 +207,7 @@ def _text_ranks(snapshot: Snapshot, names: Integers) -> Integers:
 def _spell(
     connection: Connection, snapshot: Snapshot, names: Integers, in_group: Flags
 ) -> list[str]:
-    """The best names as passages of the group write them, without similar ones."""
+    """The best names as passages of the group write them, without similar names."""
     texts = [snapshot.index.name_texts[name] for name in names.tolist()]
     kept = [at for at, text in enumerate(texts) if _is_telling(text)][:_TRIED_NAMES]
     mentions = snapshot.find_mentions(names[kept])
@@ -225,7 +229,7 @@ def _spell(
 
 
 def _is_telling(text: str) -> bool:
-    """Whether a name says something by itself.
+    """Whether a name is informative without its context.
 
     >>> [_is_telling(text) for text in ("lord byron", "1824", "no", "12 May")]
     [True, False, False, False]

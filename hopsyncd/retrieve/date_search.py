@@ -1,8 +1,6 @@
-"""Finds the passages that mention a day, in whatever spelling the day is written.
-
-An unclear numeric date such as 07.05.2025 counts if its document shows the order: by other dates in
-it, or else by its language. Only visible passages of the document are used, so the result does not
-depend on hidden ones.
+"""Finds the passages that mention a day, in any spelling. An ambiguous date such as 07.05.2025
+counts only if other dates of its document, or its language, show whether the day or the month comes
+first. Only visible passages of the document are used, so hidden passages do not affect the result.
 """
 
 import numpy as np

@@ -1,16 +1,16 @@
-"""Collects the dependencies of an answer, and decides whether a newer version touches them.
+"""Collects the dependencies of an answer, and decides whether a newer version may change the
+answer.
 
-In a large collection, nearly all score of a walk passes through few passages, and a follow-up of
-the second ask adds score to few passages. If a version changes none of them, and adds no passage
-that the question or a follow-up would find, the answer stays the same. Two small effects remain.
-The statistics of the whole collection shift a little with each passage added or removed. And a
-sentence that was dropped from the question, because no passage was like it, may now match one.
+In a large collection, nearly all of the score passes through few passages, and a follow-up question
+adds score to few passages. If a version changes none of them, and adds no passage that the question
+or a follow-up would find, the answer stays the same. There are two exceptions. The statistics of
+the whole collection change a little with each passage added or removed. And a sentence that was
+dropped from the question, because no passage was similar, may now match a passage.
 
-A question is therefore asked again in two cases. Either a version touches its dependencies, or
-enough passages were added or removed since it was last asked that the closest two results may swap
-places. The latter happens at the latest at 1 % of all passages; in a small collection, it happens
-with every change. A swap of two results that does not change the outcome is ignored, because users
-get the same notification in either order.
+A question is therefore asked again if a version changes its dependencies, or if enough passages
+were added or removed since it was last asked that two results may swap places. The second case
+occurs at the latest after 1 % of all passages have changed; in a small collection, it occurs with
+every change. A swap that does not change the set of the first results is ignored.
 """
 
 import math
@@ -60,10 +60,10 @@ _A_LITTLE_MORE = 1.05
 
 
 class Tie(NamedTuple):
-    """A result whose score is only slightly larger than the next one's.
+    """A result whose score is only slightly larger than the next score.
 
-    alone: the rows that would be found if the two swapped places. together: the rows that would be
-    found if all rows with a smaller lead fell behind too.
+    alone: the rows that are found if the two results swap places. together: the rows that are found
+    if all results with a smaller lead swap places too.
     """
 
     lead: float
@@ -75,9 +75,9 @@ class Tie(NamedTuple):
 class Query:
     """A text that was compared with all passages.
 
-    terms: the weight of each term, by the term's key. least: the likeness that a passage needs to
-    count. least_titled: the likeness that a passage needs if the text may name its title.
-    least_direct: the likeness that a direct hit needs, the whole passage's cosine included.
+    terms: the weight of each term, by the term's key. least: the lowest likeness at which a new
+    passage may change the result. least_titled: the same for a passage whose title may be in the
+    text. least_direct: the same for a direct hit, including the cosine of the whole passage.
     """
 
     vector: Vectors
@@ -91,11 +91,11 @@ class Query:
 class Dependencies:
     """The passage rows and names that the search for a question used at a version, ascending.
 
-    question: with corrected spelling. asked: without the sentences that were dropped. forms: other
-    forms of its words. heavy_rows: the rows that send enough score for a single edge to matter.
-    parts: see `list_parts`, for the rows `givers`. queries: the question and its follow-ups. ties:
-    the smallest leads of a result over the next. lead: the smallest lead that may change the
-    outcome. All fields belong to one index and are invalid after it.
+    question: the question with corrected spelling. asked: the question without dropped sentences.
+    forms: other forms of its words. heavy_rows: the rows that send enough score for a single edge
+    to matter. parts: the result of `list_parts` for the rows `givers`. queries: the question and
+    its follow-ups. ties: the smallest leads of a result over the next result. lead: the smallest
+    lead that may change the outcome. All row numbers are valid only for one index object.
     """
 
     question: str
@@ -115,7 +115,8 @@ class Dependencies:
     def collect(
         cls, question: str, context: QueryContext, vector: Vectors, search: HopSearch, k: int
     ) -> Self:
-        """Collect the rows and names that the search used, and the rows that nearly counted."""
+        """Collect the rows and names that the search used, and the results with the smallest
+        leads."""
         snapshot, near = context.snapshot, context.near
         walked, follow_ups = search.walked, search.second_ask.follow_ups
         first = largest(search.scores, snapshot.passage_ids, max(k, _DEPTH))
@@ -170,8 +171,7 @@ def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHit
     """The question as a query.
 
     A new passage matters if it would get a share of the seeds' scores, if it would be a direct hit,
-    or if the question may name its title. The search looks only at the titles of the nearest
-    passages.
+    or if the question may contain its title. Only titles of the nearest passages are searched.
     """
     like = context.near.like
     most = float(like.max())
@@ -182,8 +182,8 @@ def _describe_question(context: QueryContext, vector: Vectors, direct: DirectHit
 
 
 def _add_forms(context: QueryContext) -> dict[str, float]:
-    """The weights of the question's terms. Terms of other forms share the weight of the words they
-    stand for."""
+    """The weights of the question's terms. Terms of other forms share the weight of the words that
+    they replace."""
     weights = dict(context.terms)
     for form in context.forms.forms:
         share = sum(context.terms.get(term, 0.0) for term in form.typed_stems) / len(form.stems)
@@ -207,7 +207,7 @@ def _key_terms(weights: Mapping[str, float]) -> dict[int, float]:
 
 
 def is_touched(dependencies: Dependencies, now: Snapshot) -> bool:
-    """Whether the question may have another outcome at this later version."""
+    """Whether this later version may change the answer to the question."""
     before, index = dependencies.snapshot, now.index
     if index is not before.index:
         return True
@@ -245,10 +245,8 @@ class _Order:
         self._direct = find_direct_hits(context)
 
     def rank(self, worth: Floats, k: int) -> list[Helpful]:
-        """The k best passage rows, and at least five, by these worths, one for each passage row.
-
-        Direct hits have no places of their own yet.
-        """
+        """The k best passage rows (at least five), by the worth of each row, before direct hits get
+        their places."""
         return rank_rows(self._context, worth, max(k, FIRST))
 
     def find(self, worth: Floats, k: int) -> tuple[int, ...]:
@@ -257,8 +255,8 @@ class _Order:
         return tuple(helpful.position for helpful in found[:k])
 
     def lead_of_direct_hits(self, k: int) -> float:
-        """The lead of the last direct hit, if the next passage in its place would change the
-        results."""
+        """The lead of the last direct hit, if the results would change with the next passage in its
+        place."""
         ranked, direct = self.rank(self.worth, k), self._direct
         now, instead = (keep_places(ranked, rows)[:k] for rows in (direct.rows, direct.instead))
         same = [one.position for one in now] == [one.position for one in instead]
@@ -268,8 +266,8 @@ class _Order:
 def _find_ties(order: _Order, k: int, lead_of_start: float) -> list[Tie]:
     """The smallest leads among the results, ascending; the last tie has no rows.
 
-    lead_of_start: the lead of the last passage that was read for a follow-up. If another passage
-    were read instead, the results would be unknown.
+    `lead_of_start` is the lead of the last passage that was read for a follow-up. If another
+    passage were read, the results would be unknown.
     """
     soon = min(_SOON / order.snapshot.statistics.passages, 1 / _DRIFT) * _SWAY
     together, ties = order.worth.copy(), list[Tie]()
@@ -307,7 +305,7 @@ def _find_matched(before: Snapshot, now: Snapshot) -> Integers:
 
 
 def _find_moved(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
-    """Passage rows that now belong to another document, or whose document has other names."""
+    """Passage rows whose document, or whose document's names, have changed."""
     index = now.index
     homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
@@ -387,7 +385,7 @@ def _score_words(
     """Two (m,) arrays: the BM25 score of each passage as a share of the maximum, and the weight of
     its terms.
 
-    The scores are raised a little, because the statistics may have changed a little since.
+    The scores are increased slightly, because the statistics may have changed slightly.
     """
     keys = np.array(list(query.terms), dtype=np.int64)
     weights = np.array(list(query.terms.values()))

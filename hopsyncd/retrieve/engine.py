@@ -87,9 +87,9 @@ class _Kept:
 class Engine:
     """The thread-safe read path over one database.
 
-    Only searches that request the `llm` or the `reranker` use them. While `is_syncing`, an ACL view
-    of the head is computed when a caller needs it, and not in advance. ACL views are loaded from
-    the folder `saved_views`, and saved there if the engine `owns_views`.
+    `llm` and `reranker` are used only by searches that request them. While `is_syncing` returns
+    true, ACL views are not computed in advance. ACL views are loaded from the folder `saved_views`,
+    and saved there if `owns_views`.
     """
 
     def __init__(
@@ -125,7 +125,8 @@ class Engine:
 
     @property
     def being_read(self) -> frozenset[int]:
-        """The versions whose answers wait for an LLM. No database transaction protects them."""
+        """The versions that are used while an answer waits for an LLM. gc must keep their rows,
+        because no transaction does."""
         with self._reading_lock:
             return frozenset(self._being_read)
 
@@ -153,13 +154,14 @@ class Engine:
         return self._encoder.name
 
     def encoded_for(self, question: str, search: Search) -> EncodedTexts:
-        """The vectors that this search of the head needs, if it uses the question unchanged."""
+        """Encode the texts that this search of the head needs, unless it changes the question
+        first."""
         return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def drop_unrelated_sentences(self, question: str, served: Snapshot) -> str:
         """Drop sentences of the question that are unlike everything in the version.
 
-        While the encoder is unavailable, the question stays whole.
+        If the encoder is unavailable, no sentence is dropped.
         """
         try:
             return self._searcher.drop_unrelated_sentences(served, question)
@@ -167,15 +169,14 @@ class Engine:
             return question
 
     def publish(self, head: Snapshot) -> None:
-        """Serve this version from now on. Running requests continue with the version they began
-        with."""
+        """Serve this version from now on. Running requests continue with their version."""
         self._restricted.follow(head)
         before, self._head = self._head, head
         if before is not None and before.index is not head.index:
             self.forget_pasts()
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Compute views for these masks before a caller needs them."""
+        """Compute ACL views for these masks in advance."""
         self._restricted.expect(masks)
 
     def save_views(self) -> None:
@@ -199,7 +200,7 @@ class Engine:
         self._searcher.settings = settings
 
     def forget_pasts(self) -> None:
-        """Drop the cached past versions, because a purge has rewritten them."""
+        """Drop the cached past versions, because a purge has changed them."""
         self._pasts.clear()
         self._searcher.passages.forget()
         self._restricted.forget_pasts()
@@ -211,9 +212,8 @@ class Engine:
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
         """Open a transaction, and the version that `at` names.
 
-        The snapshot has only the passages that match the filter and that are not only in `hidden`
-        sources. `hidden` names the hidden sources, or is an ACL. An ACL hides all other sources
-        that the database has when the version is read.
+        The snapshot shows only passages of visible documents that match the filter. `hidden` is a
+        set of hidden sources, or an ACL, which hides all sources that it does not list.
 
         The snapshot is None if there is no version yet. Raises NoSuchVersion.
         """
@@ -234,7 +234,8 @@ class Engine:
 
     @contextmanager
     def holding(self, at: str, hidden: Mask | Acl = EVERYTHING) -> Iterator[str]:
-        """Keep the version that `at` names now, for several questions. Yields a name for it.
+        """Keep the version that `at` names now for several questions. Yields a name with which to
+        ask it.
 
         Raises NoSuchVersion.
         """
@@ -260,12 +261,12 @@ class Engine:
         tell: Tell = untold,
         wanted: Filter = (),
     ) -> Answer | None:
-        """Answer at the version that `at` names. None if there is no version yet.
+        """Answer at the version that `at` names. Returns None if there is no version yet.
 
-        The answer does not use passages that are only in `hidden` sources, or that the filter
-        excludes. `usage` counts and limits the calls to an LLM, if the search uses one. By default,
-        each query has its own `usage`. A search by logic calls `tell` at each stage.
-        Raises NoSuchVersion, and BadRequest if this engine cannot run the search.
+        Passages that are only in `hidden` sources, or that the filter excludes, are not used.
+        `usage` counts and limits the calls to an LLM, if the search uses one. By default, each
+        query has its own `usage`. A search by logic calls `tell` at each stage. Raises
+        NoSuchVersion, and BadRequest if this engine cannot run the search.
         """
         usage = usage or Usage(self._max_llm_calls)
         while True:
@@ -296,7 +297,7 @@ class Engine:
     def _find(
         self, connection: Connection, served: Snapshot, question: str, k: int, search: Search
     ) -> Answer:
-        """Search without an LLM; with stored vectors while the encoder is unavailable."""
+        """Search without an LLM. If the encoder is unavailable, use stored vectors."""
         try:
             found = self._searcher.find(connection, served, question, k, search)
             return _answer(self._searcher, connection, served, question, search, found)
@@ -311,10 +312,10 @@ class Engine:
         return Searcher(StoredVectors(served), settings, self._llm, self._reranker)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
-        """Search the head with `hop`; returns the answer and its dependencies. None without a
-        version.
+        """Search the head with `hop`. Returns the answer and its dependencies, or None if there is
+        no version yet.
 
-        Raises EncoderUnavailable, because stored vectors would give another answer.
+        Raises EncoderUnavailable instead of using stored vectors, which would give another answer.
         """
         with self.reading() as (connection, served):
             if served is None:
@@ -327,10 +328,10 @@ class Engine:
             return replace(found, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
-        """Whether the question may have another outcome at the head.
+        """Whether the answer to the question may be different at the head.
 
-        True if its typos are corrected differently, if documents define other forms of its words,
-        or if the head touches its dependencies.
+        True if typos would be corrected differently, if documents define other forms of its words,
+        or if the head changes its dependencies.
         """
         with self.reading() as (connection, served):
             assert served is not None  # dependencies belong to a version
@@ -366,11 +367,8 @@ class Engine:
                 self._being_read += Counter()  # drops the versions that nobody reads
 
     def _is_kept(self, connection: Connection, wanted: Version) -> bool:
-        """Whether the database still has the version. Garbage collection may have removed it.
-
-        False if it is gone but another version is served now. Raises NoSuchVersion if it is gone
-        and no other version is served.
-        """
+        """Whether the database still has the version, which garbage collection may have removed. If
+        it is gone and no newer version is served, NoSuchVersion is raised."""
         try:
             version(connection, wanted.id)
         except NoSuchVersion:
@@ -380,8 +378,8 @@ class Engine:
         return True
 
     def _connection(self, at: str) -> Connection:
-        """The connection to read this version with: the local copy while the database server is
-        unreachable."""
+        """The connection with which to read this version. It is to the local copy if the database
+        server is unreachable."""
         if self._copy is None:
             return self._open_connection()
         served = self._head.version.id if self._head else None
@@ -440,7 +438,7 @@ class Engine:
         return self._pasts.get(version.id, head.index, make)
 
     def _searchable(self, connection: Connection, version: Version) -> Snapshot:
-        """The head, whose index also has this version. Raises NoSuchVersion."""
+        """The head, if its index also has this version. Otherwise raises NoSuchVersion."""
         encoder = get_generation(connection, version.generation).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
@@ -472,15 +470,16 @@ def _answer(
     search: Search,
     found: Found,
 ) -> Answer:
-    """Make the answer, with the strength of each passage and the words that no passage has."""
+    """Make the answer, with the strength of each passage and the query's words that no passage
+    has."""
     absent, strengths = searcher.rate(connection, served, question, found)
     answer = answer_of(connection, served, question, search, found)
     return replace(answer, absent=absent, strengths=strengths)
 
 
 def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
-    """The sources and folders to hide. For an ACL, all sources of this database state that it does
-    not allow."""
+    """The sources and folders to hide. An ACL hides all sources of the database that it does not
+    list."""
     if isinstance(hidden, Acl):
         return hidden.hidden_among(source_names(connection).values())
     return hidden

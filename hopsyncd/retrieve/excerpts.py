@@ -1,13 +1,13 @@
 """Chooses the excerpts of passages to show an LLM, within a budget of tokens.
 
-Twenty short excerpts contain the needed sentences of more questions than eight whole passages of
-the same size. Each chosen passage begins with the sentence that fits the question best. The rest of
-the budget goes to further sentences of the same passages, one by one, by this score:
+Twenty short excerpts contain the needed sentences more often than eight whole passages of the same
+total size. The first chosen sentence of each passage is the sentence that fits the question best.
+The rest of the budget goes to further sentences of the same passages, one by one, by this score:
 
 (COSINE * cos(question, sentence) + TERMS * terms) * (1 + NEAR * near) / (1 + rank / HALF)
 
 `terms` is the idf-weighted share of the question's words in the sentence, its headings and its
-path. `near` is 1 beside a sentence that is already chosen, because the neighbour is often needed.
+path.
 
 The weights hardly matter near these values.
 
@@ -43,8 +43,8 @@ _WORD = re.compile(r"\w+")
 class Excerpt:
     """The chosen sentences of one passage.
 
-    text: the sentences, with `GAP` between two that are not neighbours. sentences: in order.
-    is_whole: whether no sentence is left out.
+    text: the sentences, with `GAP` between sentences that are not neighbours. sentences: the
+    sentences in order. is_whole: whether no sentence is left out.
     """
 
     passage: PassageId
@@ -89,10 +89,11 @@ def choose_excerpts(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> list[Excerpt]:
-    """Choose excerpts of at most `budget_tokens`, including their frames, by document and place.
+    """Choose excerpts of at most `budget_tokens`, including their frames. They are sorted by
+    document and place.
 
-    frame_tokens: the tokens of a passage's number and headings, and of its document if that is new.
-    kept: passages that are never left out, however badly they fit the question.
+    frame_tokens: the tokens of a passage's number and headings, and of its document if it is the
+    document's first passage. kept: passages that are always included.
     """
     parts = _parts(sentences, weights, found, count_tokens, kept)
     left = budget_tokens
@@ -131,7 +132,7 @@ def _parts(
     count_tokens: Callable[[str], int],
     kept: Collection[PassageId],
 ) -> list[_Part]:
-    """The passages that are worth showing, best first."""
+    """The passages that fit well enough to be shown, best first."""
     by_passage: dict[PassageId, list[Sentence]] = defaultdict(list)
     for one in sentences:
         by_passage[one.passage].append(one)

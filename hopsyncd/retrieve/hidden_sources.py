@@ -1,13 +1,13 @@
 """Computes views of versions without the sources that a caller may not see.
 
 A view is the graph without the hidden sources. Views of a new head are computed in advance, for the
-sets of hidden sources that queries used lately or that the configuration names.
+sets of hidden sources that recent queries used or that the configuration names.
 
-If there is a view of an older version, the new view is cheap to compute, so it is computed for each
-new head. Otherwise it is computed only for a head that has stayed for a while, because during an
-import the next version would replace it too soon. After a small edit, the view that was used last
-is computed before the new head is served. If a query needs a view that is not ready, it computes
-the view, or waits for the thread that does; no view is computed twice.
+A view is cheap to compute from a view of an older version. Then it is computed for each new head.
+Otherwise it is computed only for a head that was not replaced for a while, because during an import
+versions follow quickly. After a small edit, the view that was used last is computed before the new
+head is served. If a query needs a view that is not ready, it computes the view, or waits if another
+thread is computing it.
 """
 
 import threading
@@ -63,7 +63,8 @@ class RestrictedViews:
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
-        """A version of the head's index without passages that only the hidden sources have."""
+        """The view of a version of the head's index, without passages that are only in hidden
+        sources."""
         with self._changed:
             self._want(hidden)
             while (known := self._find_known(head.index, version.id, hidden)) is None:
@@ -77,8 +78,8 @@ class RestrictedViews:
         return self._compute(head, version, hidden)
 
     def ready(self, version: int, hidden: Mask) -> bool:
-        """Whether the view is ready. If it is a view of the head and not ready, its computation is
-        started."""
+        """Whether the view is ready. If it is not ready and is a view of the head, its computation
+        is started."""
         with self._changed:
             self._want(hidden)
             head = self._head
@@ -88,14 +89,14 @@ class RestrictedViews:
             return self._find_known(head.index, version, hidden) is not None
 
     def expect(self, masks: Iterable[Mask]) -> None:
-        """Compute views for these masks too, although no query has used them lately."""
+        """Also compute views for these masks, which no recent query has used."""
         with self._changed:
             self._kept = {**{mask: [] for mask in masks}, **self._kept}
             self._trim()
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
-        """Compute views of this head from now on. Call it before the head is served."""
+        """Compute views of this head from now on. Must be called before the head is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in self._kept}
@@ -108,7 +109,7 @@ class RestrictedViews:
             self._make(head, mask)
 
     def forget_pasts(self) -> None:
-        """Drop the views of all versions but the head."""
+        """Drop the views of all versions except the head."""
         with self._changed:
             newest = self._head.version.id if self._head else 0
             for views in self._kept.values():
@@ -134,10 +135,9 @@ class RestrictedViews:
         return max(older, key=lambda one: one.version.id, default=None)
 
     def _mask_at_once(self, head: Snapshot) -> Mask | None:
-        """The set of hidden sources used last, if its view of the head is cheap and due now.
-
-        It is cheap after a small edit, and due after a pause.
-        """
+        """The set of hidden sources used last, if its view of the head should be computed at once.
+        It is computed at once after a small edit, when it is cheap, if the last view was computed
+        some time ago."""
         mask = next(reversed(self._kept), None)
         before = mask and self._before(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._rests():
@@ -169,7 +169,8 @@ class RestrictedViews:
     def _build(
         self, head: Snapshot, version: Version, hidden: Mask, before: Snapshot | None
     ) -> Snapshot:
-        """The view, from an older one that is known or saved, or else from the whole graph."""
+        """Compute the view from an older view that is in memory or saved, otherwise from the whole
+        graph."""
         if before is None and self._saved:
             before = self._saved.load(head, version.id, hidden)
             if before and before.version.id == version.id:
@@ -201,7 +202,7 @@ class RestrictedViews:
             threading.Thread(target=self._make_ahead, name="views").start()
 
     def _due(self) -> tuple[Snapshot, Mask] | None:
-        """The head, and the most recent mask whose view of it is missing."""
+        """The head, and the most recently used mask whose view is missing."""
         head = self._head
         if head is None:
             return None
@@ -238,7 +239,7 @@ class RestrictedViews:
         except ProcessEnds:
             return False
         except Exception:
-            log.exception("a view was not made ahead", version=head.version.id)
+            log.exception("an ACL view could not be computed in advance", version=head.version.id)
             return False
         return True
 

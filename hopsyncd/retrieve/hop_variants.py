@@ -4,14 +4,14 @@ HopRAG.
 The profile `paper` and the reasoners `similarity` and `llm` use them. The default is in
 `strategies/hop.py`.
 
-The algorithm keeps a queue of passages. In each round, the reasoner chooses one way, or none, for
-every passage in the queue. The passage at the far end is visited, and queued for the next round if
-this was its first visit. All choices of a round are requested together, so that a slow reasoner can
-make them in parallel.
+The algorithm keeps a queue of passages. In each round, the reasoner chooses one edge, or none, for
+every passage in the queue. The passage at the other end is visited. If this was its first visit, it
+is queued for the next round. All choices of a round are requested together, so that a slow reasoner
+can make them in parallel.
 
 Worked example. Edges: A to B, B to C, B to A, C to B. Two seeds lead to A, and the reasoner takes
-the first way. Round 1: A sends to B. Round 2: B, new in round 1, sends to C. Round 3: C sends to B,
-which was visited before and is not queued again. Visits: A 2, B 2, C 1.
+the first edge. Round 1: A sends to B. Round 2: B, new in round 1, sends to C. Round 3: C sends to
+B, which was visited before and is not queued again. Visits: A 2, B 2, C 1.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from store.records import PassageId, QuestionId
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A passage in the queue, and the ways that lead on from it, best first."""
+    """A passage in the queue, and the edges that can be followed from it, best first."""
 
     passage: int
     ways: tuple[int, ...]
@@ -49,7 +49,7 @@ Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 class Traversed:
     """The result of a traversal.
 
-    visits: by passage, in the order of their first visit. arrivals: the ways that led to each
+    visits: by passage, in the order of their first visit. arrivals: the edges that led to each
     passage other than seeds, with the number of visits along each.
     """
 
@@ -58,7 +58,7 @@ class Traversed:
 
 
 def choose_first(forks: Sequence[Fork]) -> list[int | None]:
-    """Choose the first way, which is the best, at every fork."""
+    """Choose the first edge, which is the best, at every fork."""
     return [0 for _ in forks]
 
 
@@ -75,7 +75,7 @@ def traverse(
     n_hop: int,
     passed_on: Callable[[float], float] = one_visit,
 ) -> Traversed:
-    """Follow one way from each passage, for up to `n_hop` rounds.
+    """Follow one edge from each passage, for up to `n_hop` rounds.
 
     `seeds` are the first visits. `passed_on` converts the visits of a passage into the visits that
     it passes on.
@@ -120,8 +120,8 @@ class EdgeStep:
 
 
 class Offers:
-    """The ways out of passages, best first, ties by question id. Each way gets a number when it is
-    offered."""
+    """The edges out of passages, best first, ties by question id. Each edge gets a number when it
+    is offered."""
 
     def __init__(self, snapshot: Snapshot, worth: Worth, both_ways: bool) -> None:
         self._snapshot = snapshot
@@ -130,7 +130,7 @@ class Offers:
         self._steps: dict[int, EdgeStep] = {}
 
     def ways(self, entry: int) -> tuple[int, ...]:
-        """The best ways out of a passage."""
+        """The best edges out of a passage."""
         edges = self._snapshot.find_edges(np.array([entry]))
         kept = (
             np.ones(len(edges.source_question), dtype=np.bool_)
@@ -149,11 +149,11 @@ class Offers:
         return tuple(offered)
 
     def step(self, way: int) -> EdgeStep:
-        """The step of an offered way."""
+        """The step of an offered edge."""
         return self._steps[way]
 
     def end(self, way: int) -> int:
-        """The passage row at the end of a way."""
+        """The passage row at the end of an offered edge."""
         return self._steps[way].end
 
 
@@ -162,9 +162,9 @@ def follow_paper(
 ) -> list[Ranked]:
     """Search as in the HopRAG paper: up to top_k passages, ranked by helpfulness under Eq. 1 to 3.
 
-    The top_k edges most similar to the query give the first queue: the passages that they lead to,
-    because an edge has the question that its target answers. Each edge is one visit. Edges are only
-    followed in their own direction; the best under Eq. 1 is offered first.
+    The first queue has the targets of the top_k edges most similar to the query. Each of these
+    edges counts as a visit. Edges are followed only in their own direction, and the best edge under
+    Eq. 1 is offered first.
     """
     snapshot = context.snapshot
     edges = snapshot.list_edges()
@@ -195,13 +195,12 @@ def follow(
     settings: WalkSettings,
     offers: Offers,
 ) -> list[Ranked]:
-    """Search with our seeds, edges and ranking, but along single edges instead of the walk's flow.
-
-    The top_k seeds keep their score. The whole score of a passage goes along the chosen way, damped
-    as in the walk, and the total that arrives is a passage's importance. Edges lead both ways, and
-    the edges with the strongest pull are offered first: Eq. 1 alone prefers edges that repeat the
-    query. Names are not followed, because they have no question to judge.
-    """
+    """Search with hopsyncd's seeds, edges and ranking, but follow single edges instead of all
+    transitions. The top_k seeds keep their score. The whole score of a passage flows along the
+    chosen edge, damped as in the walk. The importance of a passage is the total score that arrives
+    there. Edges are followed in both directions. Edges with the strongest pull are offered first,
+    because Eq. 1 prefers edges that repeat the query. Names are not followed, because they have no
+    question to judge."""
     snapshot = context.snapshot
     if not snapshot.statistics.passages:
         return []
@@ -220,7 +219,7 @@ def follow(
 
 
 def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
-    """The ways offered to a search: by the `settings` of the walk, or as in the paper."""
+    """The edges offered to a search: with the `settings` of the walk, or as in the paper."""
     if settings is None:
         return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
     return Offers(
@@ -239,8 +238,8 @@ def _explain_rank(
     score: float,
     limit: int,
 ) -> Ranked:
-    """Make the result for a passage; its hops are those that brought most of its score, back to a
-    seed."""
+    """Make the result for a passage. Its hops are the edges that brought most of its score, back to
+    a seed."""
     ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = entry, {entry}

@@ -1,9 +1,9 @@
 """Measures the likeness of passages to a question, from the cosines of vectors and from words.
 
 Each passage is compared as a whole. Its sentences are compared only if the passage is among the
-most similar to the question, or if an edge, a link or a name leads to it. So the cost of a question
-is proportional to the passages that it reaches. If there are few vectors, comparing all at once is
-faster.
+most similar passages, or if an edge, a link or a name leads to it. So the cost of a question
+depends on the number of passages that it reaches. If there are few vectors, all are compared at
+once, which is faster.
 """
 
 from dataclasses import dataclass
@@ -65,10 +65,11 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearPassages:
-    """The visible passages most like the question: `NEAR` of them, and more if the last ones tie.
+    """The `NEAR` visible passages most like the question, and more if the last passages tie.
 
-    entries: (m,) their passage rows, ascending. like: (m,) their likeness, by words and by their
-    best vector. rows, cosines: (w,) the rows of all their vectors, and the cosine with each.
+    entries: (m,) their passage rows, ascending. like: (m,) their likeness by words and by their
+    best vector. rows, cosines: (w,) the rows of all their vectors, and the cosine of the question
+    with each.
     """
 
     entries: Integers

@@ -61,9 +61,9 @@ class _FoundPart:
     """A part of a query and the passages with it, in one version.
 
     rows: the passage rows that have all its terms, ascending. names: words of the documents that
-    may contain it as a part of a camelCase name. dated: for a date, the rows that mention that day
-    in any spelling, or whose document is of that day. other_forms: the rows with another form, such
-    as the words that it is short for.
+    may be a camelCase name with this part. dated: for a date, the rows that mention that day in any
+    spelling, or whose document has that date. other_forms: the rows with another form, such as the
+    long form of an abbreviation.
     """
 
     part: QueryPart
@@ -75,8 +75,8 @@ class _FoundPart:
     other_forms: frozenset[int] = frozenset()
 
     def worth_in(self, row: int, text: str) -> float:
-        """1 if the passage contains the part as typed; less for another form, or for its words
-        only."""
+        """1 if the passage contains the part as typed; less if it has only another form or the
+        single words."""
         if contains_literal(text, self.part.text):
             return 1.0
         if row in self.dated or row in self.other_forms:
@@ -114,8 +114,8 @@ def find_literals(
 ) -> LiteralMatches:
     """Look up the parts of a query in the visible passages.
 
-    Takes all parts of a keyword query, or if the search `is_exact`; otherwise its phrases and
-    codes. Only the first 32 parts are used.
+    All parts of a keyword query are looked up, and all parts if the search `is_exact`. For a
+    question, only phrases and codes are looked up. Only the first 32 parts are used.
     """
     wanted = query.parts if query.is_keywords or is_exact else query.literals
     forms = NO_FORMS if is_exact else match_other_forms(snapshot, query.text, read)
@@ -239,10 +239,10 @@ def rank_exact(snapshot: Snapshot, matches: LiteralMatches, k: int) -> list[Rank
 
 
 def may_differ_by_words(query: QueryWords, before: Snapshot, now: Snapshot) -> bool:
-    """Whether the words of a query may be ranked or missing differently at a later version.
+    """Whether a later version may rank the literal matches differently or have other absent words.
 
-    Any passage that was added or removed may change the order of a keyword query, or be the only
-    passage with a literal. For other questions, only words that no passage had, or has, matter.
+    For a keyword query, and for a query with literals, any added or removed passage may. For other
+    questions, only words that no passage had, or has now, matter.
     """
     if not (query.is_keywords or query.literals or query.whole):
         return _find_unknown(before, query) != _find_unknown(now, query)
@@ -356,10 +356,8 @@ def _idf(snapshot: Snapshot, term: str) -> float:
 
 
 def _names_with(snapshot: Snapshot, word: str) -> tuple[str, ...]:
-    """The longer words of the documents that contain the word.
-
-    The passages show whether the word is a part of a name there.
-    """
+    """The longer words of the documents that contain the word, which may be names with the word as
+    a part."""
     wanted = word.lower()
     return tuple(sorted(name for name in snapshot.index.vocabulary if wanted in name))
 
@@ -385,8 +383,8 @@ def _find_absent(
 ) -> tuple[str, ...]:
     """The parts that no visible passage has.
 
-    For a question, only phrases, codes and unusual words count: usual words may have another
-    meaning.
+    For a question, only phrases, codes and unusual words count, because passages may express usual
+    words differently.
     """
     absent = []
     for found in parts:

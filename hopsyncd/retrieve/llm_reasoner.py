@@ -2,8 +2,8 @@
 
 There is one call for each passage, as in HopRAG's Algorithm 1. The calls of a round are sent
 together, and a query asks for the same judgement only once. The LLM gets its input as JSON data.
-Its reply can only choose one of the offered edges. If the reply is unusable, similarity chooses
-instead, and the answer says so.
+Its reply can only choose one of the offered edges. If the reply is unusable, the most similar edge
+is followed, and the answer says so.
 """
 
 import json
@@ -26,7 +26,7 @@ from store.transactions import snapshot as reading
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """The passage at a fork, and the question of each edge offered there, in their order."""
+    """The passage at a fork, and the question of each edge that is offered there, in order."""
 
     passage: Passage
     questions: tuple[str, ...]
@@ -43,10 +43,10 @@ def materials(
     titled: bool,
     forks: Sequence[Fork],
 ) -> list[PromptContext | None]:
-    """The context that an LLM gets for each fork. It is None if the passage is no longer stored.
+    """The context of each fork for the LLM. It is None if the passage is no longer stored.
 
-    With `titled`, each question is followed by the heading of the passage that it leads to. If the
-    walk follows an edge backwards, the question alone does not show where it leads.
+    With `titled`, each question is followed by the heading of the passage that it leads to, because
+    the question of an edge that is followed backwards does not show where it leads.
     """
     steps = {way: offers.step(way) for fork in forks for way in fork.ways}
     ends = {way: PassageId(int(snapshot.passage_ids[step.end])) for way, step in steps.items()}
@@ -103,7 +103,7 @@ _GRADE = (
 
 
 class Choice(BaseModel):
-    """The number of a follow-up question, from 1, or none."""
+    """The number of the chosen follow-up question, from 1; None if no question helps."""
 
     follow: int | None
 

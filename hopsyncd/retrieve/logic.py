@@ -1,20 +1,20 @@
-"""LogicRAG (Chen et al. 2025): an LLM splits a question into a graph of subproblems, solved by
-rank.
+"""LogicRAG (Chen et al. 2025): an LLM splits a question into a graph of subproblems, which are
+solved rank by rank.
 
 A subproblem may need the answers of others. All subproblems that need no open answer form a rank.
 Each rank takes three steps:
 
 1. The LLM writes one query for all its subproblems, with the answers found so far.
 2. One retrieval finds passages for the query.
-3. One reply of the LLM answers the subproblems. It also sums up the passages read so far, so that
-the context does not grow, and it may name missing subproblems.
+3. One reply of the LLM answers the subproblems. It also summarises the passages read so far, so
+   that the context does not grow, and it may name missing subproblems.
 
-The search only goes forward: no rank is asked twice, and no subproblem is added twice.
+No rank is asked twice, and no subproblem is added twice.
 
-The LLM gets its input as JSON, and its replies are checked. A subproblem may only wait for existing
-subproblems, and not in a circle. Only passages that were shown can be cited. Unusable parts of a
-reply are left out, and the answer says so. If the question cannot be split, or the LLM fails for
-good, the search uses the whole question.
+The LLM gets its input as JSON, and its replies are checked. A subproblem may only depend on
+existing subproblems, without cycles. Only passages that were shown can be cited. Unusable parts of
+a reply are left out, and the answer says so. If the question cannot be split, or the LLM fails
+repeatedly, the whole question is searched.
 
 Worked example: "Which river flows through the birthplace of Nero's teacher?" is 1. who taught Nero;
 2. where 1 was born; 3. which river flows through 2. Rank 1 finds Seneca, so rank 2 asks where
@@ -160,7 +160,7 @@ def untold(stage: Stage, questions: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlmUse:
-    """An LLM, the budget for its calls, and a callback for the progress."""
+    """"""
 
     llm: Llm
     usage: Usage
@@ -179,7 +179,7 @@ class LogicSearch:
     _degraded: list[str] = field(default_factory=list)
 
     def resolve(self) -> Resolution:
-        """Solve subproblems until none is open. If the LLM fails, `degraded` has the reason."""
+        """Solve subproblems until all are solved. If the LLM fails, `degraded` has the reason."""
         self.use.tell("split", [self.question])
         try:
             self._split()
@@ -261,7 +261,9 @@ class LogicSearch:
         asked = {one.id for one in ready}
         answers = {one.id: one for one in reply.answers}
         if len(answers) != len(reply.answers) or not answers.keys() <= asked:
-            raise _nonsense("it answers another subproblem than those asked, or one twice")
+            raise _nonsense(
+                "it answers a subproblem that was not asked, or answers a subproblem twice"
+            )
         cited = {number for one in reply.answers for number in one.citations}
         known = {n: passage for n in cited if (passage := shown.passage(n)) is not None}
         wrong = sorted(cited - known.keys())
@@ -291,7 +293,9 @@ class LogicSearch:
             try:
                 added = Subproblem(id_, _text(part.question), tuple(dict.fromkeys(part.after)))
                 if any(one not in self._graph or self._graph[one].rank for one in part.before):
-                    raise _nonsense("a new subproblem is to come before one that does not wait")
+                    raise _nonsense(
+                        "a new subproblem must come before a subproblem that does not depend on it"
+                    )
                 graph = {**self._graph, id_: added}
                 for waiting in part.before:
                     old = graph[waiting]
@@ -310,28 +314,30 @@ class LogicSearch:
 
 
 def graph_of(split: Split) -> dict[int, Subproblem]:
-    """The subproblems by id, checked. Raises LlmNonsense for a split that cannot be resolved."""
+    """Check the subproblems of a split, and return them by id. Raises LlmNonsense for a split that
+    cannot be resolved."""
     parts = split.subproblems[:MAX_SUBPROBLEMS]
     graph = {
         part.id: Subproblem(part.id, _text(part.question), tuple(dict.fromkeys(part.after)))
         for part in parts
     }
     if not graph:
-        raise _nonsense("it names no subproblem")
+        raise _nonsense("it contains no subproblem")
     if len(graph) != len(parts):
-        raise _nonsense("two subproblems have one id")
+        raise _nonsense("two subproblems have the same id")
     check(graph)
     return graph
 
 
 def check(graph: Mapping[int, Subproblem]) -> None:
-    """Raise LlmNonsense if a subproblem waits for a missing one or, in a circle, for itself."""
+    """Raise LlmNonsense if a subproblem depends on a missing subproblem or, in a cycle, on
+    itself."""
     if unknown := {id_ for one in graph.values() for id_ in one.after} - graph.keys():
-        raise _nonsense(f"a subproblem waits for {min(unknown)}, which is none")
+        raise _nonsense(f"a subproblem depends on {min(unknown)}, which does not exist")
     try:
         TopologicalSorter({one.id: one.after for one in graph.values()}).prepare()
     except CycleError as error:
-        raise _nonsense("its subproblems wait for each other in a circle") from error
+        raise _nonsense("its subproblems depend on each other in a cycle") from error
 
 
 def _text(question: str) -> str:
@@ -353,7 +359,7 @@ def _nonsense(why: str) -> LlmNonsense:
 
 
 def unite(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -> list[Ranked]:
-    """The union of several retrievals. Cited passages come first.
+    """Unite several retrievals. Cited passages come first.
 
     The others follow by position: the first result of each retrieval, then the second, and so on. A
     passage found several times keeps the result with the best position.

@@ -78,7 +78,7 @@ def _group(vectors: Matrix) -> Integers:
 
 
 def _choose_seeds(vectors: Matrix, count: int) -> Integers:
-    """Rows that are far from each other, by the rule of k-means++."""
+    """Choose rows that are far from each other, by the rule of k-means++."""
     random = np.random.default_rng(_SEED)
     chosen = [0]
     distances = np.full(len(vectors), np.inf, dtype=np.float32)
@@ -144,8 +144,8 @@ def _pack(wanted: NDArray[np.float64], radii: NDArray[np.float64]) -> NDArray[np
 def _find_directions(
     similarities: Matrix, groups: Integers, centres: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(n,) the angle from the centre of its group towards the other groups that a document is
-    like."""
+    """(n,) for each document, the angle from the centre of its group towards the other groups that
+    it is similar to."""
     others = similarities.astype(np.float64)
     others[np.arange(len(groups)), groups] = -np.inf
     if others.shape[1] == 1:
@@ -158,7 +158,7 @@ def _find_directions(
 
 
 def _fill_disc(centrality: Matrix, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places around (0, 0): central documents in the middle, the others in their directions.
+    """Places around (0, 0). Central documents are in the middle, the others in their directions.
 
     The places are arranged like seeds in a sunflower. They are filled ring by ring from the middle,
     and the documents of a ring in the order of their directions.

@@ -1,7 +1,7 @@
 """Formats passages for an LLM: data in JSON, by document, with numbers to cite.
 
-Each document has its title, path and date, and each passage its number and headings. JSON escapes
-all texts, so a text can neither end its field nor imitate another passage or speaker.
+Each document has its title, path and date, and each passage its number and headings. All texts are
+escaped as JSON, so a text cannot end its field or imitate another passage or speaker.
 """
 
 import json
@@ -62,13 +62,13 @@ class Material:
         return self.excerpts[number - 1].passage if 1 <= number <= len(self.excerpts) else None
 
     def describe_unsent(self, numbers: Iterable[int]) -> str:
-        """A note that an LLM cited these numbers, which no passage has."""
+        """A note that the LLM cited these numbers, which are not numbers of passages."""
         known = [*numbers]
         cited = f"passage{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
         return f"the LLM cited {cited}, which it was not sent: removed"
 
     def sentence(self, number: int, quote: str) -> str | None:
-        """The sentence of a passage that a quote is from; None if no sentence is similar."""
+        """The sentence of a passage that contains a quote; None if no sentence is similar."""
         wanted = {*_words(quote)}
         shown = self.excerpts[number - 1].sentences
         shares = [len(wanted.intersection(_words(one))) / max(len(wanted), 1) for one in shown]
@@ -85,8 +85,8 @@ def make_material(
     most: int = MAX_PASSAGES,
     kept: Collection[PassageId] = (),
 ) -> Material:
-    """The best excerpts whose JSON has at most `budget_tokens`; always includes the `kept`
-    passages."""
+    """Choose the best excerpts whose JSON has at most `budget_tokens`. The `kept` passages are
+    always included."""
     dates = document_dates(snapshot, found)
 
     def frame_tokens(passage: PassageId, is_new_document: bool) -> int:
@@ -106,8 +106,8 @@ def make_material(
 
 
 def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
-    """The day on which each document was created, or else last changed, by its row in the
-    database."""
+    """The day on which each document was created or, if that is unknown, last changed, by its row
+    in the database."""
     table = snapshot.index.documents
     wanted = [place.row for places in found.places.values() for place in places[:1]]
     dates: dict[int, str] = {}
@@ -120,7 +120,7 @@ def document_dates(snapshot: Snapshot, found: FoundTexts) -> dict[int, str]:
 
 
 def title_of(passage: Passage, places: Sequence[Place]) -> str:
-    """A title: a mail's subject and sender, or the first heading, or the path."""
+    """The title of a document: a mail's subject and sender, or the first heading, or the path."""
     heading = list(passage.heading)
     if places and (name := mail_name(places[0].origin, heading)):
         return name

@@ -1,8 +1,8 @@
 """Finds other forms of a question's words: "Enterprise Support Team" for "EST", and the reverse.
 
-A pair counts if a visible passage defines it. A note that lists aliases and has no heading defines
-them for the name of its file. The text index finds the passages that define a form in the question,
-and the pairs are read from these passages. So the index needs no dictionary, and a past version, a
+A pair is used if a visible passage defines it. The aliases of a note without a heading are other
+forms of its file name. The text index finds the passages that define a form in the question, and
+the pairs are read from these passages. So the index needs no dictionary, and a past version, a
 filter or an ACL view uses only visible definitions.
 
 If a short form has several meanings, the three that most passages define are used. A passage with
@@ -50,7 +50,8 @@ _MOST_ROWS = 256  # passages in which one form is looked for.
 class OtherForm:
     """Another form of some words of a question.
 
-    typed, text: the words as typed, and the other form. typed_stems, stems: their terms in order.
+    typed, text: the words as typed, and the other form. typed_stems, stems: the terms of each, in
+    order.
     """
 
     typed: str
@@ -125,7 +126,7 @@ def _may_be_form(word: str) -> bool:
 def _read_forms(
     snapshot: Snapshot, run: tuple[str, ...], rows: Integers, read: Read
 ) -> dict[tuple[str, ...], str]:
-    """The other forms of one form, by their terms: the forms that most of the passages define."""
+    """The other forms that most of the passages define for a form, by their terms."""
     row_of = {PassageId(int(snapshot.passage_ids[row])): row for row in rows.tolist()}
     texts: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for id_, passage in read(sorted(row_of)[:_MOST_DEFINING]).items():

@@ -69,7 +69,7 @@ def names_in(query: str, mentioned: Mentioned) -> list[str]:
 
 
 def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
-    """Each name's share of the query's idf. `weights` has the idf of each term.
+    """The share of each name in the query's idf. `weights` has the idf of each term.
 
     >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
     {'due south': 0.75}
@@ -84,7 +84,8 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 
 class TermCoverage(Protocol):
-    """Which of the question's t terms passages have. share: (t,) the share of each term's idf."""
+    """Says which of the question's t terms passages have. share: (t,) the share of each term's
+    idf."""
 
     @property
     def share(self) -> Floats: ...
@@ -96,7 +97,7 @@ class TermCoverage(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Which of the query's t terms each of the n passage rows has.
+    """Says which of the query's t terms each of the n passage rows has.
 
     share: (t,) the idf of each term, scaled to sum to 1. has: (t, n) bool.
     """
@@ -113,15 +114,13 @@ class Coverage:
         return sum_weighted(self.share, self.select(entries))
 
     def compute_gain(self, start: Integers, end: Integers) -> Floats:
-        """(w,) the share of the terms that each end has and its start does not have."""
+        """(w,) the idf share of the terms that each end has and its start lacks."""
         return sum_weighted(self.share, self.select(end) & ~self.select(start))
 
 
 def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
-    """(w,) the sum of the (t, w) lines, each multiplied by its share.
-
-    It adds line by line, because a matrix product may add in another order on another machine.
-    """
+    """(w,) the sum of the (t, w) lines, each multiplied by its share. The lines are added one by
+    one, because a matrix product may add in another order on another machine."""
     total = np.zeros(lines.shape[1])
     for part, line in zip(share.tolist(), lines, strict=True):
         total += part * line
@@ -130,11 +129,9 @@ def sum_weighted(share: Floats, lines: NDArray[np.generic]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The query's words in one version.
-
-    weights: see `idf_of`. scores: (n,) the BM25 score of each passage row. coverage: without terms
-    that no passage has, and without terms that too many passages have.
-    """
+    """The query's words at one version. weights: the result of `idf_of`. scores: (n,) the BM25
+    score of each passage row. coverage: without terms that no passage has, and without terms that
+    too many passages have."""
 
     weights: Mapping[str, float]
     scores: Floats
@@ -180,8 +177,9 @@ def words_of(
 class SentenceFits:
     """How the sentences of one passage compare with the question.
 
-    cosines: of each sentence. terms: the question's terms that it or a heading of the passage has.
-    vector_rows: of each sentence, or of the whole passage where sentences have no vectors.
+    cosines: the cosine of each sentence. terms: the question's terms in the sentence or the
+    passage's headings. vector_rows: the row of each sentence's vector, or of the whole passage if
+    sentences have no vectors.
     """
 
     cosines: Sequence[float]
@@ -196,8 +194,7 @@ class SentenceFits:
         ]
 
     def order_by_fit(self, shares: Mapping[str, float]) -> list[int]:
-        """The positions of the sentences, best first. Of equally good sentences, the earlier comes
-        first."""
+        """The positions of the sentences, best first. Ties go to the earlier sentence."""
         fits = self.compute_fits(shares)
         return sorted(range(len(fits)), key=lambda position: -fits[position])
 
@@ -218,8 +215,8 @@ class QueryContext:
     they are the question's keywords. by_words: (n,) BM25 as a share of the highest possible score.
     coverage: which passages have its words. terms: its index terms, each with its share of
     `total_idf`, the sum of their idf. read: returns passages of the version. encode: returns the
-    vectors of follow-ups; None if no follow-up is to be asked. forms: which passages have other
-    forms of its words.
+    vectors of follow-ups; None if there are no follow-ups. forms: the passages with other forms of
+    its words.
     """
 
     snapshot: Snapshot
@@ -271,10 +268,8 @@ class QueryContext:
 
     @cached_property
     def nearest_mentions(self) -> tuple[Integers, Integers]:
-        """The mentions in the 2000 vector rows of near passages that are most like the question.
-
-        If the last of them tie, all tied rows count. Returns rows of the mentions, and their names.
-        """
+        """The mentions in the 2000 vector rows of near passages that are most like the question,
+        and more rows if the last rows tie. Returns the rows of the mentions, and their names."""
         rows, cosines = self.near.rows, self.near.cosines
         if len(rows) > _NEAREST:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
@@ -297,7 +292,7 @@ class QueryContext:
         return SentenceCoverage(np.array(list(self.terms.values())), self)
 
     def compare_sentences(self, passage_rows: Integers) -> list[SentenceFits]:
-        """Compare the sentences of each passage. A passage removed by a purge has none."""
+        """Compare the sentences of each passage. A purged passage has none."""
         rows: list[int] = passage_rows.tolist()
         new = np.array([row for row in rows if row not in self._compared], dtype=np.int64)
         if len(new):
@@ -391,7 +386,7 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceCoverage:
-    """Which of the question's terms the best sentence of each passage, or a heading, has.
+    """Says which of the question's terms the best sentence or a heading of each passage has.
 
     share: (t,) the share of each term's idf, in the order of the question's terms.
     """
@@ -412,8 +407,8 @@ def _find_terms(
 ) -> list[frozenset[str]]:
     """The question's terms that each sentence has.
 
-    words: the words of the headings, then the words of each sentence. The words of the headings
-    count for every sentence.
+    `words` has the words of the headings, then the words of each sentence. The words of the
+    headings count for every sentence.
     """
     heading, *sentences = ([terms[word] for word in part if word in terms] for part in words)
     return [_NONE.union(*heading, *own) for own in sentences]

@@ -1,4 +1,4 @@
-"""Splits a question as people type it into its words and its filters.
+"""Splits a question, as typed, into its words and its filters.
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, in the
 documents that match three filters. A word that only looks like a filter stays text: `std::vector`,
@@ -91,7 +91,8 @@ def parse_question(question: str, given: Iterable[str], now: datetime) -> Unders
 
 
 def split_mixed_question(question: str) -> list[str]:
-    """The sentences of a question, if some of them ask and others do not; otherwise empty."""
+    """The sentences of a question, if it has both sentences that ask and sentences that do not;
+    otherwise empty."""
     parts = [one.strip() for one in sentences(question)]
     asking = sum(one.endswith(_ASKS) for one in parts)
     return parts if 0 < asking < len(parts) else []
@@ -100,7 +101,7 @@ def split_mixed_question(question: str) -> list[str]:
 def drop_unrelated_sentences(
     question: str, fit: Callable[[str], float], share: float = _FITS
 ) -> str:
-    """Drop the sentences that ask nothing and fit the documents badly.
+    """Drop sentences that ask nothing and do not fit the documents.
 
     `fit` returns how well a sentence fits the documents. A sentence that asks nothing is dropped if
     its fit is below `share` times the best fit of a sentence that asks.
@@ -162,7 +163,7 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
 
 
 def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
-    """The nearest filter that matches a document, if `wanted` matches none of the documents
+    """Suggest the nearest filter that matches a document, if `wanted` matches none of the documents
     `there`."""
 
     def left_by(some: Filter) -> int:

@@ -1,7 +1,8 @@
-"""Finds the parts of a query that are searched for as typed: quoted phrases, codes and words.
+"""Finds the parts of a query that are searched as typed: quoted phrases, codes and words.
 
 A keyword query (at most six words, no question word and no auxiliary verb) is searched mainly by
-its words; a question mainly by its meaning, and only its phrases and codes count as literals.
+its words. A question is searched mainly by its meaning, and only its phrases and codes count as
+literals.
 """
 
 import re
@@ -90,10 +91,8 @@ class QueryPart:
 
 @dataclass(frozen=True)
 class QueryWords:
-    """The parts of a query that are searched for as typed.
-
-    parts: its phrases, codes and content words. is_keywords: whether it is a keyword query.
-    """
+    """The parts of a query that are searched as typed. parts: its phrases, codes and content words.
+    is_keywords: whether it is a keyword query."""
 
     text: str
     parts: tuple[QueryPart, ...]
@@ -111,7 +110,7 @@ class QueryWords:
 
     @property
     def whole(self) -> str | None:
-        """The text as one phrase; None for a question, and for a single word."""
+        """The whole text as one phrase; None for a question and for a single word."""
         text = self.text.strip()
         is_phrase = len(_WORD.findall(text)) >= _LEAST_WHOLE and not text.endswith(_ASKS)
         return text if is_phrase and not _QUOTED.search(text) else None
@@ -198,7 +197,7 @@ def contains_literal(text: str, literal: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """The text with composed letters and straight apostrophes."""
+    """Normalise a text: composed letters and straight apostrophes."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", text).replace("\u2019", "'")

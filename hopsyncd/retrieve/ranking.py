@@ -2,21 +2,22 @@
 
 The paper's H is the mean of a passage's similarity to the query and its importance (the share of
 visits). Similarity to the query favours passages that repeat the first result. So the default H
-counts new words only: H = importance * exp(weight * new), where `new` is the idf-weighted share of
+counts only new words: H = importance * exp(weight * new), where `new` is the idf-weighted share of
 the query's words that the passage has and the passages ranked before it lack. Each passage of the
-same document that ranks before it multiplies H by exp(-repeated): if one passage does not answer a
-question, its document seldom has the rest of the answer.
+same document that ranks before it multiplies H by exp(-repeated), because other passages of a found
+document seldom have the rest of the answer.
 
 Importance is the passage's score times exp(fit), where `fit` says how similar its best sentence is
 to the query and how many of the query's words that sentence has. If a question has several clauses,
 a passage that answers one of them better than those ranked before it gains too (`clauses`).
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
-y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
+y. A comes first; then C, because 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, since B adds no new
+word.
 
-The walk follows names best. If a question names little that the graph knows, the passages that it
-leads to after the first ones are often there by chance, and the passages most like the question
-keep places among the first five (`DirectHits`). docs/benchmarks.md measures both.
+The walk depends on names. If the graph has few of the names in a question, later results are often
+unrelated. Then the passages most like the question keep places among the first five (`DirectHits`).
+docs/benchmarks.md measures both.
 """
 
 import math
@@ -36,11 +37,11 @@ from store.records import PassageId, QuestionId
 class Hop:
     """One step of the walk, from `source` to `target`.
 
-    For an edge, `question` is the outgoing question that makes it, and `asked_by` names the passage
-    that asks it. For a name that both passages mention or have from their document, `name` is that
-    name; for a link, in either direction, `name` is its text. A follow-up was asked after `source`
-    had been read, about `topics`. `section` connects two parts of a long section. `share` is the
-    part of the target's score that came this way, between 0 and 1.
+    For an edge, `question` is its outgoing question, and `asked_by` says which passage raises it.
+    For a name that both passages or their documents have, `name` is that name. For a link, in
+    either direction, `name` is its text. For a follow-up, `source` was read and the question was
+    asked again about `topics`. `section` connects two parts of a long section. `share` is the part
+    of the target's score that came this way, between 0 and 1.
     """
 
     source: PassageId
@@ -66,8 +67,8 @@ class Ranked:
     """A passage and its score; scores of different strategies cannot be compared.
 
     statements: the path of statements to the passage, whose last statement is in the passage.
-    similar: near-duplicates that are shown below it. find_hops: finds the hops. That takes time, so
-    it is called only for passages that are shown.
+    similar: near-duplicates that are shown below it. find_hops: finds the hops; it is called only
+    for passages that are shown, because it takes time.
     """
 
     passage: PassageId
@@ -162,7 +163,7 @@ def helpful(
     k: int,
     fits: Mapping[int, float] = _NO_FITS,
 ) -> list[Helpful]:
-    """The k most helpful passage rows by the score that arrived and by their best sentence.
+    """The k most helpful passage rows, by their score and their best sentence.
 
     Rows that the walk cannot reach have a score below 0. `fits`: see `importance_of`.
     """
@@ -181,10 +182,10 @@ def rank_rows(context: QueryContext, importance: NDArray[np.float64], k: int) ->
 def importance_of(
     context: QueryContext, arrived: NDArray[np.float64], fits: Mapping[int, float] = _NO_FITS
 ) -> NDArray[np.float64]:
-    """The score of each passage row; for the best rows, multiplied by the fit of their best
+    """The importance of each passage row: its score and, for the best rows, the fit of their best
     sentence.
 
-    fits: how well the best sentence of a row answers a follow-up; the better fit counts.
+    fits: how well the best sentence of a row answers a follow-up. The better of both fits is used.
     """
     importance = arrived.copy()
     first = most_important(importance, context.snapshot.passage_ids, DEPTH)
@@ -250,11 +251,12 @@ OF_WHOLE = 9.0  # the weight of a whole passage's cosine, beside `OF_LIKENESS` o
 
 @dataclass(frozen=True, slots=True)
 class DirectHits:
-    """The passages most like a question that names little.
+    """The passages most like a question for which the graph has few names.
 
-    rows: best first; none if the question names enough. instead: the rows if the last one fell
-    behind the next. least: the likeness of the last one. lead: the lead of the last one over the
-    next, as a share. lead_of_names: how far the names are from deciding otherwise, as a share.
+    rows: best first; empty if the graph has enough names. instead: the rows if the last row were
+    replaced by the next passage. least: the likeness of the last row. lead: its lead over the next
+    passage, as a share. lead_of_names: how much the names' share would have to change to decide
+    otherwise.
     """
 
     rows: tuple[int, ...] = ()
@@ -267,8 +269,8 @@ class DirectHits:
 def find_direct_hits(context: QueryContext) -> DirectHits:
     """The passages that keep a place among the first results.
 
-    They are compared by words, by the best vector, and by the vector of the whole passage. A short
-    question needs only one passage more often, so one more keeps its place.
+    They are compared by words, by the best vector, and by the vector of the whole passage. For a
+    short question one more passage keeps its place, because it more often needs only one passage.
     """
     named = sum(context.names.values()) / _NAMED
     if named >= 1:
@@ -289,8 +291,7 @@ def find_direct_hits(context: QueryContext) -> DirectHits:
 def keep_places(ranked: list[Helpful], direct: tuple[int, ...]) -> list[Helpful]:
     """The ranking with all direct hits among the first five.
 
-    Each one that is not yet there takes the place of the last other passage. The values stay with
-    the places.
+    Each missing direct hit replaces the last other passage. The values are not moved.
     """
     first, rest = ranked[:FIRST], ranked[FIRST:]
     there = {one.position for one in first}

@@ -1,6 +1,6 @@
 """The optional last step of `hop`: a reranker reads the first passages with the question.
 
-A reranker judges each passage by itself, so it puts the second passage of a two-hop question last.
+A reranker rates each passage separately, so it ranks the second passage of a two-hop question low.
 Therefore it does not replace the order of the walk: the reciprocal ranks in both orders are added.
 """
 
@@ -18,8 +18,8 @@ def is_reranked(request: SearchRequest) -> bool:
 
 
 def rerank_hits(request: SearchRequest, ranked: list[Ranked]) -> list[Ranked]:
-    """Rerank the first hits and keep the others; returns the ranking unchanged if the reranker
-    fails.
+    """Rerank the first hits and keep the others. If the reranker fails, the ranking is returned
+    unchanged.
 
     Raises BadRequest if the search requests a reranker and none is configured.
     """

@@ -55,11 +55,11 @@ class LlmCost:
 class Answer:
     """Ranked passages of one version, with all data needed to display them.
 
-    question: with corrected spelling; `typed` is the original, and `spelling` has the corrections.
-    absent: words and phrases that no visible passage has. strengths: the strength of each passage
-    found. snapshot: the version that was searched. degraded: the tasks that the LLM did not do as
-    requested. llm: the LLM usage; None if the search does not use an LLM. resolution: how a search
-    by logic resolved the question.
+    question: the question with corrected spelling; `typed` is the original, and `spelling` has the
+    corrections. absent: words and phrases that no visible passage has. strengths: the strength of
+    each passage found. snapshot: the version that was searched. degraded: reasons why the answer is
+    not as requested. llm: the LLM usage; None if the search does not use an LLM. resolution: how a
+    search by logic resolved the question.
     """
 
     version: int
@@ -113,7 +113,7 @@ def answer_of(
 
 
 def _shown_with(ranked: Ranked) -> set[PassageId]:
-    """The passages shown with a result: itself, the passages on its path, and its
+    """The passages shown with a result: its own, the passages on its path, and its
     near-duplicates."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
     return {ranked.passage, *ends, *(one.passage for one in ranked.statements), *ranked.similar}
@@ -125,7 +125,7 @@ def id_text(passage: PassageId) -> str:
 
 
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
-    """How the question was interpreted. None if it was searched for as typed, without filters."""
+    """How the question was interpreted. None if it was searched as typed, without filters."""
     spelling = answer.spelling if answer else NOTHING_CORRECTED
     absent = answer.absent if answer else ()
     if meant is None:
@@ -162,7 +162,7 @@ def _words_json(corrections: Mapping[str, str]) -> list[UnderstoodWord]:
 def answer_json(
     answer: Answer | None, search: Search, meant: Understood | None = None
 ) -> QueryAnswer:
-    """The version, the kind of search, problems, and the passages, best first.
+    """The answer as JSON: the version, the kind of search, problems, and the passages, best first.
 
     Version 0 is the empty graph before anything was indexed.
     """
@@ -307,8 +307,8 @@ def _question(answer: Answer, step: Hop) -> str:
 def _as_written(answer: Answer, step: Hop, name: str) -> str:
     """A name as one of the two passages writes it, because stored names are in lower case.
 
-    The target is searched first. For a follow-up, the source is searched first, because its names
-    come from there. If neither passage has the whole name, it stays as it is.
+    The target is searched first; for a follow-up the source, because the names come from there. If
+    neither passage has the name, it is returned unchanged.
     """
     ends = (step.target, step.source)
     for end in reversed(ends) if step.asked_by == "follow_up" else ends:
@@ -339,7 +339,7 @@ def whole_words(text: str, wanted: str) -> str | None:
 
 
 def _is_border(text: str, at: int) -> bool:
-    """Whether exactly one of the characters around `at` is part of a word."""
+    """Whether a word begins or ends at `at`."""
     before, after = text[at - 1 : at], text[at : at + 1]
     return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 

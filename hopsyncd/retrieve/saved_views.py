@@ -1,8 +1,8 @@
-"""ACL views on disk, so that nobody waits for one again after a start.
+"""Saves ACL views on disk, so that no query waits for them after a restart.
 
-A view takes long to compute where much is hidden. Its matches are in a file in the folder of the
-saved index, by the ids of questions. They are used only if the store gives the same stamp for the
-version as when they were saved. Everything else in a view is counted again, which is quick.
+A view takes long to compute if much is hidden. Its matches are saved, by the ids of questions, in a
+file in the folder of the saved index. They are used only if the store's stamp for the version is
+the same as when they were saved. The rest of a view is computed again, which is fast.
 """
 
 import json
@@ -40,10 +40,8 @@ Connect = Callable[[], AbstractContextManager[Connection]]
 
 
 class SavedViews:
-    """The newest saved view of each set of hidden sources, in a folder that another class makes.
-
-    If it is not `is_owned`, another process writes the files.
-    """
+    """The newest saved view of each set of hidden sources, in an existing folder. If `is_owned` is
+    false, another process writes the files."""
 
     def __init__(
         self, folder: Path, connect: Connect, budget_factor: float, is_owned: bool
@@ -56,7 +54,8 @@ class SavedViews:
         self._saved: dict[str, int] = {}  # the version in each file that was written or read
 
     def load(self, head: Snapshot, until: int, hidden: Mask) -> Snapshot | None:
-        """The saved view, in the head's index. None if there is none of a version up to `until`."""
+        """Load the saved view of a version up to `until` into the head's index. Returns None if
+        there is none."""
         path = self._path(hidden)
         try:
             with np.load(BytesIO(_read_checked(path)), allow_pickle=False) as file:
@@ -76,13 +75,13 @@ class SavedViews:
         except (FileNotFoundError, NoSuchVersion):
             return None
         except (OSError, ValueError, KeyError, TypeError, StoreError) as error:
-            log.warning("a saved view was not read and is computed again", why=str(error))
+            log.warning("a saved ACL view could not be read and is computed again", why=str(error))
             return None
         self._saved[path.name] = made.version
         return restore_acl_view(of_view, hidden, self._budget_factor, head, kept)
 
     def save(self, view: Snapshot) -> None:
-        """Save a view in place of the one of an older version. A failure is logged."""
+        """Save a view, and delete the saved view of an older version. A failure is logged."""
         path = self._path(view.hidden)
         with self._lock:
             is_saved = path.exists() and self._saved.get(path.name, 0) >= view.version.id
@@ -93,7 +92,7 @@ class SavedViews:
                     made = stamp(connection, view.version.id)
                 self._write(path, view, made)
             except (OSError, StoreError) as error:
-                log.warning("a view was not saved", why=str(error))
+                log.warning("an ACL view could not be saved", why=str(error))
                 return
             self._saved[path.name] = view.version.id
 
@@ -126,7 +125,8 @@ def _digest(data: bytes) -> bytes:
 
 
 def _read_checked(path: Path) -> bytes:
-    """The content of a file behind its digest; ValueError if the two do not agree."""
+    """Read a file that begins with a digest of its content. Raises ValueError if the digest is
+    wrong."""
     content = path.read_bytes()
     data = content[_DIGEST_SIZE:]
     if _digest(data) != content[:_DIGEST_SIZE]:

@@ -1,4 +1,4 @@
-"""Searches one version: with a registered strategy, or with the help of an LLM."""
+"""Searches a version: with a registered strategy, or with the help of an LLM."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,7 +102,7 @@ class Searcher(SearchTools):
         self._llm = llm
 
     def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
-        """The texts that such a search encodes, if it uses the question unchanged."""
+        """Encode the texts that this search needs, unless it changes the question first."""
         texts = find_strategy(search.strategy).list_texts(head, question)
         return dict(zip(texts, self.encoded.encode(texts), strict=True)) if texts else {}
 
@@ -156,7 +156,8 @@ class Searcher(SearchTools):
     def rate(
         self, connection: Connection, head: Snapshot, question: str, found: Found
     ) -> tuple[tuple[str, ...], Mapping[PassageId, Strength]]:
-        """The words and phrases that no visible passage has, and the strength of each passage."""
+        """The query's words and phrases that no visible passage has, and the strength of each
+        passage."""
         matches = found.matches or self._find_literals(connection, head, question)
         asked = question
         if not matches.query.is_keywords:
@@ -172,8 +173,8 @@ class Searcher(SearchTools):
     def trace(
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Dependencies | None]:
-        """Search with `hop`; returns the results and their dependencies, None without visible
-        passages."""
+        """Search with `hop`. Returns the results and their dependencies, or None if no passage is
+        visible."""
         asked = self.drop_unrelated_sentences(head, question)
         context = self.context(connection, head, asked)
         search = run_hop_search(context, self.settings)
@@ -199,7 +200,8 @@ class Searcher(SearchTools):
         usage: Usage,
         tell: Tell,
     ) -> Found:
-        """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest.
+        """Search with an LLM. Opens a snapshot for each step instead of keeping one during the
+        calls. Raises BadRequest.
 
         `tell` receives the progress of a search by logic.
         """
@@ -233,7 +235,7 @@ class Searcher(SearchTools):
         search: Search,
         use: LlmUse,
     ) -> Found:
-        """The union of the retrievals for the parts of a question."""
+        """Search for the parts of a question by logic, and unite the results."""
         plain = replace(search, method="direct")
         if plain.wants_llm:
             raise BadRequest(

@@ -1,15 +1,16 @@
-"""The second ask: searches again for the rest of a question after reading one of the first
+"""The second ask: searches again for the rest of a question, after reading each of the first
 passages.
 
 "Where was the director of Bronze Door born?" finds the passage about the film, which names
 Kaltenbrunn. The rest of the question is "Where was born? Kaltenbrunn". The walk follows names and
-edges without reading; here each of the first passages is read, and the question is asked again:
+edges without reading passages. The second ask reads each of the first passages and asks the
+question again:
 
 - The terms in the best sentence of the passage or in its headings are removed from the question.
 - The names of its two best sentences are added, if they lead to other documents and the question
 does not have them already.
 - The new text is encoded and compared with all passages, like the question: by words and whole
-vectors, then by the sentences of the best 300. A passage about one of the names gains.
+  vectors, then by the sentences of the best 300. A passage about one of the names gets a bonus.
 - The best passages of other documents share a part of the walk's score, by a softmax that also has
 a place for "no answer": a follow-up without a good answer moves little score.
 
@@ -48,8 +49,8 @@ _SHARE = 0.4  # All follow-ups bring this part of the walk's score.
 class Plan:
     """A follow-up before it is asked.
 
-    terms: the uncovered terms of the question with their shares of its idf. seen_names: the numbers
-    of all names in the sentences read. names: the names to ask about.
+    terms: the uncovered terms of the question, with their shares of its idf. seen_names: the
+    numbers of all names in the sentences read. names: the names that the follow-up asks about.
     """
 
     start: int
@@ -68,9 +69,9 @@ class Plan:
 class FollowUp:
     """A question that was asked after a passage had been read.
 
-    vector: of its text. weights: of its terms. rows: the passages that answer it best, best first;
-    `scores` are the scores that they get, and `fits` how well their best sentences answer. total:
-    the log of the sum of the softmax.
+    vector: the vector of its text. weights: the weights of its terms. rows: the passages that
+    answer it best, best first. scores: the scores that these get. fits: how well their best
+    sentences answer. total: the log of the sum of the softmax.
     """
 
     plan: Plan
@@ -83,13 +84,14 @@ class FollowUp:
 
     @property
     def most_score(self) -> float:
-        """The score of a passage that answers far better than all others."""
+        """The highest score that a passage can get."""
         return _SHARE * self.plan.share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SecondAsk:
-    """All follow-ups of one question. The last passage read has `lead` over the next passage."""
+    """All follow-ups of a question. `lead` is the lead of the last passage read over the next
+    passage."""
 
     follow_ups: tuple[FollowUp, ...] = ()
     lead: float = 1.0
@@ -132,7 +134,8 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
 
 
 def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Floats, float]:
-    """The passages to read, the share of each, and the lead of the last over the next."""
+    """Choose the passages to read. Returns them with the share of each, and the lead of the last
+    over the next passage."""
     ids = context.snapshot.passage_ids
     importance = importance_of(context, mark_reached(context, scores))
     order = most_important(importance, ids, _STARTS + 1)
@@ -180,7 +183,7 @@ def _select_names(context: QueryContext, numbers: Sequence[int]) -> list[str]:
 
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
-    """The question without words whose terms are all covered. Words without terms stay."""
+    """Remove the words of the question whose terms are all covered. Words without terms stay."""
     kept = []
     for word in question.split():
         terms = index_terms(word)

@@ -1,8 +1,8 @@
 """Lets the parts of a long section share their score.
 
-A section that is too long for one passage is split into several. The split is by size, so the
-answer may be in the part beside the one that fits the question best. Each of the best passages
-gives the parts before and after it a share of its own score, unless they have more.
+A section that is too long for one passage is split into several. The section is split by size, so
+the answer may be in the part beside the best matching part. Each of the best passages gives the
+parts before and after it a share of its own score, unless they have a higher score.
 
 docs/benchmarks.md measures the effect.
 """
@@ -23,8 +23,9 @@ PART_SHARE = 0.2
 class SectionShares:
     """The scores that parts of sections gain.
 
-    givers: the best passages, whose parts were looked up. rows: (m,) the parts that gained.
-    sources: (m,) the passage beside each of them. gains: (m,) the score that each gained.
+    givers: the best passages, whose neighbouring parts were looked up. rows: (m,) the parts that
+    gained score. sources: (m,) the passage beside each of them. gains: (m,) the score that each
+    gained.
     """
 
     givers: Integers
@@ -42,8 +43,9 @@ class SectionShares:
 def share_in_sections(snapshot: Snapshot, scores: Floats) -> SectionShares:
     """The gains of the other parts of the best passages' sections, computed from (n,) scores.
 
-    A part beside two of the best passages gains from the one with the higher score. Only the first
-    `DEPTH` passages share: a part beside a later one would not be ranked among them.
+    A part beside two of the best passages gains from the passage with the higher score. Only the
+    first `DEPTH` passages share, because a part beside a later passage would not be ranked among
+    them.
     """
     givers = largest(scores, snapshot.passage_ids[: len(scores)], DEPTH)
     givers = givers[scores[givers] > 0]

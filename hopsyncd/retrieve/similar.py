@@ -2,14 +2,14 @@
 
 Two passages are similar if they share four fifths of their different words, headings included (a
 Jaccard index of at least 0.8). A similar passage is listed below the best hit that it is similar
-to, and the next passage takes its place. It keeps its place if it has a word of the question that
-the hit lacks, since the user may mean this passage.
+to, and the next passage moves up. It stays a separate hit if it has a word of the question that the
+better hit lacks, because the user may mean this passage.
 
-A hit that only a conflict copy of a file has, as sync programs make them, is listed below the
-original, unless it has a word of the question that the original lacks.
+Sync programs make conflict copies of files. A hit that is only in a conflict copy is listed below
+the original, unless it has a word of the question that the original lacks.
 
-The ranking is read from the best passage on, until k hits are found. Only passages of the ranking
-are compared, so a past version, a filter or an ACL view uses only visible passages.
+The ranking is read from the top until k hits are found. Only passages of the ranking are compared,
+so hidden and filtered-out passages have no effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Corrects words of a question that no visible passage has.
 
-A correction is applied only if the typed word is hardly intended. Otherwise it is offered, and the
-question stays as typed. Corrections are only offered for a form of a word that a passage has
-("objector" beside "objection"), for the beginning of such a word, and for a name. In questions in
-languages other than English, all corrections are only offered.
+A correction is applied only if the typed word is very probably a typo. Otherwise it is suggested,
+and the question stays as typed. It is only suggested if a passage has another form of the word
+("objection" for "objector") or a longer word that begins with it, if the word may be a name, and if
+the question is not in English.
 """
 
 import re
@@ -54,8 +54,8 @@ NOTHING_CORRECTED = Spelling("")
 def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
     """Correct words that no visible passage has to the nearest words that a passage has.
 
-    Quoted words, codes and usual English words stay as typed. If many words of a question are
-    unknown, all stay.
+    Quoted words, codes and usual English words are not corrected. If many words of a question are
+    unknown, no word is corrected.
     """
     foreign = foreign_function_words(question)
     usual = STOP_WORDS | {one for word in foreign for one in spellings(word)}
@@ -83,7 +83,7 @@ def find_corrections(snapshot: Snapshot, question: str, read: Read) -> Spelling:
 
 
 def _is_name(question: str, word: str) -> bool:
-    """Whether a word is capitalised at each of its places inside the question."""
+    """Whether a word is capitalised wherever it occurs inside the question."""
     typed = [
         (found.start(), found[0])
         for found in re.finditer(r"[^\W\d_]+", unicodedata.normalize("NFC", question))
@@ -93,7 +93,8 @@ def _is_name(question: str, word: str) -> bool:
 
 
 def _has_relative(snapshot: Snapshot, word: str, read: Read) -> bool:
-    """Whether a visible passage has a word with the same root, or one that begins with it."""
+    """Whether a visible passage has a word with the same root, or a longer word that begins with
+    this word."""
     root = _ENDING.sub("", word)
     relatives = [
         other
@@ -118,10 +119,8 @@ def _count_passages(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
 
 
 def _find_nearest(snapshot: Snapshot, word: str, read: Read) -> str | None:
-    """The most frequent of the nearest words; None if none is near.
-
-    People rarely mistype the first letter, so another first letter counts as one more mistake.
-    """
+    """The most frequent of the nearest words; None if no word is near. A different first letter
+    counts as an additional mistake, because people rarely mistype it."""
     from rapidfuzz import process  # only for mistyped words
     from rapidfuzz.distance import OSA
 

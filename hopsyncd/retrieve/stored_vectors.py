@@ -2,7 +2,7 @@
 vectors.
 
 The vector of a text is the sum of the vectors of the passages that match its words best, weighted
-by BM25. So the graph can still be walked from there.
+by BM25. This gives the walk a start without the encoder.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PASSAGES = 8
 
 
 class StoredVectors:
-    """Implements encoder.Encoder with the passages that one version shows."""
+    """Implements encoder.Encoder with the visible passages of one version."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.name = "stored vectors"
@@ -32,7 +32,7 @@ class StoredVectors:
         return int(self._snapshot.index.vectors.exact.shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d); a text whose words no passage has gets zeros."""
+        """(m, d) a vector for each text; zeros for a text whose words no passage has."""
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
             vectors[row] = self._combine(words_of(self._snapshot, text).scores)

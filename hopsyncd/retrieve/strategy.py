@@ -26,13 +26,14 @@ _KEPT_VECTORS = 512  # More than can run at once, and agents repeat questions.
 
 
 class PassageCache:
-    """Passages that were read lately, to compare questions with. Any thread may use it."""
+    """Caches passages that were read recently, to compare questions with them. Any thread may use
+    it."""
 
     def __init__(self) -> None:
         self._kept: dict[PassageId, Passage] = {}
 
     def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
-        """The passages that the database has, or had when they were cached."""
+        """Read passages from the cache or the database. Missing passages are left out."""
         kept = self._kept  # `forget` replaces the dictionary
         found = {id_: kept.get(id_) for id_ in ids}
         missing = [id_ for id_, passage in found.items() if passage is None]
@@ -50,7 +51,7 @@ class PassageCache:
 class VectorCache:
     """Caches the vectors of questions. Any thread may use it.
 
-    The same question is often asked again, at another version or for its answer.
+    The same question is often encoded again, for another version or for its answer.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -106,7 +107,7 @@ class SearchTools:
         return QueryContext.of(question, self.vector(question), head, read, self.vectors)
 
     def encode_unlocked(self, texts: Sequence[str]) -> Vectors:
-        """Encode like `vectors`, while other threads may take `walk_lock`, which the caller has."""
+        """Encode like `vectors`. Meanwhile, release `walk_lock`, which the caller holds."""
         self.walk_lock.release()
         try:
             return self.vectors(texts)
@@ -149,7 +150,7 @@ class SearchTools:
 class SearchRequest:
     """One search without an LLM: the k best passages for a question at a version.
 
-    notes: strategies add why they did less than requested.
+    notes: strategies add a reason here if they do less than requested.
     """
 
     tools: SearchTools
@@ -169,8 +170,8 @@ def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:
 class StrategyDefinition:
     """A search strategy.
 
-    list_texts: the texts whose vectors it needs. has_statement_options: whether it uses the options
-    `unit`, `beam` and `rerank`.
+    list_texts: returns the texts whose vectors it needs. has_statement_options: whether it uses the
+    options `unit`, `beam` and `rerank`.
     """
 
     run: Callable[[SearchRequest], list[Ranked]]

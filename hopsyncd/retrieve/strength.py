@@ -4,7 +4,7 @@ A logistic model estimates the probability from the passage's best cosine with t
 share of the question's words that it has (by idf, without function words), and its rank.
 benchmarks/fit_strength.py fits the weights on development sets and prints the reliability.
 
-If no passage has a word or phrase of the question as typed, no passage is above weak. Otherwise a
+If a word or phrase of the question is in no passage as typed, all passages are weak. Otherwise a
 passage that has all words of a keyword query as typed is strong.
 """
 

@@ -1,7 +1,7 @@
 """Finds the visible passages that have a term, with their BM25 scores.
 
-BM25 uses the statistics of the visible passages only. A past version therefore ranks as it did when
-it was the head.
+BM25 uses the statistics of the visible passages only, so a past version ranks as it did when it was
+the head.
 """
 
 import re

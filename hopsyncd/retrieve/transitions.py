@@ -1,4 +1,4 @@
-"""The transitions of the walk: where the score of a passage goes, and which share of it.
+"""The transitions of the walk: to which passages the score of a passage flows, and in which shares.
 
 There are three kinds: along edges, through names and along links. `hopsyncd.retrieve.walk` defines
 their weights.
@@ -51,11 +51,9 @@ class Transitions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameTransitions:
-    """Steps from passages to names, or from names to passages, as columns of equal length.
-
-    share: the part of the start's score that takes the step. document_key: the document of each
-    passage.
-    """
+    """Steps from passages to names, or from names to passages, as columns of equal length. share:
+    the part of the start's score that flows along the step. document_key: the document of each
+    passage."""
 
     passage_row: Integers
     name: Integers
@@ -86,7 +84,8 @@ def compute_pull(
 ) -> Floats:
     """(e,) the weight of each edge in either direction, before the factor for new words.
 
-    Never negative: if the budget admits every match, some have a similarity below 0.
+    The weight is never negative, although the similarity can be below 0 if the budget admits every
+    match.
     """
     row = context.snapshot.index.outgoing.vector_row[out]
     cosines = context.likeness.of_rows(row).astype(np.float64)
@@ -115,8 +114,8 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 def find_edge_transitions(
     context: QueryContext, entries: Integers, place: Integers, by: WalkSettings
 ) -> Transitions:
-    """All edges out of the entries to other documents, in both directions; shares sum to 1 by
-    start.
+    """All edges out of the entries to other documents, in both directions. The shares of each start
+    sum to 1.
 
     `place` gives the position of each entry among `entries`.
     """
@@ -176,10 +175,8 @@ def find_link_transitions(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Linked:
-    """Entries that link to other documents, with one link for each document.
-
-    `home` is the position of the document among all.
-    """
+    """Entries that link to other documents, with one link for each document. `home` is the position
+    of the document."""
 
     entry: Integers
     home: Integers
@@ -200,8 +197,8 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 
 
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
-    """The passages of each document most like the query, and the position of their document,
-    ascending."""
+    """The passages of each document most like the query, sorted by the position of their document,
+    which is returned too."""
     entries, of = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
     best = select_largest_of_groups(
@@ -252,9 +249,9 @@ def find_incoming_mentions(
     """The mentions of each name that are most like the query, with their shares, and the number of
     their names.
 
-    Names and numbers are ascending. `brought` is the score that the seeds bring to names. New words
-    are measured against it, once for the whole walk. Of common names, only the mentions nearest to
-    the query count.
+    Names and numbers are ascending. `brought` is the score that the seeds bring to names; it
+    determines once, for the whole walk, which words are new. Of common names, only the mentions
+    nearest to the query are used.
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
@@ -269,10 +266,8 @@ def find_incoming_mentions(
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
-    """The top `count` mentions of each name, by ascending name; sorted only to break ties.
-
-    Invisible mentions are dropped last, when few mentions are left.
-    """
+    """The `count` mentions of each name most like the query, by ascending name. Invisible mentions
+    are removed at the end, when few mentions are left."""
     snapshot = context.snapshot
     mentioned = snapshot.statistics.mention_counts
     common = mentioned[names] > _COMMON
@@ -307,7 +302,7 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
-    """(w,) numbers in the order of the rows' likeness to the question; LEAST for invisible rows."""
+    """(w,) numbers that sort like the rows' likeness to the question; LEAST for invisible rows."""
     shown = take_flags(context.snapshot.statistics.visible.vectors, rows)
     if shown.all():
         return to_sortable(context.likeness.of_rows(rows))

@@ -13,7 +13,7 @@ from store.visibility import HiddenFolders, Mask
 class Acl:
     """The sources that a caller may see, as a whole or in part. None means all sources.
 
-    It lists visible sources instead of hidden ones, so that a source which is added later is
+    It lists visible sources instead of hidden sources, so that a source which is added later is
     hidden. `folders` are hidden in visible sources.
     """
 

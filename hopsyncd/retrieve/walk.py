@@ -1,12 +1,12 @@
 """The walk: HopRAG's traversal (Algorithm 1) with a deterministic reasoner in place of the LLM.
 
 The paper asks an LLM at each visit which single edge to follow, and counts arrivals. Here the score
-of a passage flows along all its transitions at once, in proportion to how well each answers the
-query, as in personalized PageRank. The total score that arrives at a passage is the expected
-value of the paper's visit counter for a reasoner that picks transitions with these odds.
+of a passage flows along all its transitions at once, as in personalized PageRank. A transition gets
+more if it answers the query better. The total score that arrives at a passage is the expected value
+of the paper's visit counter for a reasoner that picks transitions with these odds.
 
-There are three kinds of transitions. All lead from one document to another: the passages of a
-document share its words and names anyway, and score that circles among them only repeats the seeds.
+There are three kinds of transitions. All lead from one document to another, because score that
+flows within a document only repeats the seeds.
 
 - Edges, walked both ways. An edge is weighted by its pull, similarity * rarity * exp(sharpness *
   cos(query, context of the question)), times exp(gain * new). `new` is the idf-weighted share of
@@ -15,16 +15,16 @@ document share its words and names anyway, and score that circles among them onl
   arrives at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
   exp(gain * new). Score that would return to its own document is lost.
 - Links, walked both ways, where a passage has any: to the passages of the linked document that
-  answer the query best, by exp(link_sharpness * cos(query, far passage)) * exp(gain * new). The
-  writer of a link meant the document; the query says which part of it matters.
+  answer the query best, by exp(link_sharpness * cos(query, far passage)) * exp(gain * new). A link
+  names a document, and the query decides which part of it is relevant.
 
-The walk is local, so that a query costs what it touches. In each round only the `heaviest` passages
-send, a name reaches only the `mentions` most like the query, and a link only the `linked` best
-passages of its document. Nothing below `least_share` of what the seeds send first is sent by a
-passage, or passes through a name that nothing has passed yet. docs/how-it-works.md explains the
-walk, and docs/benchmarks.md measures each part.
+The walk is local, so the cost of a query does not depend on the size of the collection. In each
+round only the `heaviest` passages send score. A name leads only to the `mentions` most like the
+query, and a link only to the `linked` best passages of its document. A passage does not send score
+below `least_share` of the seeds' score, and such small scores open no new name.
+docs/how-it-works.md explains the walk, and docs/benchmarks.md measures each part.
 
-The subjects of a question are documents whose title it writes out. "Which film came out first, Aas
+The subjects of a question are documents whose titles occur in it. "Which film came out first, Aas
 Ka Panchhi or Phoolwari?" has two, and a softmax over similar passages often starts at only one of
 them. With at least two subjects, the walk starts mostly at them, with an equal part at each.
 
@@ -77,10 +77,10 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
 class Walked:
     """The result of the walk. scores: (n,) by passage row, seeds included.
 
-    edges, links: the transitions out of the passages that sent score; `edge_flow` and `link_flow`
-    are the scores that each has carried. outgoing_names: the names of these passages;
-    `outgoing_flow` is the score that each passage sent to each of its names. incoming_mentions: the
-    mentions to which the names lead; `incoming_flow` is the score that each mention got.
+    edges, links: the transitions out of the passages that sent score. edge_flow, link_flow: the
+    score that flowed along each. outgoing_names: the names of these passages. outgoing_flow: the
+    score that each passage sent to each of its names. incoming_mentions: the mentions to which the
+    names lead. incoming_flow: the score that each mention got.
     """
 
     scores: Floats
@@ -100,8 +100,7 @@ def seeds(context: QueryContext) -> Floats:
     They are a softmax over the near passages, by the best cosine of each passage's vectors and by
     its words, both from 0 to 1. In addition, each name of the query brings score to the passages
     that it is the topic of, by the square of its weight, and half as much to the sentences most
-    like the query that mention it. So a name that makes up most of the query counts much, and a
-    name that is a small part of it, perhaps only a word, counts little.
+    like the query that mention it. So a name counts more if it is a larger part of the query.
     """
     snapshot, near = context.snapshot, context.near
     scores = np.zeros(len(context.by_words))
@@ -222,13 +221,14 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
 
 
 class _Walk:
-    """The transitions out of all passages that have sent score so far, and the score they carried.
+    """The transitions out of all passages that have sent score so far, and the score that flowed
+    along them.
 
-    `_sent` (n,) is what each passage has sent in all. Each name that score has passed through has a
-    number, by the order in which the names were reached; `_starts` and `_ends` are the rows of
-    `_mentions` to which each leads. A passage sends nothing to its own document through a name:
-    `_own_names` and `_own_mentions` pair the rows of `_names` with the mentions of the name in the
-    same document. `_unpaired` rows of `_names` wait until their name is reached.
+    `_sent` (n,) is the total score that each passage has sent. Names are numbered in the order in
+    which score reached them; `_starts` and `_ends` are the rows of `_mentions` to which each leads.
+    A passage sends no score to its own document through a name, so `_own_names` and `_own_mentions`
+    pair the rows of `_names` with the mentions of the name in the same document. `_unpaired` has
+    the rows of `_names` whose names score has not reached yet.
     """
 
     def __init__(self, context: QueryContext, seeds: Floats, settings: WalkSettings) -> None:
@@ -249,7 +249,7 @@ class _Walk:
         self._unpaired = self._own_names = self._own_mentions = no_rows
 
     def send(self, active: Integers, sent: Floats, least: float) -> Floats:
-        """Send score from the active passages; returns (n,) the score that arrives at each
+        """Send score from the active passages. Returns (n,) the score that arrives at each
         passage."""
         self._open(active)
         sending = np.zeros(len(self._sent))
@@ -266,7 +266,7 @@ class _Walk:
         )
 
     def collect(self, scores: Floats) -> Walked:
-        """The transitions and the score that each has carried."""
+        """The transitions and the score that flowed along each."""
         edges, links, names = self._edges, self._links, self._names
         return Walked(
             scores,
@@ -281,7 +281,7 @@ class _Walk:
         )
 
     def _open(self, passage_rows: Integers) -> None:
-        """Find the transitions out of passages that have sent nothing before."""
+        """Find the transitions out of passages that have not sent score before."""
         new = np.sort(passage_rows[~self._is_open[passage_rows]])
         if not len(new):
             return
@@ -307,7 +307,7 @@ class _Walk:
                 self._seed_names = concatenate_transitions(NO_NAMES, names, from_seeds)
 
     def _send_through_names(self, sending: Floats, least: float) -> Floats:
-        """Send score through names; returns the score that each mention gets from other
+        """Send score through names. Returns the score that each mention gets from other
         documents."""
         sent = sending[self._names.passage_row] * self._names.share
         by_name = sum_exactly(sent, self._names.name, len(self._numbers), SCORE_UNIT)

@@ -10,10 +10,10 @@ from hopsyncd.config.values import QueryConfig
 class WalkSettings:
     """How the score flows; `hops` is the number of rounds.
 
-    by_links: the part of a passage's score that goes along its links, if it has any. by_names: the
-    part of the rest that goes to its names. backwards: the weight of edges that are followed
-    against their direction; 0 makes them directed. `heaviest`, `mentions`, `linked` and
-    `least_share` bound the work of each round. rerank: whether a reranker affects the final order.
+    by_links: the part of a passage's score that flows along its links, if it has any. by_names: the
+    part of the rest that flows to its names. backwards: the weight of edges that are followed
+    against their direction; with 0, edges are directed. `heaviest`, `mentions`, `linked` and
+    `least_share` limit the work of each round. rerank: whether a reranker affects the final order.
     """
 
     hops: int = 4

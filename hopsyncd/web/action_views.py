@@ -1,7 +1,7 @@
 """The actions of the page on sources, documents and versions, with the rights of its user.
 
-Each is a form with the token of the session. The daemon checks the caller's right. Before a change
-of the configuration file, the daemon is asked to reload, which needs the same right.
+Each is a form with the token of the session. The daemon checks the caller's right. Before the page
+changes the configuration file, it asks the daemon to reload, which needs the same right.
 """
 
 import subprocess
@@ -154,14 +154,14 @@ class ActionViews(View):
 
     @run_view
     def preview_restore(self, request: Request) -> Response:
-        """The effect of restoring a version, and a button that does it."""
+        """Show the effect of restoring a version, and a button to restore it."""
         number: int = request.path_params["number"]
         diff = self.client.diff("head", str(number), _DIFF_LINES, graph=False)
         return self.html(request, "restore.html", view="Changes", number=number, diff=diff)
 
 
 def start_program(command: list[str] | None, target: str) -> None:
-    """Start a program that opens the target: the command, or else the system's. Does not wait."""
+    """Start a program that opens the target: `command`, or the system's program. Does not wait."""
     import shutil
 
     if command is None or "://" in command[0]:
@@ -189,7 +189,7 @@ def start_program(command: list[str] | None, target: str) -> None:
 
 
 def _require(form: Form, name: str) -> str:
-    """A field of a form. Raises BadRequest if it is empty."""
+    """Return a field of a form. Raises BadRequest if it is empty."""
     if not form.get(name, "").strip():
         raise BadRequest("The form was refused", f"{name} is empty", "Fill it in")
     return form[name]

@@ -26,7 +26,7 @@ class ChangeViews(View):
 
     @run_view
     def changes(self, request: Request) -> Response:
-        """The newest versions, with the sentences that each one changed."""
+        """The newest versions, with the sentences that each changed."""
         before = read_number(request.query_params.get("before", ""))
         log = self.client.log(_VERSIONS_SHOWN, before)
         versions = log["versions"]
@@ -92,6 +92,6 @@ class ChangeViews(View):
 
 
 def _changed_answer(sides: Any, at: int) -> Markup:
-    """The answer of one side, with the words marked that the other side lacks."""
+    """The answer of one side. Words that the other side lacks are marked."""
     before, after = (str(side["answer"] or "") for side in sides)
     return word_diff(before if at else after, after if at else before, bool(at))

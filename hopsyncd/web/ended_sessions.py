@@ -1,7 +1,7 @@
 """The file in which `hopsyncd token revoke --user` ends a user's sessions on the page.
 
-It is beside the tokens, so all daemons that share the tokens end the sessions. It has the time of
-the last such command for each user. Sessions that began before that time are over.
+The file is beside the tokens, so all daemons that share the tokens end the sessions. It has the
+time of the last such command for each user. Sessions that began before that time are ended.
 """
 
 import json
@@ -25,7 +25,8 @@ _EVERYBODY = ""
 
 
 class EndedSessions:
-    """The time in Unix seconds when each user's sessions were last ended. Follows the file."""
+    """The Unix time at which each user's sessions were last ended. The file is read again when it
+    changes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -38,7 +39,7 @@ class EndedSessions:
         return cls((tokens.parent if tokens else config.daemon.data_dir) / FILE_NAME)
 
     def has_ended(self, user: str, began_s: float) -> bool:
-        """Whether a session of the user that began then has been ended since."""
+        """Whether a session of the user that began at that time has been ended since."""
         self._follow()
         return began_s <= max(self._times.get(user, 0.0), self._times.get(_EVERYBODY, 0.0))
 

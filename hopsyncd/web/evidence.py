@@ -34,8 +34,9 @@ _CELL_SHOWN = " \u00b7 "
 class Card:
     """The sentences of an answer from one passage.
 
-    joined_by: the name that this passage shares with an earlier one, or the question that led here;
-    empty for the first card and if nothing is known. joined_to: the number of the earlier card.
+    joined_by: the name that this passage shares with an earlier card's passage, or the question
+    that led here; empty if neither is known, and for the first card. joined_to: the number of the
+    earlier card.
     """
 
     number: int
@@ -97,7 +98,7 @@ def question_terms(question: str) -> frozenset[str]:
 
 
 def mark_words(text: str, terms: frozenset[str]) -> Markup:
-    """The text as HTML, with the words of a question marked in any form.
+    """Convert a text to HTML, with the words of a question marked in any form.
 
     >>> mark_words("She programmed <it>", question_terms("Who programs?"))
     Markup('She <mark>programmed</mark> &lt;it&gt;')
@@ -131,7 +132,7 @@ def snippet(text: str, terms: frozenset[str]) -> Markup:
 
 
 def flatten_text(text: str) -> str:
-    """A text on one line. A dot stands between lines that are no prose, and between cells.
+    """Put a text on one line, with a dot between cells and between lines that are not prose.
 
     >>> flatten_text("Bring it.\\nSoon.\\n\\n[x] Call Ann\\n[ ] Ask Bo\\n\\na: 1 | b: 2")
     'Bring it. Soon. \u2611 Call Ann \u00b7 \u2610 Ask Bo \u00b7 a: 1 \u00b7 b: 2'
@@ -149,7 +150,7 @@ def _show_cells(text: str) -> str:
 
 
 def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) -> list[Card]:
-    """The sentences of an answer as a chain: one card for each cited passage, in order."""
+    """Arrange the sentences of an answer as cards, one for each cited passage, in order."""
     cited = {one["number"]: one for one in answer["citations"]}
     by_number = dict[int, list[str]]()
     for one in answer["sentences"]:
@@ -184,7 +185,7 @@ def make_cards(answer: Mapping[str, Any], modified: Mapping[str, str | None]) ->
 def link_citations(
     text: str, citations: Iterable[Mapping[str, Any]], address: Callable[[str], str]
 ) -> Markup:
-    """An LLM's answer as HTML, whose marks such as [1] are links to the cited passages.
+    """Convert an LLM's answer to HTML. Marks such as [1] become links to the cited passages.
 
     >>> link_citations("In <it> [1].", [{"number": 1, "id": "0a", "document": "a.md",
     ...     "heading": [], "origin": None}], "/passage/{}".format)
@@ -210,7 +211,7 @@ aria-label="Source 1: a.md">[1]</a>.')
 
 
 def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) -> tuple[str, bool]:
-    """The connection between two passages: a name that both have (True), or a question (False).
+    """The connection between two passages, and whether it is a shared name or a question.
 
     >>> ends = [{"id": one, "heading": [], "text": one} for one in "ab"]
     >>> hop = {"from": ends[0], "to": ends[1], "asked_by": "from", "question": "Who was he?"}
@@ -235,7 +236,7 @@ def join_of(first: Passage, second: Passage, hops: Iterable[Mapping[str, Any]]) 
 def shared_name(first: Passage, second: Passage) -> str:
     """The name that connects two passages; empty if there is none.
 
-    It is a title of one in the text of the other, or else the longest name that both texts have.
+    It is a title of one passage in the text of the other, or the longest name that both texts have.
 
     >>> ada = {"heading": ["Ada"], "text": "She was a daughter of Lord Byron."}
     >>> byron = {"heading": ["Lord Byron", "Life"], "text": "He died at Missolonghi."}
@@ -293,7 +294,7 @@ def group_by_document(
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One step of how a passage was found, in words."""
+    """A step by which a passage was found, in words."""
 
     start: str
     start_id: str

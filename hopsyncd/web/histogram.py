@@ -15,7 +15,7 @@ _DATE_KEYS = ("since", "before")
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The documents of a month or year, and the search that keeps only them."""
+    """The number of documents of a month or year, and the search for only these documents."""
 
     label: str
     documents: int
@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The bars in order of time; `first` and `last` are below their ends."""
+    """The bars in order of time. `first` and `last` are the labels of the first and last bar."""
 
     bars: Sequence[Bar]
     first: str
@@ -73,7 +73,7 @@ def _ordinal(month: str) -> int:
 
 
 def _fill(first: str, last: str, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """All months from the first to the last, also those without documents.
+    """All months from the first to the last, including months without documents.
 
     >>> _fill("2025-12", "2026-02", {"2025-12": 3, "2026-02": 1})
     [('2025-12', 3), ('2026-01', 0), ('2026-02', 1)]

@@ -1,4 +1,4 @@
-"""The state of the index in a few words, for the header: up to date, importing, or in trouble."""
+"""Describes the state of the index in a few words, for the header."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +14,10 @@ _LEAST_S = 2.0  # of an import, before the time left is estimated
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """The text, and the `count` of documents, which is shown after it if there is space.
+    """The text for the header. `count` is the number of documents, shown after the text if there is
+    space.
 
-    share: the finished part of an import, from 0 to 1; None if nothing is imported.
+    share: the finished part of an import, from 0 to 1; None if no import is running.
     """
 
     kind: Kind
@@ -27,7 +28,7 @@ class IndexState:
 
 
 class ImportClock:
-    """Estimates the remaining time of an import, from its progress since it was first seen."""
+    """Estimates the remaining time of an import from its progress since the first call."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -18,10 +18,8 @@ _HEAD = "head"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The fields of the search form. `question` is empty if nothing was asked.
-
-    opened: the passage in the preview, and `tab` the part of it that is shown.
-    """
+    """The fields of the search form. `question` may be empty. `opened` is the passage in the
+    preview, and `tab` the part of the preview that is shown."""
 
     question: str
     filters: Sequence[str]
@@ -34,7 +32,7 @@ class Asked:
 
     @property
     def words(self) -> str:
-        """The words to search for: without a question, the values of the filters."""
+        """The words to search for. If there is no question, these are the values of the filters."""
         return self.question or " ".join(self.filters)
 
 
@@ -112,7 +110,7 @@ class Links:
         return self._search(f=filters)
 
     def replace_filters(self, keys: Sequence[str], added: Sequence[str]) -> str:
-        """The address of this search, with its filters of these keys replaced by `added`."""
+        """The address of this search, with the filters of these keys replaced by `added`."""
         kept = [one for one in self._asked.filters if one.partition(":")[0] not in keys]
         return self._search(f=[*kept, *added])
 

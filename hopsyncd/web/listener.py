@@ -1,9 +1,9 @@
 """Access to the page: a one-time address, the session cookie, and the checks of each request.
 
-Any program on this machine can connect to a loopback port, and any web page can make a browser do
-so. Requests are therefore refused without the session cookie, which only a one-time token gives.
-Browsers send cookies to all ports of a host. This cookie is bound to a random path that changes
-with each start, so that no other server on this machine receives it.
+Any program on this machine can connect to a loopback port, and any web page can make a browser
+connect. So every request needs the session cookie, which a browser gets in exchange for a one-time
+token. Browsers send cookies to all ports of a host. The path of this cookie is random and changes
+with each start, so no other server on this machine receives it.
 """
 
 import hmac
@@ -61,8 +61,8 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 class Door:
     """The token that opens the page once, and the sessions opened with it.
 
-    `address` is HOST:PORT as the browser sees it, and `base` the path that the cookie is bound to.
-    The file `kept`, if given, always contains a valid one-time address, which does not expire.
+    `address` is HOST:PORT as the browser sees it, and `base` is the path of the cookie. If `kept`
+    is given, this file always contains a valid one-time address that does not expire.
     """
 
     address: str
@@ -74,7 +74,8 @@ class Door:
     _form_key: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES))
 
     def new_address(self) -> str:
-        """Make an address that opens the page once. Without a `kept` file it expires in 10 min."""
+        """Make an address that opens the page once. It expires in 10 min, unless it is for the
+        `kept` file."""
         token = secrets.token_urlsafe(_SECRET_BYTES)
         address = f"http://{self.address}/?token={token}"
         if self.kept:
@@ -96,12 +97,12 @@ class Door:
         return self._sessions[-1]
 
     def form_token(self, request: Request) -> str:
-        """The token that the forms of a request's session carry. Other pages cannot know it."""
+        """The token in the forms of a request's session. Other pages do not know it."""
         session = next(filter(self.is_open_to, cookies_of(request)), "")
         return hmac.new(self._form_key, session.encode(), "sha256").hexdigest()
 
     def is_form_of(self, request: Request, token: str) -> bool:
-        """Whether a form carries the token of the session that sends it."""
+        """Whether a form has the token of the session that sends it."""
         return hmac.compare_digest(self.form_token(request).encode(), token.encode())
 
     def is_open_to(self, cookie: str) -> bool:
@@ -111,7 +112,7 @@ class Door:
 
 
 def add_security_headers(send: Send) -> Send:
-    """A `send` that adds the security headers that a response lacks."""
+    """Make a `send` function that adds missing security headers to a response."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -124,7 +125,7 @@ def add_security_headers(send: Send) -> Send:
 
 
 class PageGuard:
-    """Passes requests of the page on to `app`, refuses others, and adds security headers."""
+    """Passes requests with a session on to `app`, refuses others, and adds security headers."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -156,7 +157,8 @@ class PageGuard:
         return None
 
     def _entrance(self, request: Request) -> Response | None:
-        """Answer a request without a session: open a session for a valid token, else refuse it."""
+        """Answer a request without a session. If it has a valid token, open a session; otherwise
+        refuse it."""
         base = self._door.base
         if request.url.path == "/" and request.method == "GET":
             session = self._door.session_for(request.query_params.get("token", ""))
@@ -173,8 +175,8 @@ class PageGuard:
 def cookies_of(request: Request, wanted: str = COOKIE) -> list[str]:
     """The values of the cookie of that name in a request.
 
-    `request.cookies` takes quadratic time to unquote values in some versions of Python. Our values
-    are never quoted.
+    `request.cookies` is not used, because unquoting values takes quadratic time in some versions of
+    Python. The page's values are never quoted.
     """
     given = request.headers.getlist("cookie")
     pairs = [pair.partition("=") for header in given for pair in header[:_MAX_COOKIE].split(";")]
@@ -186,13 +188,13 @@ def _refusal(status: int, why: str) -> HTMLResponse:
 
 
 def opener(address: str) -> str:
-    """A page that redirects to an address, because other users could see an address on a command
-    line."""
+    """A page that redirects to the one-time address. It is passed to the browser instead of the
+    address, because other users can see command lines."""
     return _OPENER.format(address=address)
 
 
 def kept_address(file: Path) -> str | None:
-    """The address in a kept file; None if no daemon serves the page."""
+    """The one-time address in the file; None if no daemon serves the page."""
     try:
         return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
     except OSError:
@@ -222,7 +224,7 @@ def team_page(config: Config) -> "TeamPage | None":
 
 @contextmanager
 def with_page(app: ASGIApp, config: Config, config_file: Path | None = None) -> Iterator[ASGIApp]:
-    """The daemon's application, with the page at web.listen if it is set."""
+    """Add the page to the daemon's application, if web.listen is set."""
     kept = config.daemon.data_dir / KEPT_NAME
     kept.unlink(missing_ok=True)  # left by a daemon that was killed
     if not config.web.listen:

@@ -1,7 +1,7 @@
 """Notifies open pages of new versions, as server-sent events.
 
-While any page listens, the daemon is asked for its version a few times a second. A page is notified
-of a version only if documents that its user may see differ, and only of those documents.
+While a page listens, the daemon is asked for its version several times a second. A page is notified
+of a new version only if documents that its user may see have changed, and only of these documents.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ def newest_version(client: Client) -> int:
 
 
 class SharedVersion:
-    """The newest version, asked once for the pages of many users. Any thread may call it."""
+    """Returns the newest version, and asks the daemon only once for the pages of many users. Any
+    thread may call it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -55,9 +56,9 @@ class SharedVersion:
 
 
 class VersionHub:
-    """Asks the daemon for new versions on behalf of all open pages of one user.
+    """Asks the daemon for new versions, for all open pages of a user.
 
-    `version` returns the number of the newest version; by default the daemon is asked for it.
+    `version` returns the number of the newest version. By default, it asks the daemon.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class VersionHub:
             self._listeners.pop(queue, None)
 
     async def _poll(self) -> None:
-        """Ask the daemon until no page listens, or the daemon or this program ends."""
+        """Ask the daemon repeatedly until no page listens or this program or the daemon ends."""
         known: int | None = None
         while self._listeners:
             try:
@@ -125,7 +126,8 @@ class VersionHub:
         return await run_sync(work, limiter=self._thread)
 
     def _changes(self, old: int, new: int) -> Event | None:
-        """The documents that differ between two versions; None if the user can see none of them."""
+        """The documents that differ between two versions; None if the user may not see any of
+        them."""
         noticed_ms = int(time.time() * 1000)
         if not old:
             return {"version": new, "noticed_ms": noticed_ms, "documents": []}

@@ -41,7 +41,8 @@ class Group:
 
 
 class MapViews(View):
-    """The view of the map. A script draws it; without the script, the same groups are a list."""
+    """The view of the map. A script draws it. Without JavaScript, the groups are shown as a
+    list."""
 
     name = "Map"
 
@@ -76,7 +77,7 @@ class MapViews(View):
 
     @run_view
     def find(self, request: Request) -> Response:
-        """The documents that a search finds, to be marked on the map."""
+        """The documents that a search finds, to mark them on the map."""
         return self.part(request, "map_found.html", **self._search(request, read_asked(request)))
 
     def _search(self, request: Request, asked: Asked) -> Mapping[str, Any]:
@@ -95,7 +96,7 @@ class MapViews(View):
 
 
 def list_groups(drawn: Mapping[str, Any], most: int) -> list[Group]:
-    """The groups of a map, each with at most that many of its most central documents."""
+    """The groups of a map, each with up to `limit` of its most central documents."""
     documents = drawn["documents"]
     members: list[list[tuple[int, int]]] = [[] for _ in drawn["groups"]]
     for at, (group, rank) in enumerate(zip(documents["group"], documents["rank"], strict=True)):

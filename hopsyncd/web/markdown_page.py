@@ -22,9 +22,10 @@ _BLOCKS = {"paragraph_open", "heading_open", "list_item_open", "fence", "code_bl
 
 
 def markdown_html(text: str, lines: Sequence[int] | None, title: str = "") -> Markup:
-    """The file as HTML, with the blocks from the first to the last of the `lines` marked.
+    """Render the file as HTML, with the blocks in the range `lines` marked.
 
-    A first heading that is the `title` is left out: it stands above the document already.
+    If the first heading is the `title`, it is left out, because the page shows the title above the
+    document.
 
     >>> print(markdown_html("# Ada\\n\\nShe <b>wrote</b>.", [3, 3]).split("</h2>")[1].strip())
     <p class="marked" id="marked" tabindex="-1">She &lt;b&gt;wrote&lt;/b&gt;.</p>
@@ -101,6 +102,6 @@ def _is_web_address(address: str) -> bool:
 
 
 def _image_text(self: Any, tokens: Sequence["Token"], at: int, *_: Any) -> str:
-    """The description of a picture, shown instead of it, because the page loads nothing from
-    elsewhere."""
+    """The description of a picture. It replaces the picture, because the page loads nothing from
+    other hosts."""
     return str(Markup('<span class="picture">{}</span>').format(tokens[at].content or "picture"))

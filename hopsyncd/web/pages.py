@@ -51,8 +51,8 @@ def make_page(
 ) -> ASGIApp:
     """Make the web application of the page. Only sessions of `door` may use it.
 
-    `is_stopping` returns whether the program is ending: open pages are disconnected then.
-    `config_file` is the configuration that actions change; by default, the user's.
+    `is_stopping` returns whether the program is ending. Open pages are then disconnected.
+    `config_file` is the configuration file that actions change; by default, the user's file.
     """
     shared = Shared(client, door, ASSETS_DIGEST)
     hub = VersionHub(client, is_stopping)

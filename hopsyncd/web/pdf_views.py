@@ -37,8 +37,7 @@ class PdfViews(View):
 
 
 def draw_pages(client: Client, id_: str, request: Request) -> tuple[Sequence[PageImageAnswer], str]:
-    """The page that a request asks for, or the pages of the passage; else the reason why there are
-    none."""
+    """The requested page, or the pages of the passage. If there are none, the reason."""
     asked = read_asked(request)
     page = read_number(request.query_params.get("page", ""))
     try:

@@ -1,7 +1,7 @@
-"""Logins that have begun and for which the provider has not redirected back yet.
+"""Logins that have begun, before the provider has redirected the browser back.
 
-Each is bound to the browser that began it, by a cookie, so a link with another user's code logs
-nobody in. Each can be used once, for ten minutes.
+A cookie binds each login to the browser that began it, so a link with another user's code has no
+effect. Each login can be completed once, within ten minutes.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class PendingLogin:
     """A login in progress. `browser` is the value of the browser's cookie, and `to` the requested
     path.
 
-    address: of the browser. network: the network for which failed tokens are counted.
+    address: the browser's address. network: the network for which failed tokens are counted.
     """
 
     state: str
@@ -37,7 +37,8 @@ class PendingLogin:
 
 
 class PendingLogins:
-    """A bounded number of logins; beyond it, the network with the most loses one."""
+    """A limited number of logins. If there are too many, a login of the network with the most is
+    dropped."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -87,5 +88,6 @@ def _secret() -> str:
 
 
 def _digest(secret: str) -> str:
-    """The hash for a look-up, so that its duration reveals nothing about the state."""
+    """Hash a state for the look-up, so that the duration of the look-up reveals nothing about
+    stored states."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,7 +1,7 @@
 """Logs in with a company's account: OpenID Connect, by the authorization code flow with PKCE.
 
 PyJWT checks the signature and the claims of the ID token. This module contacts the provider and
-identifies the user. It blocks, so call it on a thread.
+identifies the user. Its calls block, so they need a thread of their own.
 """
 
 import hashlib
@@ -43,10 +43,8 @@ _BY_POWER: Sequence[PageRole] = ("read", "write", "admin")
 
 
 class LoginFailed(Exception):
-    """The login failed: why, what to do, and the HTTP status of the error page.
-
-    detail: only for the server's log.
-    """
+    """The login failed: the reason, what to do, and the HTTP status of the error page. `detail` is
+    only for the server's log."""
 
     def __init__(self, why: str, hint: str, status: int = 403, detail: str = "") -> None:
         super().__init__(why)
@@ -68,7 +66,8 @@ def provider_down(detail: str) -> LoginFailed:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses of a provider. by_body: whether the client sends its secret in the body."""
+    """The addresses of a provider. `by_body` says whether the client sends its secret in the
+    body."""
 
     authorization: str
     token: str
@@ -80,8 +79,8 @@ class Endpoints:
 class Provider:
     """The provider of `access.oidc`. Its description and keys are cached for an hour.
 
-    redirect_uri: the address to which it redirects browsers. Raises SocketRefused if the secret or
-    the file of authorities cannot be used.
+    `redirect_uri` is the address to which it redirects browsers. Raises SocketRefused if the secret
+    or the file of authorities cannot be used.
     """
 
     def __init__(
@@ -135,15 +134,15 @@ class Provider:
         return _with_fields(address, {"client_id": self._settings.client_id}) if address else ""
 
     def log_in(self, brought: Mapping[str, str], verifier: str, nonce: str) -> Person:
-        """Complete a login; returns the person. `brought`: the fields with which the browser came
-        back.
+        """Complete a login and return the person. `brought` has the fields with which the provider
+        redirected the browser.
 
         Raises LoginFailed.
         """
         if error := brought.get("error"):
             raise LoginFailed(
-                "The login of your company did not log you in",
-                "Log in again, or ask whoever runs it",
+                "Your company's login service refused the login",
+                "Log in again, or ask your administrator",
                 403,
                 f"it says {error!r}",
             )
@@ -172,7 +171,7 @@ class Provider:
         issuer = self._settings.issuer
         found = self._fetch("GET", issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
-            raise provider_down(f"it calls itself {found.get('issuer')!r}, not {issuer!r}")
+            raise provider_down(f"its issuer is {found.get('issuer')!r} instead of {issuer!r}")
         methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Endpoints(
             self._address(found, "authorization_endpoint"),
@@ -183,7 +182,7 @@ class Provider:
         )
 
     def _address(self, found: Mapping[str, Any], name: str) -> str:
-        """An address in the provider's description. It must be as safe as the issuer's."""
+        """Read an address in the provider's description. It must use https if the issuer does."""
         address = found.get(name)
         schemes = {"https", urlsplit(self._settings.issuer).scheme}
         if not isinstance(address, str) or urlsplit(address).scheme not in schemes:
@@ -239,7 +238,7 @@ class Provider:
         return claims
 
     def _key_of(self, kid: object, algorithm: str) -> jwt.PyJWK:
-        """The provider's key with that id. If it is unknown, the keys are read again once."""
+        """Find the provider's key with that id. If it is unknown, the keys are read again once."""
         for again in (False, True):
             keys = self._read_keys(again)
             fitting = [
@@ -270,8 +269,8 @@ class Provider:
         fields: Mapping[str, str] | None = None,
         auth: httpx2.BasicAuth | None = None,
     ) -> dict[str, Any]:
-        """Fetch a JSON object from the provider. An error of its token endpoint is also an
-        object."""
+        """Fetch a JSON object from the provider. Errors of its token endpoint are JSON objects
+        too."""
         until_s, body = time.monotonic() + _WHOLE_S, bytearray()
         try:
             with self._http.stream(method, address, data=fields, auth=auth) as response:
@@ -295,8 +294,8 @@ class Provider:
 
 
 def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
-    """The person with these verified claims, with the most powerful of their roles. Raises
-    LoginFailed."""
+    """The person with these verified claims. If several roles apply, the person gets the most
+    powerful role. Raises LoginFailed."""
     for name, wanted in settings.required_claims.items():
         if _claim(claims, name) != wanted:
             raise _no_access(f"the claim {name} is not {wanted!r}")
@@ -305,7 +304,7 @@ def person_of(claims: Mapping[str, Any], settings: OidcConfig) -> Person:
     if settings.user_claim == "email" and not is_verified:
         raise _no_access("the address is not verified")
     if not isinstance(user, str) or not PERSON.fullmatch(user):
-        raise _no_access(f"the claim {settings.user_claim} is no name: {printable(repr(user))}")
+        raise _no_access(f"the claim {settings.user_claim} is not a name: {printable(repr(user))}")
     groups = _groups(_claim(claims, settings.groups_claim))
     roles = [settings.roles[group] for group in groups if group in settings.roles]
     roles += [settings.role] if settings.role != "none" else []

@@ -1,4 +1,4 @@
-"""Prepares a document for reading: its passages as HTML, with one of them marked."""
+"""Prepares a document for reading: converts its passages to HTML, and marks one passage."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _MOST_HEADINGS = 6
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A passage of the document, with the headings that begin with it."""
+    """A passage of the document, with the headings that begin at it."""
 
     headings: Sequence[tuple[int, str]]
     html: Markup
@@ -57,7 +57,7 @@ class Opened:
 
 
 def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> Opened:
-    """Show the passages of a document around one of them."""
+    """Show the passages of a document around a passage."""
     place = next((at for at, one in enumerate(whole) if one["id"] == passage["id"]), 0)
     first = max(min(place - _SHOWN // 2, len(whole) - _SHOWN), 0)
     shown = whole[first : first + _SHOWN]
@@ -87,7 +87,7 @@ def open_document(passage: Passage, whole: Sequence[Passage], version: int) -> O
 
 
 def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The headings of a passage that the one before it does not have, with their levels.
+    """The headings of a passage that the previous passage does not have, with their levels.
 
     >>> list(_new_headings(["Ada", "Youth"], ["Ada", "Work", "Notes"]))
     [(3, 'Work'), (4, 'Notes')]
@@ -100,7 +100,7 @@ def _new_headings(above: Sequence[str], heading: Sequence[str]) -> Iterator[tupl
 
 
 def passage_html(text: str) -> Markup:
-    """The text of a passage as paragraphs, lists and tables."""
+    """Convert the text of a passage to paragraphs, lists and tables in HTML."""
     return Markup("").join(map(_block_html, re.split(r"\n{2,}", text.strip("\n"))))
 
 
@@ -115,7 +115,7 @@ def _block_html(block: str) -> Markup:
 
 
 def _item_text(line: str) -> str:
-    """The text of a list item; a numbered one keeps its number.
+    """The text of a list item. A numbered item keeps its number.
 
     >>> _item_text("- [x] Call Ann"), _item_text("2. Then rest")
     ('☑ Call Ann', '2. Then rest')
@@ -132,7 +132,8 @@ def show_box(text: str) -> str:
 
 
 def _table_html(rows: Sequence[Sequence[str]]) -> Markup:
-    """Rows as a table. If all cells have a label before a colon, the labels are the columns."""
+    """Convert rows to a table. If all cells have a label before a colon, the labels become the
+    header."""
     found = [[_LABEL.fullmatch(cell.strip()) for cell in row] for row in rows]
     if all(all(row) for row in found):
         columns = dict.fromkeys(cell[1] for row in found for cell in row if cell)

@@ -38,7 +38,7 @@ _SHORT_TYPES = {
 
 
 def make_templates(**shared: Any) -> Environment:
-    """The templates, with the names that all of them use."""
+    """Make the templates, with the functions and values that all of them use."""
     templates = Environment(
         loader=PackageLoader("hopsyncd.web"),
         autoescape=True,
@@ -98,7 +98,7 @@ def with_code(message: str) -> Markup:
 
 
 def time_element(moment: str | None) -> Markup:
-    """A time of the API in relative form, with the full time shown on hover."""
+    """An element with a time of the API in relative form, which shows the full time on hover."""
     if moment is None:
         return Markup("never")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -139,7 +139,7 @@ def document_kind(document: str | None) -> str:
 
 
 def filter_label(condition: str) -> str:
-    """A filter in words. Only filters by the keys of the facets are changed.
+    """Describe a filter in words. Filters by other keys than facets are returned unchanged.
 
     >>> filter_label("path:people/"), filter_label("before:2026-01"), filter_label("-tag:x")
     ('Folder: people/', 'Before 2026-01', '-tag:x')

@@ -39,7 +39,7 @@ class SearchViews(View):
 
     @run_view
     def search(self, request: Request) -> Response:
-        """The first screen, or the answer and the results if something is asked for."""
+        """The first screen, or the answer and the results if there is a question or a filter."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(
@@ -52,7 +52,7 @@ class SearchViews(View):
 
     @run_view
     def results(self, request: Request) -> Response:
-        """The answer and the results alone, for searching while somebody types."""
+        """Only the answer and the results, for searching while the user types."""
         asked = read_asked(request)
         if not asked.words:
             return self.html(request, "welcome.html", **self._welcome(request))
@@ -174,7 +174,7 @@ class SearchViews(View):
         return markdown_html(text, passage["lines"], document_title(passage))
 
     def _find_related(self, passage: Mapping[str, Any], at: str) -> list[Mapping[str, Any]]:
-        """The passages of other documents that are related to one, each with the reason."""
+        """The passages of other documents that are related to a passage, each with the reason."""
         near = self.client.neighbours(passage["id"], limit=_NEIGHBOURS, at=at)
         ends = {one["id"]: one for one in near["passages"]}
         related = dict[str, Mapping[str, Any]]()

@@ -1,4 +1,4 @@
-"""The sessions of users who are logged in to the team's page. They are only in memory.
+"""The sessions of users who are logged in to the team's page. They are kept only in memory.
 
 A session has two secrets. The browser has its cookie, of which only the hash is stored here. The
 page sends the session's key to the daemon, which identifies the user by it.
@@ -30,11 +30,11 @@ class Person:
 
 @dataclass(eq=False)
 class Session:
-    """The login of one browser. Times are from the clock of its Sessions, but opened_s is Unix
+    """The login of a browser. Times are from the clock of Sessions, except opened_s, which is Unix
     time.
 
-    person: None for a pasted token, which the daemon identifies. key: the secret that the page
-    sends to the daemon; a pasted token itself. form_token: the secret in the session's forms.
+    person: the user; None for a pasted token, which the daemon identifies. key: the secret that the
+    page sends to the daemon, or the pasted token. form_token: the secret in the session's forms.
     """
 
     user: str
@@ -49,7 +49,7 @@ class Session:
 
 
 class Sessions:
-    """A bounded number of open sessions. One thread may use it.
+    """A limited number of open sessions. Only one thread may use it.
 
     A session ends at logout, IDLE_S after its last use, LONGEST_S after its login, and when
     `has_ended` returns True for its user and opened_s.
@@ -66,10 +66,10 @@ class Sessions:
         self._by_key: dict[str, Session] = {}
 
     def open(self, user: str, person: Person | None, token: str = "") -> tuple[Session, str]:
-        """Open a session; returns it with the value of its cookie, which is not stored.
+        """Open a session. Returns it with the value of its cookie, which is not stored.
 
-        If a person has too many sessions, the oldest ends. If there are too many in total, the one
-        that was unused for the longest time ends.
+        If a person has too many sessions, the oldest ends. If there are too many in total, the
+        session that was unused for the longest time ends.
         """
         self._end_old()
         own = [one for one in self._by_cookie.values() if one.user == user]
@@ -86,7 +86,7 @@ class Sessions:
         return made, cookie
 
     def find(self, cookies: Iterable[str]) -> Session | None:
-        """The session of the first of these cookies that belongs to one."""
+        """Find the session of the first of these cookies that belongs to a session."""
         for cookie in cookies:
             found = self._by_cookie.get(_digest(cookie))
             if found and self.is_open(found):

@@ -34,7 +34,7 @@ class SourceViews(View):
 
     @run_view
     def state(self, request: Request) -> Response:
-        """Only the state of the index, for the header."""
+        """The state of the index, for the header."""
         status = self.client.status()
         state = describe_state(status, self.shared.clock)
         return self.part(request, "state.html", state=state)

@@ -116,7 +116,7 @@ class TeamPage:
             await answer(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Refuse a request that no page of ours makes."""
+        """Refuse a request that does not come from this page."""
         headers = request.headers
         if request.url.scheme != "https":
             return self._message(403, "The page is open over https only", f"Use {self._address}")
@@ -134,7 +134,7 @@ class TeamPage:
         return self._message(403, "Another page asked for this", f"Use {self._address}")
 
     async def _entrance(self, request: Request, session: Session | None) -> Response | None:
-        """The answer to logins, logouts, and whoever has no session."""
+        """Answer logins, logouts, and requests without a session."""
         path, method = request.url.path, request.method
         if path.startswith(_ASSETS) and method == "GET":
             request.scope["path_params"] = {"name": path.removeprefix(_ASSETS)}
@@ -155,7 +155,7 @@ class TeamPage:
         return None
 
     async def _ask_to_log_in(self, request: Request, to: str) -> Response:
-        """The login, if a browser shows the answer as a page; else a refusal."""
+        """Answer with the login page if a browser requests a page, otherwise with an error."""
         if request.method != "GET" or not _is_navigation(request):
             return self._message(401, "You are not logged in", "Load the page again")
         if self._provider is None:
@@ -173,14 +173,14 @@ class TeamPage:
         return sent
 
     async def _come_back(self, request: Request, provider: Provider) -> Response:
-        """The browser comes from the provider, with a code for the login that it began."""
+        """Complete a login: the provider has redirected the browser here with a code."""
         given = request.query_params
         try:
             if any(len(given.getlist(name)) > 1 for name in given):
-                raise _stale("a field is there twice")
+                raise _stale("a field occurs twice")
             pending = self._pending.take(given.get("state", ""), cookies_of(request, LOGIN_COOKIE))
             if pending is None:
-                raise _stale("its state is unknown to this browser")
+                raise _stale("this browser did not begin the login")
             log_in = partial(provider.log_in, given, pending.verifier, pending.nonce)
             person = await run_sync(log_in, limiter=self._logins)
         except LoginFailed as error:
@@ -220,7 +220,8 @@ class TeamPage:
     def _enter(
         self, request: Request, user: str, person: Person | None, token: str, to: str
     ) -> Response:
-        """Open a session instead of the browser's earlier one, and redirect to a page of ours."""
+        """Replace the browser's earlier session by a new session, and redirect to a page of this
+        server."""
         if before := self._sessions.find(cookies_of(request, SESSION_COOKIE)):
             self._end(before)
         session, cookie = self._sessions.open(user, person, token)
@@ -242,7 +243,7 @@ class TeamPage:
     async def _show(self, session: Session, request: Request, send: Send) -> Response | None:
         """Let the views of the session answer.
 
-        If the daemon does not know the session any more, because its token was revoked, it ends.
+        If the daemon refuses the session, because its token was revoked, the session ends.
         """
         if identify := request.scope.get("state", {}).get("identify"):
             # Connections are counted by user, not by the address of a proxy.

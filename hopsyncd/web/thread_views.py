@@ -1,6 +1,6 @@
-"""A conversation with an LLM on the page: its answers as streams, and saving it as a note.
+"""A conversation with an LLM on the page: streams its answers, and saves it as a note.
 
-The conversation is kept by the browser, which sends the earlier turns with each question.
+The browser keeps the conversation and sends the earlier turns with each question.
 """
 
 import json
@@ -38,7 +38,7 @@ class ThreadViews(View):
     name = "Ask"
 
     async def ask(self, request: Request) -> Response:
-        """The answer to a posted question, as lines of JSON that come while the LLM writes.
+        """Answer a posted question with lines of JSON, which are sent while the LLM writes.
 
         When the browser closes the connection, the call to the LLM ends.
         """
@@ -131,7 +131,8 @@ def cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def write_note(turns: Sequence[Mapping[str, Any]]) -> str:
-    """A conversation in Markdown, with numbered sources. No markup or address has an effect.
+    """Write a conversation in Markdown, with numbered sources. Markup and addresses in texts are
+    escaped.
 
     >>> card = {"title": "Ada", "place": "notes/ada.md", "where": "line 3"}
     >>> turn = {"question": "Who?", "text": "![x](http://e.org) Ada.", "cards": [card]}
@@ -156,7 +157,7 @@ def _place_line(card: Mapping[str, Any]) -> str:
 
 
 def _plain(text: object, line_end: str = "\n") -> str:
-    """A text from the browser whose markup is escaped."""
+    """Escape the markup of a text from the browser."""
     lines = line_end.join(_make_printable(str(text)).split("\n"))
     return _ADDRESS.sub(r"\1:\\//", _MARKUP.sub(r"\\\1", lines))
 
@@ -231,7 +232,7 @@ def _make_printable(text: str) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    """Why a request failed, and what to do."""
+    """Describe in one line why a request failed, and what to do."""
     if not isinstance(error, HopsyncdError):
         return printable(str(error))
     return printable(f"{error.why}. {error.hint}" if error.hint else error.why)

@@ -35,8 +35,8 @@ Shown = Callable[..., Awaitable[Response]]
 def run_view(view: Callable[..., Response]) -> Shown:
     """Run a view on a thread, and render errors of the daemon as a page.
 
-    The thread waits for the daemon. If the daemon is this process, its answers to admins need
-    threads too, so the page has its own limit of threads.
+    The page has its own limit of threads, because they wait for the daemon, which may be this
+    process and need threads too.
     """
 
     @wraps(view)
@@ -108,7 +108,8 @@ class Shared:
         self._rights = frozenset(caller["rights"]) if caller else None
 
     def has_right(self, right: str) -> bool:
-        """Whether to offer actions that need a right. If it is unknown, the daemon decides."""
+        """Whether to offer actions that need a right. If the user's rights are unknown, they are
+        offered, and the daemon decides."""
         return self._rights is None or right in self._rights
 
 
@@ -150,7 +151,7 @@ class View:
     def part(
         self, request: Request, template: str, code: int = 200, **context: Any
     ) -> HTMLResponse:
-        """Render a part of a page, or a whole page whose frame is in the context."""
+        """Render a part of a page, or a whole page if the context has the frame."""
         asked = read_asked(request)
         names = {
             "asked": asked,
@@ -178,7 +179,8 @@ class View:
     def modified_times(
         self, at: str, passages: Any, filters: Any = ()
     ) -> tuple[Mapping[str, Any], dict[str, str | None]]:
-        """The facets of the filters, and when the documents of these passages were last written."""
+        """The facets of the filters, and when the documents of these passages were last
+        modified."""
         keys = list(dict.fromkeys(filter(None, map(document_key, passages))))[:100]
         found = self.client.facets(at=at, filters=filters, documents=keys)
         return found, dict(zip(keys, found["modified"], strict=True))
@@ -222,7 +224,7 @@ class View:
 
 
 def _confirmation(request: Request) -> str:
-    """The sentence that confirms the action that led here; empty without one."""
+    """The sentence that confirms the action that led here; empty if there was none."""
     given = request.query_params
     sentence = DONE.get(given.get("done", ""), "")
     for name in ("source", "document", "version"):

@@ -12,7 +12,7 @@ _PUNCTUATION = ".,;:!?"
 
 
 def word_diff(other: str, text: str, is_new: bool) -> Markup:
-    """The text as HTML, with the words marked that another text does not have.
+    """Convert the text to HTML, and mark the words that another text does not have.
 
     >>> word_diff("He died in 1824.", "He died in 1825.", True)
     Markup('He died in <ins>1825</ins>.')
@@ -32,7 +32,7 @@ def word_diff(other: str, text: str, is_new: bool) -> Markup:
 
 
 def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
-    """The lines of a diff, each with its sign. A sentence and the similar one that replaces it
+    """The lines of a diff, each with its sign. A sentence and the similar sentence that replaces it
     become one line.
 
     >>> list(changed_lines(["@@ Ada", "-She died in 1852.", "+She died in London in 1852."]))
@@ -54,7 +54,8 @@ def changed_lines(lines: Sequence[str]) -> Iterator[tuple[str, Markup]]:
 
 
 def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]]:
-    """Removed and added sentences; those that pair up in order and are alike are merged."""
+    """Merge removed and added sentences that are similar, in order. Other sentences stay
+    separate."""
     for at in range(max(len(old), len(new))):
         before, after = old[at : at + 1], new[at : at + 1]
         if before and after and (merged := _merge(before[0], after[0])):
@@ -67,7 +68,7 @@ def _pair(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, Markup]
 
 
 def _merge(old: str, new: str) -> Markup | None:
-    """Both sentences as one, with the removed and the added words; None if they differ much.
+    """Merge both sentences, with the removed and the added words. None if they differ much.
 
     >>> _merge("She was born in Oslo.", "She was born in Oslo, by the fjord.")
     Markup('She was born in Oslo<ins>, by the fjord</ins>.')
@@ -103,7 +104,7 @@ def _space_after(words: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words with the space after them; the punctuation at the end of one stands alone.
+    """Split into words with the space after them. Punctuation after a word is an item of its own.
 
     >>> _words("Of 1.5 m, or so.")
     ['Of ', '1.5 ', 'm', ', ', 'or ', 'so', '.']

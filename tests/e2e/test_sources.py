@@ -57,7 +57,7 @@ def test_a_folder_that_is_added_is_served_from_the_next_start(small: Place) -> N
     assert "takes effect when the daemon starts" in added.stdout
     small.start()
     again = ("add", str(small.notes), "--at", "30 3 * * mon-fri")
-    assert "it is already the source 'boats'" in small.run(*again).stderr
+    assert "the source 'boats' already has this path" in small.run(*again).stderr
     assert "The daemon has applied it" in small.run(*again, "--name", "more").stdout
     small.sync()
     assert small.documents("ferry Halcyon", strategy="bm25") == ["ferry.md"]

@@ -156,7 +156,7 @@ def test_a_folder_in_which_others_may_replace_the_socket_is_refused(place: Place
     folder.chmod(0o777)
     with odd_server(folder / "s.sock", REPLY):
         for message in refusals(folder / "s.sock"):
-            assert f"others may replace what is in {folder}" in message
+            assert f"other users can replace the files in {folder}" in message
             assert f"chmod go-w {folder}" in message
     folder.chmod(0o755)
     assert os.getuid() in trusted_users(folder / "s.sock")

@@ -62,7 +62,7 @@ def test_adding_keeps_all_that_is_there(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_is_added_once_unless_it_gets_another_name(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="it is already the source 'others'"):
+    with pytest.raises(ConfigError, match="the source 'others' already has this path"):
         add_source(file, folder(tmp_path / "x"), None)
     assert file.read_text() == TEXT
     add_source(file, folder(tmp_path / "x"), "again")

@@ -39,7 +39,7 @@ def test_an_address_that_others_can_reach_is_refused_in_words() -> None:
     ran = CliRunner().invoke(cli, ["mcp", "--http", "0.0.0.0:7719"])
     assert ran.exit_code == 2
     told = " ".join(ran.output.split())
-    assert "other machines could reach 0.0.0.0, and only loopback addresses serve." in told
+    assert "0.0.0.0 is not a loopback address, so other machines could reach it." in told
     assert "Give one such as 127.0.0.1:7719." in told
 
 

@@ -15,7 +15,8 @@ _Place = tuple[str, str]
 def changed_documents(
     diff: Mapping[str, Any], wanted: Collection[_Place] | None, sources: Sources
 ) -> list[dict[str, Any]]:
-    """The differing documents, edited ones first; only the `wanted` ones if these are given."""
+    """The documents that differ, edited documents first. If `wanted` is given, only documents in
+    it."""
     lines = _lines_of(diff)
     found = []
     for kind, document in _documents(diff):
@@ -42,8 +43,8 @@ def documents_about(
 ) -> set[_Place]:
     """The differing documents that concern a topic.
 
-    A document does if a search for the topic finds it before or after, not only by a weak match, or
-    if a changed sentence has all words of the topic.
+    A document concerns a topic if a search for the topic finds it at either version with more than
+    a weak match, or if a changed sentence has all words of the topic.
     """
     # They load SQLite and NumPy, which the server needs for nothing else.
     from hopsyncd.retrieve.sentences import function_terms

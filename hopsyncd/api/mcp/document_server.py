@@ -107,8 +107,8 @@ def text_of(client: Client, source: str, document: str) -> str:
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The questions that are watched for agents, by their addresses; empty if another daemon
-    watches."""
+    """The questions that are watched for agents, by their addresses. Empty if another daemon
+    compares them."""
     try:
         watches = client.watches()["watches"]
     except RequestFailed as error:
@@ -119,8 +119,8 @@ def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
 
 
 class WatchBus(InMemorySubscriptionBus):
-    """Passes changes of watched questions to its listeners. Without listeners, it does not ask the
-    daemon."""
+    """Notifies listeners of changes of watched questions. It polls the daemon only while there are
+    listeners."""
 
     def __init__(self, client: Client, ask_s: float = _ASK_S) -> None:
         """`ask_s`: the interval at which the daemon is asked."""
@@ -154,7 +154,7 @@ class WatchBus(InMemorySubscriptionBus):
 class DocumentServer(MCPServer[Any]):
     """An MCP server whose resources are the daemon's documents and watched questions.
 
-    MCPServer handles clients of the protocol of 2026, which listen for changes; clients of earlier
+    MCPServer handles clients of the 2026 protocol, which listen for changes. Clients of earlier
     protocols subscribe to an address.
     """
 
@@ -200,7 +200,7 @@ class DocumentServer(MCPServer[Any]):
         if uri not in await asyncio.to_thread(watched_questions, self._client):
             raise MCPError(
                 INVALID_PARAMS,
-                f"{uri} cannot be subscribed to: only questions of `hopsyncd watch --mcp` can",
+                f"you cannot subscribe to {uri}, only to questions of `hopsyncd watch --mcp`",
             )
 
         def tell(event: ServerEvent) -> None:
@@ -224,7 +224,8 @@ class DocumentServer(MCPServer[Any]):
 
 
 def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
-    """The functions that end a connection's subscriptions, by address; closing calls them all."""
+    """The functions that end a connection's subscriptions, by address. All of them are called when
+    the connection closes."""
     if _SUBSCRIBED not in connection.state:
         ends: dict[str, Callable[[], None]] = {}
         connection.state[_SUBSCRIBED] = ends
@@ -243,8 +244,8 @@ def make_server(
 ) -> MCPServer[Any]:
     """Make an MCP server over a running daemon; it never starts one.
 
-    With `is_structured`, results are sent as structured content too. Clients show that to a model a
-    second time or not at all.
+    With `is_structured`, results are also sent as structured content. Some clients show a model
+    both forms, others only the text.
     """
     server = DocumentServer(client)
     tools = Tools(client)
@@ -326,10 +327,8 @@ def _add(
 
 
 def guard_app(server: MCPServer[object], config: Config) -> ASGIApp:
-    """An MCP server over HTTP behind the guard of the daemon's API.
-
-    So requests from browsers, with other host names or without the token never reach MCP.
-    """
+    """An MCP server over HTTP behind the guard of the daemon's API, which refuses requests from
+    browsers, for other host names, or without the token."""
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         max_sessions=_MAX_SESSIONS,

@@ -28,7 +28,7 @@ Sources = Mapping[str, Mapping[str, Any]]
 
 
 def document_brief(passage: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
-    """The document of a passage: source, name, absolute path, title, and who wrote it when."""
+    """The document of a passage: source, name, absolute path, title, author and date."""
     brief = {"source": passage["source"], "document": passage["document"]}
     if path := local_file(passage["source"], passage["document"], sources):
         brief["path"] = path
@@ -70,8 +70,8 @@ def id_brief(id_: str) -> str:
 
 
 def similar_line(similar: Sequence[Mapping[str, Any]]) -> str:
-    """Near-duplicates in a line: the place and id of the first three, and the number of the
-    others."""
+    """Describe near-duplicates in a line: the place and id of the first three, and the number of
+    the rest."""
     shown = [
         f"{one['document']}, {one['location']} ({id_brief(one['id'])})" for one in similar[:_PLACES]
     ]
@@ -213,7 +213,8 @@ def token_count(value: object) -> int:
 
 
 def shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divide a total: small wishes are met in full, the others get equal parts of the rest.
+    """Divide a total among requests. Small requests are granted in full; the others get equal parts
+    of the rest.
 
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]

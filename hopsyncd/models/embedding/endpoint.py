@@ -36,7 +36,7 @@ _SIZE_WORDS = (
 class RequestKind:
     """Why texts are sent, and how long to try.
 
-    purpose: for the ledger. fields: added to each request.
+    purpose: the purpose in the ledger. fields: fields to add to each request.
     """
 
     purpose: str
@@ -72,7 +72,7 @@ class EmbeddingEndpoint:
     def embed(
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None
     ) -> NDArray[np.float32]:
-        """(m, d) the vectors of at least one text, as the endpoint gives them. Raises LlmError."""
+        """(m, d) the vectors of m texts (m >= 1), as the endpoint sends them. Raises LlmError."""
         deadline_s = self._timing.monotonic_s() + kind.timeout_s
         try:
             return self._ask(texts, kind, dimensions, deadline_s).vectors
@@ -87,14 +87,14 @@ class EmbeddingEndpoint:
         return np.concatenate([first, second])
 
     def refuse(self, error: LlmError) -> None:
-        """Fail all calls with the error for a while, because each of them would fail in the same
+        """Let all calls fail with this error for a while, because they would fail in the same
         way."""
         self._attempts.breaker.record_refusal(error)
 
     def _ask(
         self, texts: Sequence[str], kind: RequestKind, dimensions: int | None, deadline_s: float
     ) -> Embeddings:
-        """The reply, after as many requests as it takes. Raises LlmError or _TooLarge."""
+        """Request the reply, with retries. Raises LlmError or _TooLarge."""
 
         def request() -> Embeddings:
             body: dict[str, Any] = {**kind.fields, "model": self._model, "input": list(texts)}
@@ -113,7 +113,7 @@ class EmbeddingEndpoint:
         )
 
     def _adapt(self, failure: RequestFailure, texts: Sequence[str]) -> bool:
-        """Learn from a refusal; returns True if the next request will differ. Raises _TooLarge."""
+        """Adapt to a refusal. Returns True if the next request will differ. Raises _TooLarge."""
         is_about_format = failure.status in (400, 422) and _FORMAT in failure.message
         if self._asks_format and is_about_format:
             self._asks_format = False
@@ -126,7 +126,7 @@ class EmbeddingEndpoint:
 
 
 def _refuses_size(failure: RequestFailure, texts: Sequence[str]) -> bool:
-    """Whether less text, or fewer texts, may be accepted."""
+    """Whether the endpoint may accept shorter texts or fewer texts."""
     if len(texts) == 1 and len(texts[0]) <= _SHORTEST_CHARS:
         return False
     if failure.status == 413:

@@ -41,7 +41,7 @@ class FolderEncoder:
     """A folder's model that was exported for ONNX Runtime. Texts are cut at 256 tokens."""
 
     def __init__(self, name: str, predecessor: str, folder: Path, choice: Choice, threads: int):
-        """`folder` has the exported files. predecessor: the name of the same model in torch."""
+        """`folder` has the exported files. `predecessor` is the name of the same model in torch."""
         self.name = name
         self.predecessor = predecessor
         self.dimensions = choice.dimensions
@@ -52,7 +52,7 @@ class FolderEncoder:
         self._model: FolderModel | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Implements the protocol. Raises ModelUnavailable."""
+        """Raises ModelUnavailable if the model cannot be loaded."""
         return (self._model or self._open()).vectors(texts)
 
     def _open(self) -> FolderModel:
@@ -96,12 +96,14 @@ def open_folder_encoder(model: str, sha256: str, threads: int, cache: Path) -> E
             keep_in_use(encoder, kept)
             break
         except OSError as error:
-            log.warning("an exported encoder may be removed", folder=str(kept), why=str(error))
+            log.warning(
+                "an exported encoder in use may be removed", folder=str(kept), why=str(error)
+            )
     return encoder or SentenceEncoder(model, sha256, threads)
 
 
 def _digest_of_settings(folder: Path, weights: str) -> str:
-    """A digest of all files that decide the vectors; `weights` is the digest of the weights."""
+    """A digest of all files that affect the vectors. `weights` is the digest of the weights."""
     found = hashlib.sha256(weights.encode())
     files = {file for pattern in _SETTINGS for file in folder.glob(pattern)}
     for file in sorted(files):
@@ -113,7 +115,7 @@ def _digest_of_settings(folder: Path, weights: str) -> str:
 
 
 def _export(folder: Path, kept: Path) -> Choice | None:
-    """Export the model to `kept`. A failure is logged, and returns None."""
+    """Export the model to `kept`. If that fails, log the failure and return None."""
     log.info("preparing the encoder for ONNX Runtime, once", folder=str(folder))
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs an encoder that was exported for ONNX Runtime, and reads its stored choices."""
+"""Runs an encoder that was exported for ONNX Runtime, as the stored choice says."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ Runtime = Literal["int8", "fp32", "torch"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a model runs; decided once for the content of its folder.
+    """How a model runs. This is decided once for each content of its folder.
 
-    graph: the start of a digest of all kept files; empty for torch. batched: whether texts of the
-    same length run together, which is allowed only if the results are equal to the bit. The cosines
-    compare with the original model, with the centre subtracted. why: the reason against ONNX
-    Runtime.
+    graph: the start of a digest of all stored files; empty for torch. batched: whether texts of the
+    same length run together, which is allowed only if the results are equal bit for bit. The
+    cosines are to the vectors of the original model, with the centre subtracted. why: why ONNX
+    Runtime is not used.
     """
 
     runtime: Runtime
@@ -51,7 +51,8 @@ class Choice:
 
 
 def read_choice(folder: Path) -> Choice | None:
-    """Read the choice stored in a folder; None if there is none, or if a kept file was changed."""
+    """Read the choice stored in a folder; None if there is none, or if a stored file was
+    changed."""
     try:
         choice = Choice(**json.loads((folder / CHOICE_NAME).read_text(encoding="utf-8")))
         intact = all(digest_file(folder / name) == sha for name, sha in choice.files.items())
@@ -63,9 +64,9 @@ def read_choice(folder: Path) -> Choice | None:
 class FolderModel:
     """An exported model: a graph from tokens to token vectors, and one that pools them.
 
-    Several threads can encode at once. Texts of the same padded length run together, so a vector
-    depends on its text alone. The pooling runs text by text, because its sums depend on the number
-    of texts.
+    Several threads can encode at once. Only texts of the same padded length run together, so that a
+    vector depends only on its text. Texts are pooled one by one, because the sums depend on the
+    number of texts.
     """
 
     def __init__(self, folder: Path, choice: Choice, threads: int) -> None:
@@ -135,7 +136,7 @@ def batches_by_length(lengths: Sequence[int], together: bool) -> Iterator[list[i
 
 
 def _states_output(session: Any) -> str:
-    """The output that has a vector for each token. Raises ValueError without one."""
+    """The output that has a vector for each token. Raises ValueError if there is none."""
     for entry in session.get_outputs():
         if entry.name in ("token_embeddings", "last_hidden_state") and len(entry.shape) == 3:
             return str(entry.name)

@@ -1,8 +1,8 @@
 """The encoder behind an endpoint.
 
-Passages are sent in batches, several at a time. Each batch also has the probe, a fixed text: if its
-vector differs from the stored one, the endpoint has another model under the same name, and its
-vectors are refused. Questions do not wait for batches of passages.
+Passages are sent in batches, several at a time. Each batch also contains a fixed text, the probe.
+If its vector differs from the stored vector, the endpoint has another model under the same name,
+and its vectors are refused. Questions do not wait for batches of passages.
 """
 
 import threading
@@ -63,7 +63,7 @@ class _Piece:
 class HttpEncoder(PromptedEncoder):
     """Implements encoder.Encoder with an endpoint. Thread-safe.
 
-    Nothing is sent before the first vector is requested. Raises EncoderUnavailable while the
+    No request is sent before the first vector is needed. Methods raise EncoderUnavailable if the
     endpoint is unavailable.
     """
 
@@ -124,11 +124,11 @@ class HttpEncoder(PromptedEncoder):
 
     @property
     def dimensions(self) -> int:
-        """The length of a vector; the endpoint is asked once. Raises EncoderUnavailable."""
+        """The length of a vector. It is requested once. Raises EncoderUnavailable."""
         return int(self.probe().shape[1])
 
     def probe(self) -> Vectors:
-        """(2, d) the vector of the probe, and the centre; the endpoint is asked once."""
+        """(2, d) the vector of the probe, and the centre. They are requested once."""
         return self._learn(self._verification)
 
     def _learn(self, kind: RequestKind) -> Vectors:
@@ -141,14 +141,12 @@ class HttpEncoder(PromptedEncoder):
             return self._probe
 
     def expect(self, probe: Vectors) -> None:
-        """Refuse a model that gives the probe another vector than this stored one.
-
-        probe: (2, d), as `probe` returned it when the first passage was embedded.
-        """
+        """Refuse a model whose vectors of the probe differ from `probe`, (2, d), which was stored
+        with the first passage."""
         self._probe = probe
 
     def verify(self) -> None:
-        """Request one vector. Raises EncoderUnavailable, also if the vector is from another
+        """Request one vector. Raises EncoderUnavailable if that fails or the vector is from another
         model."""
         if self.is_known:
             self._embed([], self._verification, with_probe=True)
@@ -179,7 +177,7 @@ class HttpEncoder(PromptedEncoder):
         return self._embed(prompted, self._question, with_probe=False)
 
     def close(self) -> None:
-        """End the requests in progress, and send no more."""
+        """Cancel the requests in progress, and send no more."""
         self._endpoint.stop.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -240,7 +238,7 @@ class HttpEncoder(PromptedEncoder):
         dimensions: int | None,
         expected: Vectors | None = None,
     ) -> NDArray[np.float32]:
-        """The endpoint's vectors; the first is compared with the `expected` vector of the probe."""
+        """Request vectors. The first is compared with the `expected` vector of the probe."""
         try:
             vectors = self._endpoint.embed(texts, kind, dimensions)
             if expected is not None:

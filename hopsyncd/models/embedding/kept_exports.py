@@ -1,4 +1,4 @@
-"""The exported encoders in the cache: marks those in use, and removes the others."""
+"""Marks the exported encoders in the cache that are in use, and removes the others."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def keep_in_use(user: object, folder: Path) -> None:
-    """Keep the exported encoder in `folder` from being removed while `user` exists.
+    """Prevent the removal of the exported encoder in `folder` while the object `user` exists.
 
     Raises OSError if the folder does not exist any more.
     """
@@ -38,7 +38,7 @@ def keep_in_use(user: object, folder: Path) -> None:
 
 
 def remove_unused_exports(cache: Path, stored: Collection[str]) -> list[str]:
-    """Remove the exported encoders that are not in use; returns the names of their folders.
+    """Remove the exported encoders that are not in use. Returns the names of their folders.
 
     `stored` has the names of the encoders whose vectors are stored. An encoder that is open, in
     this process or another, is kept. A failure is logged.
@@ -49,7 +49,9 @@ def remove_unused_exports(cache: Path, stored: Collection[str]) -> list[str]:
             if folder.is_dir() and not _is_needed(folder, stored) and _remove(folder):
                 removed.append(folder.name)
         except OSError as error:
-            log.warning("an old exported encoder stays", folder=str(folder), why=str(error))
+            log.warning(
+                "an old exported encoder could not be removed", folder=str(folder), why=str(error)
+            )
     if removed:
         log.info("old exported encoders removed", folders=removed)
     return removed
@@ -66,7 +68,7 @@ def _is_needed(folder: Path, stored: Collection[str]) -> bool:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a folder unless it is in use; returns whether it is gone."""
+    """Remove a folder unless it is in use. Returns whether it was removed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(BlockingIOError):

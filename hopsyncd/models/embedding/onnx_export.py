@@ -1,8 +1,8 @@
 """Exports a sentence-transformers folder for ONNX Runtime, in a separate process.
 
-The memory of torch is free again when the process ends. The export is checked against the original
-model on 200 texts. Weights are stored in 8 bits if all cosines are high enough, otherwise in full.
-If ONNX Runtime cannot run the model, the model stays in torch.
+The process frees the memory of torch when it ends. The export is checked against the original model
+on 200 texts. Weights are stored in 8 bits if all cosines are high enough, otherwise in full. If
+ONNX Runtime cannot run the model, the model stays in torch.
 """
 
 import json
@@ -51,7 +51,7 @@ class CannotExport(Exception):
 
 
 def check_texts() -> list[str]:
-    """200 texts of one to five sentences, some of twelve, in eleven languages."""
+    """Make 200 texts in eleven languages, with one to five sentences and some with twelve."""
     count = len(CENTRE_TEXTS)
     texts = ["  Leading and trailing spaces,\n\tand a LINE in capitals.  ", "a"]
     for row in range(_CHECKED - len(texts)):
@@ -117,7 +117,7 @@ def _remove_body(out: Path) -> None:
 def _check(
     out: Path, plain: Choice, reference: Vectors, texts: Sequence[str], runtime: Runtime
 ) -> Choice:
-    """Check an export; returns the choice with its cosines and its digests. Raises CannotExport."""
+    """Check an export. Returns the choice with its cosines and digests. Raises CannotExport."""
     model = FolderModel(out, plain, 1)
     exported = model.vectors(texts)
     if not np.isfinite(exported).all():
@@ -237,10 +237,8 @@ def _trace(
     output: str,
     file: Path,
 ) -> None:
-    """Write the function as a graph whose inputs have any number of rows and tokens.
-
-    modules: the modules whose weights it uses.
-    """
+    """Write the function as a graph whose inputs have any number of rows and tokens. `modules` are
+    the modules whose weights it uses."""
     import torch
 
     class Module(torch.nn.Module):
@@ -291,7 +289,7 @@ class _Shipped:
 
 
 def _find_shipped(folder: Path) -> _Shipped | None:
-    """The folder's own graph; None if there is none, or if its modules are unusual."""
+    """The ONNX graph in the folder; None if there is none, or if the model has unusual modules."""
     if not (folder / "onnx" / "model.onnx").is_file() or not (folder / _TOKENIZER).is_file():
         return None
     try:

@@ -1,8 +1,8 @@
 """Writes the weights of an ONNX graph in 8 bits, and the graph that pools token vectors.
 
-Weights of matrix products get a scale for each block of a column, and each row of an embedding
-table gets one. ONNX Runtime then quantises activations by block and row instead of by call, so the
-vector of a text does not depend on the texts that run beside it.
+Each block of a column of a weight matrix gets a scale, and each row of an embedding table. ONNX
+Runtime then quantises activations by block and row instead of by call, so the vector of a text does
+not depend on other texts in the same call.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _MAX_INLINE_BYTES = 1 << 30  # a larger graph keeps its weights in a file beside
 
 
 def quantise(model: ModelProto) -> None:
-    """Replace the weights of matrix products and embedding tables by 8-bit ones, in place."""
+    """Quantise the weights of matrix products and embedding tables to 8 bits, in place."""
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
     nodes: list[NodeProto] = []
@@ -52,7 +52,7 @@ def quantise(model: ModelProto) -> None:
 
 
 def _weights_of(node: NodeProto, weights: Mapping[str, TensorProto]) -> NDArray[np.float32] | None:
-    """The constant float matrix that the node uses; None without one."""
+    """The constant float matrix that the node uses; None if it uses none."""
     name = {"MatMul": 1, "Gather": 0}.get(node.op_type)
     tensor = weights.get(node.input[name]) if name is not None else None
     if tensor is None or len(tensor.dims) != 2 or tensor.data_type != TensorProto.FLOAT:
@@ -120,7 +120,7 @@ def write_model(model: ModelProto, file: Path) -> None:
 
 
 def pooling_graph(mode: str, dimensions: int, *, normalise: bool) -> ModelProto:
-    """The graph from `states`, (1, n, d), to `vector`, (1, d). mode: "mean" or "cls"."""
+    """Make the graph from `states`, (1, n, d), to `vector`, (1, d). `mode` is "mean" or "cls"."""
     if mode == "mean":
         nodes = [helper.make_node("ReduceMean", ["states"], ["pooled"], axes=[1], keepdims=0)]
         constants = []

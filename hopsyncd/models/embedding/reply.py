@@ -33,10 +33,8 @@ class Embeddings:
 
 
 def read_embeddings(body: bytes, texts: int, dimensions: int | None) -> Embeddings:
-    """The vectors of `texts` texts. Raises UnusableReply.
-
-    dimensions: the length that a vector must have; None if that is not known yet.
-    """
+    """Read the vectors of `texts` texts. Raises UnusableReply. `dimensions` is the length that a
+    vector must have; None if that is not known yet."""
     reply = _read_json(body)
     items = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(items, list):

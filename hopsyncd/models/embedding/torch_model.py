@@ -1,4 +1,5 @@
-"""Runs a model with sentence-transformers, in batches if these give the same bits."""
+"""Runs a model with sentence-transformers, in batches if that does not change any bit of a
+vector."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,9 +21,9 @@ class TorchModel:
     """Any model that sentence-transformers can load.
 
     Only texts with equal numbers of tokens run together, because padding would change the last bits
-    of a vector. Even then some numbers of texts and tokens give other bits, because the library of
-    matrix products chooses its method by size. So the first batch of each size is computed twice,
-    together and one by one, and later batches run together only if the two results were equal.
+    of a vector. Even then some batch sizes give other bits, because the matrix library chooses its
+    algorithm by size. So the first batch of each size is computed twice, together and one by one.
+    Later batches of this size run together only if the two results were equal.
     """
 
     def __init__(self, folder: Path, most_tokens: int) -> None:
@@ -40,7 +41,8 @@ class TorchModel:
         self.dimensions: int = self._model.get_embedding_dimension() or 0
 
     def vectors(self, texts: Sequence[str], turns: AbstractContextManager[Any]) -> Vectors:
-        """(m, d) float32 vectors of m texts. `turns` is entered for each run of the model."""
+        """(m, d) float32 vectors of m texts. The context manager `turns` is entered for each run of
+        the model."""
         # Equals the model's own encode() for one text, without its overhead of milliseconds.
         with turns:  # the tokenizer keeps state during a call
             features = [self._model.preprocess([text]) for text in texts]

@@ -39,21 +39,21 @@ def endpoint_host(base_url: str) -> str:
 
 
 class Abandoned(LlmUnavailable):
-    """The call was abandoned, because the caller no longer waits for the reply."""
+    """The call was stopped, because the caller no longer waits for the reply."""
 
 
 class Poster(Protocol):
-    """Sends one request; `transport.HttpClient` is the real one."""
+    """Sends one request. `transport.HttpClient` is the real implementation."""
 
     def post(
         self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
     ) -> bytes:
-        """The whole reply. Raises RequestFailure."""
+        """Send a request, and return the whole reply. Raises RequestFailure."""
         ...
 
 
 class Counted(Protocol):
-    """A reply that may have the endpoint's token counts."""
+    """A reply, with the endpoint's token counts if it reports them."""
 
     def tokens(self) -> tuple[int, int] | None:
         """Prompt and completion tokens by the endpoint's count; None if it is implausible."""
@@ -65,7 +65,7 @@ Got = TypeVar("Got", bound=Counted)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Sources of time and randomness. `wait` sleeps, and returns True early if told to stop."""
+    """Sources of time and randomness. `wait` sleeps, and returns True early if it should stop."""
 
     monotonic_s: Callable[[], float] = time.monotonic
     unix_s: Callable[[], float] = time.time
@@ -75,9 +75,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The most a request may cost, and how the ledger counts it.
+    """The most that a request may cost, and how the ledger counts it.
 
-    source: the source of the material; empty if it comes from several.
+    source: the source of the material; empty if it comes from several sources.
     """
 
     purpose: str
@@ -97,7 +97,7 @@ class Patience:
 
 
 def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None]:
-    """Today's (UTC) rows of the ledger; none, and the reason, if it cannot be read."""
+    """Today's (UTC) rows of the ledger. If the ledger cannot be read, no rows and the reason."""
     try:
         return ledger.spent(int(timing.unix_s() // DAY_S)), None
     except StoreError as error:
@@ -105,7 +105,7 @@ def spent_today(ledger: Ledger, timing: Timing) -> tuple[list[Spent], str | None
 
 
 class Attempts:
-    """Sends requests to one endpoint, one attempt at a time, and computes the wait between
+    """Sends requests to one endpoint, one attempt at a time, and computes the time between
     attempts."""
 
     def __init__(self, texts: EndpointTexts, ledger: Ledger, timing: Timing) -> None:
@@ -121,11 +121,9 @@ class Attempts:
         patience: Patience,
         adapt: Callable[[RequestFailure], bool] = lambda _: False,
     ) -> Got:
-        """The reply, after as many requests as it takes. Raises LlmError.
-
-        adapt: returns True if it changed the next request to suit the failure, which is then not
-        counted. It may raise an error to end the attempts.
-        """
+        """Send a request with retries. Raises LlmError. `adapt` returns True if it changed the next
+        request because of the failure; this failure is then not counted. It may raise an error to
+        end the attempts."""
         failed = 0
         while True:
             self._check_stop(patience.stop)
@@ -147,7 +145,8 @@ class Attempts:
             )
 
     def send(self, spending: Spending, request: Callable[[], Got]) -> Got:
-        """The reply to one request, counted; without the endpoint's count, the estimate counts.
+        """Send one request and count its tokens. Without the endpoint's count, the estimate is
+        counted.
 
         Raises BudgetSpent, RequestFailure, or LlmNonsense if the request raises UnusableReply.
         """
@@ -176,7 +175,7 @@ class Attempts:
     ) -> float:
         """The seconds to wait before the next request. Raises LlmError if no retry is worthwhile.
 
-        failed: the number of attempts that failed. deadline_s: when the caller gives up.
+        `failed` is the number of failed attempts. `deadline_s` is when the caller gives up.
         """
         error = error_of(failure, self._texts)
         if not isinstance(error, LlmUnavailable):
@@ -197,7 +196,7 @@ class Attempts:
     def _reserve(self, spending: Spending) -> Reservation:
         """Reserve tokens in the budget and the ledger.
 
-        Raises BudgetSpent, also if the ledger cannot be read.
+        Raises BudgetSpent if the budget is used up or the ledger cannot be read.
         """
         tokens = spending.prompt_tokens + spending.reply_tokens
         spending.usage.reserve(tokens)

@@ -15,8 +15,8 @@ class Usage:
     """Counts the calls and tokens of one piece of work. Thread-safe.
 
     Each request is a call, retries and repairs included. A limit of None means no limit. `failures`
-    counts by kind of LlmError; `cached` counts calls that were answered without a request. Once the
-    work is abandoned, its calls end and no more are sent.
+    counts by kind of LlmError; `cached` counts calls that were answered without a request. When the
+    work is abandoned, its calls are stopped and no more are sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Usage:
         with self._lock:
             wanted = self.tokens + self._reserved_tokens + tokens
             if self._max_calls is not None and self.calls >= self._max_calls:
-                raise _spent(f"this request has made all calls it may make ({self._max_calls})")
+                raise _spent(f"this request has used all of its {self._max_calls} calls")
             if self._max_tokens is not None and wanted > self._max_tokens:
                 raise _spent(
                     f"the next call could exceed this request's limit of {self._max_tokens} tokens"
@@ -63,7 +63,7 @@ class Usage:
             self.completion_tokens += completion_tokens
 
     def abandon(self) -> None:
-        """End the running calls and send no more, because the caller no longer waits."""
+        """Stop the running calls and send no more, because the caller no longer waits."""
         with self._lock:
             self._abandoned = True
             for stop in self._stops:
@@ -112,8 +112,8 @@ def _spent(why: str) -> BudgetSpent:
 class LlmContext:
     """The piece of work that LLM calls belong to.
 
-    `source` is the source of its passages, for the ledger. Once `go_on` returns False, nothing more
-    is asked. `yield_to_edits` is called while waiting for replies.
+    `source` is the source of its passages, for the ledger. When `go_on` returns False, no more
+    calls are sent. `yield_to_edits` is called while waiting for replies.
     """
 
     source: str

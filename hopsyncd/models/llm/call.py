@@ -1,4 +1,5 @@
-"""The `Llm` protocol: it takes a call and returns a checked object, or an error with the reason.
+"""The `Llm` protocol: an LLM takes a call and returns a checked object, or an error with the
+reason.
 
 The rest of the program uses an LLM only through this protocol; `openai_llm.py` implements it.
 """
@@ -36,7 +37,7 @@ class LlmCall:
 class TokenSink(Protocol):
     """Receives a reply as it is written, unchecked, on any thread.
 
-    It may receive nothing until the reply is complete, as not every endpoint streams.
+    It may receive nothing until the reply is complete, because not every endpoint streams.
     """
 
     def write(self, text: str) -> None:
@@ -44,7 +45,7 @@ class TokenSink(Protocol):
         ...
 
     def withdraw(self, why: str) -> None:
-        """Discard the text received so far: it is not the reply, and another may follow."""
+        """Discard the text received so far. It is not the reply; a new text may follow."""
         ...
 
 
@@ -53,7 +54,8 @@ class Llm(Protocol):
 
     @property
     def name(self) -> str:
-        """Model and parameters; part of the name of all generation settings that use it."""
+        """The model and its parameters. This is part of the name of generation settings that use
+        the LLM."""
         ...
 
     def ask_each(
@@ -64,11 +66,11 @@ class Llm(Protocol):
         yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """Send the calls, several at a time; yield each result with its call's index, as it
+        """Send the calls, several at a time. Yields each result with its call's index, as it
         arrives.
 
         A result is a reply of that shape, or the error that remains after the retries; errors of
-        calls are never raised. Stopping the iteration abandons the calls that are not sent yet.
+        calls are never raised. If the iteration is stopped, the remaining calls are not sent.
         `yield_to_edits` is called repeatedly while waiting, and may raise. Use a `sink` with a
         single call only.
         """
@@ -85,7 +87,7 @@ def ask_all(
 def ask(
     llm: Llm, call: LlmCall, shape: type[Reply], usage: Usage, sink: TokenSink | None = None
 ) -> Reply:
-    """The reply to one call. Raises LlmError."""
+    """Send one call and return the reply. Raises LlmError."""
     ((_, result),) = llm.ask_each([call], shape, usage, sink=sink)
     if isinstance(result, LlmError):
         raise result

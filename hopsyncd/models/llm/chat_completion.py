@@ -31,8 +31,8 @@ Repair: TypeAlias = tuple[str, str]
 class Dialect:
     """Writes requests for one model, and adapts them to what the endpoint rejects.
 
-    An endpoint may reject JSON schemas, or only this one; the schema then goes into the prompt. It
-    may name `max_tokens` differently, require its own temperature, or be unable to stream.
+    An endpoint may reject JSON schemas, or this schema; then the schema is put into the prompt. It
+    may name `max_tokens` differently, require another temperature, or be unable to stream.
     """
 
     def __init__(self, model: str) -> None:
@@ -45,7 +45,7 @@ class Dialect:
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
-        """The request. `repair` shows the model its last reply and the fault in it."""
+        """Make the request. `repair` adds the model's last reply and the mistake in it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
@@ -71,7 +71,7 @@ class Dialect:
         }
 
     def learn(self, failure: RequestFailure, body: dict[str, Any], shape: type[BaseModel]) -> bool:
-        """Learn from the refusal of this body; True if the next body will differ."""
+        """Adapt to the refusal of this body. Returns True if the next body will differ."""
         if not refuses_form(failure):
             return False
         message = failure.message.lower()
@@ -98,7 +98,8 @@ def _sendable(text: str) -> str:
 
 @functools.lru_cache(maxsize=32)
 def _strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """The schema with all properties required and no others allowed, as strict endpoints want."""
+    """The schema with all properties required and no others allowed, which strict endpoints
+    need."""
     import openai
 
     tool: dict[str, Any] = dict(openai.pydantic_function_tool(shape)["function"])
@@ -118,7 +119,7 @@ def _repair_messages(reply: str, why: str) -> list[dict[str, str]]:
 
 
 class _Lenient(BaseModel):
-    """Ignores unknown fields, which differ between endpoints."""
+    """A model that ignores unknown fields, because these differ between endpoints."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -161,7 +162,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def read_completion(body: bytes) -> Completion:
-    """The completion in a whole response. Raises UnusableReply."""
+    """Read the completion in a whole response. Raises UnusableReply."""
     try:
         completion = Completion.model_validate(from_json(body, allow_inf_nan=False))
     except (ValidationError, ValueError, RecursionError) as error:
@@ -182,7 +183,7 @@ class _ChunkChoice(BaseModel):
 
 
 class _Chunk(BaseModel):
-    """A piece of a completion; the last one may have usage and no choice."""
+    """A piece of a completion. The last piece may have usage and no choice."""
 
     choices: list[_ChunkChoice] | None = None
     usage: Any = None
@@ -197,7 +198,7 @@ class _Chunk(BaseModel):
 
 
 async def read_stream(chunks: AsyncIterable[object], write: Callable[[str], None]) -> Completion:
-    """The completion in a stream of chunks. `write` gets the text as it comes.
+    """Read the completion in a stream of chunks. `write` gets the text as it arrives.
 
     Raises UnusableReply, or RequestFailure if the stream broke off.
     """
@@ -234,7 +235,7 @@ def _is_json(text: str) -> bool:
 
 
 def read_reply(text: str, shape: type[BaseModel]) -> str:
-    """The JSON of the object of that shape in the text. Raises UnusableReply.
+    """Find the JSON object of that shape in the text. Raises UnusableReply.
 
     >>> class Colour(BaseModel):
     ...     name: str

@@ -1,5 +1,4 @@
-"""One exchange with the endpoint: a request within the budget, its retries, and the reply's
-text."""
+"""An exchange with the endpoint: a request within the budget, its retries, and the reply's text."""
 
 import json
 import math
@@ -34,7 +33,8 @@ class Sender(Protocol):
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Completion:
-        """The completion; `write` gets the text of a streamed one as it comes.
+        """Send a request and return the completion. If it is streamed, `write` gets the text as it
+        arrives.
 
         Raises RequestFailure or UnusableReply.
         """
@@ -43,10 +43,8 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A call in progress. `stop` is set when nobody waits for it any more.
-
-    With a `sink` the reply is streamed, if the endpoint can do that.
-    """
+    """A call in progress. `stop` is set when the caller no longer waits. With a `sink`, the reply
+    is streamed if the endpoint can stream."""
 
     call: LlmCall
     shape: type[BaseModel]
@@ -58,7 +56,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompletionText:
-    """The text of a reply; `cut` if it ended at the token limit."""
+    """The text of a reply. `cut` is true if it ended at the token limit."""
 
     text: str
     cut: bool
@@ -76,11 +74,9 @@ class Exchange:
         self._attempts = Attempts(texts, ledger, timing)
 
     def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
-        """The model's reply, after as many requests as it takes. Raises LlmError.
-
-        Once a streamed request has failed, for whatever reason, the others are not streamed. If a
-        person waits for the reply, there is one retry at most, and none after a timeout.
-        """
+        """Request the model's reply, with retries. Raises LlmError. If a streamed request fails,
+        the retries are not streamed. If a person waits for the reply, there is at most one retry,
+        and none after a timeout."""
         failed, record_refusal = 0, False
         hasty = request.call.purpose in _HASTY
         first_share = 1.0 if hasty else _FIRST_SHARE
@@ -119,7 +115,7 @@ class Exchange:
     def _request(
         self, body: dict[str, Any], request: CompletionRequest, timeout_s: float
     ) -> Completion:
-        """One request, counted."""
+        """Send one request, and count it."""
         call = request.call
         prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
         spending = Spending(call.purpose, call.source, request.usage, prompt, call.max_tokens)
@@ -133,7 +129,7 @@ class Exchange:
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(
                 f"{self._config.model} does not answer",
-                "it declined, or a filter withheld its answer",
-                "The work goes on without it; another model may answer",
+                "it declined, or a content filter blocked its answer",
+                "The work continues without it. Another model may answer",
             )
         return CompletionText(choice.message.content or "", cut=choice.finish_reason == "length")

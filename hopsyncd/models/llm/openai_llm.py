@@ -1,6 +1,6 @@
 """Implements the LLM protocol for any OpenAI-compatible endpoint. The endpoint is not trusted.
 
-Every call ends with a reply that was checked against its shape, or with an LlmError that gives the
+Every call ends with a reply that was checked against its schema, or with an LlmError that has the
 reason.
 """
 
@@ -36,7 +36,7 @@ _REAL_TIME = Timing()
 
 
 class ReplyCache:
-    """Texts by key; the least recently used are dropped first. Thread-safe."""
+    """Caches texts by key. The least recently used texts are dropped first. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -48,7 +48,7 @@ class ReplyCache:
     def once(
         self, key: bytes, make: Callable[[], str], shared: Callable[[BaseException], bool]
     ) -> tuple[str, bool]:
-        """The text for the key, and whether it was cached.
+        """Return the text for the key, and whether it was cached.
 
         While one thread runs `make`, other threads with the same key wait. If `make` fails and the
         error is `shared`, the waiting threads raise it too; otherwise the next thread tries.
@@ -94,14 +94,14 @@ def _bytes(text: str) -> int:
 
 
 def name_of_model(config: LlmConfig) -> str:
-    """The name of a configured LLM: model and parameters."""
+    """Make the name of a configured LLM from its model and parameters."""
     return f"{config.model} temperature={TEMPERATURE}"
 
 
 class OpenAiLlm:
     """Implements call.Llm. All calls share a concurrency limit, a cache and the ledger.
 
-    A call waits up to `timeout_s` for its turn, and may then take as long again.
+    A call waits up to `timeout_s` for its turn, and may then take up to `timeout_s`.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class OpenAiLlm:
         return shape.model_validate_json(text)
 
     def _checked_json(self, request: CompletionRequest) -> str:
-        """The JSON of a valid reply, after one repair if needed. Raises LlmError."""
+        """Request a valid reply, with one repair if needed. Returns its JSON. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
             raise LlmUnavailable(
@@ -236,13 +236,14 @@ class OpenAiLlm:
             raise LlmNonsense(
                 f"The reply from {self._config.model} cannot be used",
                 str(error),
-                "The work goes on without it; a larger model keeps to the format better",
+                "The work continues without it. A larger model follows the format better",
             ) from error
         finally:
             self._slots.release()
 
     def _ask_with_repair(self, request: CompletionRequest) -> str:
-        """The JSON of the first or second reply. Raises UnusableReply if neither is valid."""
+        """Return the JSON of the first or second reply. Raises UnusableReply if both are
+        invalid."""
         text, why = self._ask_once(request, None)
         if why:
             if request.sink:
@@ -253,7 +254,7 @@ class OpenAiLlm:
         return text
 
     def _ask_once(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
-        """The JSON of a reply; or its text, and the reason why it cannot be used."""
+        """Return the JSON of a reply, or its text and the reason why it cannot be used."""
         reply = self._exchange.ask(request, repair)
         try:
             return read_reply(reply.text, request.shape), ""

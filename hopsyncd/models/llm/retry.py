@@ -22,8 +22,8 @@ _SHOWN_CHARS = 200
 class EndpointTexts:
     """The words in which messages name an endpoint and its settings.
 
-    host: as the status shows it. section: of the configuration. smaller: what to do if a request is
-    too large. meanwhile: what happens while the endpoint is unavailable.
+    host: the host as the status shows it. section: the section of the configuration. smaller: what
+    to do if a request is too large. meanwhile: what happens while the endpoint is unavailable.
     """
 
     host: str
@@ -65,7 +65,7 @@ class EndpointTexts:
 
 
 class UnusableReply(Exception):
-    """The reply does not have the requested form; the message tells the model why."""
+    """The reply does not have the requested form. The message is sent to the model."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,8 +73,8 @@ class RequestFailure(Exception):
     """Why a request failed; `message` is safe to log.
 
     status: the HTTP status, 0 without a complete response. code: OpenAI's code for the error. sent:
-    whether the endpoint may have worked on it. readable: whether the response, if there was one,
-    was small and uncompressed.
+    whether the endpoint may have processed the request. readable: whether the response, if there
+    was one, was small and uncompressed.
     """
 
     status: int
@@ -103,12 +103,14 @@ def is_transient(failure: RequestFailure) -> bool:
 
 
 def concerns_every_call(failure: RequestFailure) -> bool:
-    """Whether every request would be refused for the same reason: key, account or address."""
+    """Whether every request would be refused for the same reason, such as the key, account or
+    address."""
     return failure.code == _NO_QUOTA or failure.status in _EVERY_CALL
 
 
 def backoff_s(attempt: int, random: float) -> float:
-    """The wait after attempt number `attempt` (from 0); `random` in [0, 1) spreads clients out.
+    """The wait after attempt number `attempt` (from 0). `random` in [0, 1) varies it, so that
+    clients do not retry at the same time.
 
     >>> [backoff_s(attempt, 0.5) for attempt in range(4)]
     [0.375, 0.75, 1.5, 3.0]
@@ -136,11 +138,12 @@ def retry_after_s(header: str, now_s: float) -> float | None:
 
 
 class Breaker:
-    """A circuit breaker: relieves a failing endpoint, and spares callers the wait.
+    """A circuit breaker: stops requests to a failing endpoint, so that callers need not wait for
+    them.
 
-    After three unanswered calls in a row, or one failure that every call would have, calls fail at
-    once for 30 s, or for as long as the endpoint asked for (at most an hour). Then calls go through
-    again, without retries until one is answered.
+    After three unanswered calls in a row, or one failure that concerns every call, calls fail at
+    once for 30 s, or for the time that the endpoint asked for (at most an hour). Then calls are
+    sent again, without retries until a call is answered.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -179,7 +182,7 @@ class Breaker:
                 self._open(why, wanted_s)
 
     def record_refusal(self, why: LlmError) -> None:
-        """Record a failure that every call would have."""
+        """Record a failure that concerns every call."""
         with self._lock:
             self._open(why, _REST_S)
 

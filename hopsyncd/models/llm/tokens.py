@@ -1,9 +1,9 @@
-"""Counts tokens before they are sent, with the tokenizer of the default encoder.
+"""Estimates the tokens of a text before it is sent, with the tokenizer of the default encoder.
 
-LLMs have other tokenizers, which are not on this machine. Two rules imitate them: two punctuation
-marks in a row are one token, and a word that the vocabulary lacks is one token for three bytes. On
-prompts with English documents, the count is 5 to 8 % above the counts of GPT-4, GPT-4o, Claude and
-DeepSeek on average, and at most 1 % below one of them.
+LLMs have other tokenizers, which are not on this machine. Two rules approximate them: two
+punctuation marks in a row count as one token, and a word that the vocabulary lacks counts as one
+token for three bytes. On prompts with English documents, the count is 5 to 8 % above the counts of
+GPT-4, GPT-4o, Claude and DeepSeek on average, and at most 1 % below one of them.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ _MARKS = 2
 
 
 def count_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too high than too low.
+    """Estimate the tokens of a text. The estimate is usually too high.
 
     >>> count_tokens("Where did the father of Ada Lovelace die?")
     10

@@ -1,8 +1,8 @@
-"""Sends requests to an endpoint through `openai`; returns a reply or raises RequestFailure.
+"""Sends requests to an endpoint with `openai`. Returns the reply or raises RequestFailure.
 
-The endpoint is not trusted: a request is limited in time and its reply in size. Nothing is retried
-here. One thread runs all HTTP on an event loop. The waiting thread enforces the time limit, so no
-server can exceed it.
+The endpoint is not trusted: a request is limited in time and its reply in size. This module does
+not retry. One thread runs all HTTP on an event loop. The waiting thread enforces the time limit, so
+no server can exceed it.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ Reply = TypeVar("Reply")
 
 
 class ReplyUnreadable(httpx2.TransportError):
-    """The response is larger than any reply can be, or compressed without being asked to be."""
+    """The response is too large, or compressed although that was not requested."""
 
 
 class HttpClient:
-    """The endpoint at `base_url`. Its key is sent with requests and goes nowhere else.
+    """A client of the endpoint at `base_url`. Its key is sent only there.
 
     Redirects are not followed; proxies from the environment are used.
     """
@@ -68,7 +68,8 @@ class HttpClient:
     def post(
         self, path: str, body: dict[str, Any], timeout_s: float, stop: threading.Event
     ) -> bytes:
-        """The whole reply to a request to that path of the API. Raises RequestFailure."""
+        """Send a request to that path of the API, and return the whole reply. Raises
+        RequestFailure."""
         return self._run(lambda _: self._post(path, body), timeout_s, stop, lambda _: None)
 
     def _run(
@@ -78,8 +79,8 @@ class HttpClient:
         stop: threading.Event,
         write: Callable[[str], None],
     ) -> Reply:
-        """The result of `send` on the event loop. Text that `send` streams is passed to `write` on
-        this thread."""
+        """Run `send` on the event loop and return its result. Text that `send` streams is passed to
+        `write` on this thread."""
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
             loop, _ = _loop(), self._client
@@ -160,7 +161,8 @@ class HttpClient:
         )
 
     def _without_key(self, text: str) -> str:
-        """An untrusted text, safe to log: without the key and control characters, and short."""
+        """Make an untrusted text safe to log: remove the key and control characters, and shorten
+        it."""
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
         return printable_line(text)
@@ -169,7 +171,7 @@ class HttpClient:
 def bounded_http(
     use_proxies: bool = True, max_reply_bytes: int = MAX_REPLY_BYTES
 ) -> httpx2.AsyncClient:
-    """A client for an untrusted endpoint: raises ReplyUnreadable if a body is too large."""
+    """Make a client for an untrusted endpoint. It raises ReplyUnreadable if a body is too large."""
     return httpx2.AsyncClient(
         trust_env=use_proxies,
         headers={"accept-encoding": "identity"},
@@ -189,7 +191,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Event) -> str | None:
-    """The next text of a streamed reply, None after the last.
+    """The next text of a streamed reply; None at the end.
 
     Raises RequestFailure at the deadline.
     """
@@ -202,7 +204,7 @@ def _next(texts: SimpleQueue[str | None], deadline_s: float, stop: threading.Eve
 
 
 async def _limit_body(max_bytes: int, response: httpx2.Response) -> None:
-    """Limit the body before it is read: `openai` reads the whole body of an error."""
+    """Limit the body before it is read, because `openai` reads the whole body of an error."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
         raise ReplyUnreadable("it is compressed although that was not requested")

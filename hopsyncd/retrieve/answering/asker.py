@@ -1,4 +1,4 @@
-"""Answers a question: searches, then answers from the passages found, all at one version."""
+"""Answers a question: searches, then answers from the passages found, at a single version."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,8 +58,8 @@ def chain(
 ) -> tuple[Hop, ...]:
     """The hops that led to the cited passages.
 
-    If no hop connects a cited passage to an earlier one, a name that both mention does; such a hop
-    has share 0. `names` are the names that each passage mentions.
+    If no hop connects a cited passage to an earlier cited passage, a hop is made from a name that
+    both mention. Its share is 0. `names` are the names that each passage mentions.
     """
     led = {one.passage: one.hops for one in ranked}
     hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
@@ -83,14 +83,14 @@ _LLM_DEPTH = 30  # passages found, from which excerpts of up to 20 are chosen
 
 
 def _no_llm_note(error: LlmError) -> str:
-    """A line that says why an LLM did not write the answer."""
+    """A note that says why an LLM did not write the answer."""
     return f"{error.what} ({error.why}), so this answer was made without it"
 
 
 class Asker:
     """Answers questions from the passages that an engine finds. Thread-safe.
 
-    `llm` is asked only if the caller of a question wants its answer.
+    `llm` is called only for questions that ask for an LLM's answer.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class Asker:
     ) -> tuple[Answer | None, AskReply]:
         """Search, and answer from the first k passages (by default 8).
 
-        An LLM is shown excerpts of up to 20 passages, or k, within its budget of tokens. The
-        passages that its answer cites are added to the first k. Both ignore passages that only
-        `hidden` sources contain or that the filter excludes. While there is no version, the
-        passages are None and the answer is "not found". The `sink` receives the LLM's reply, a JSON
-        object that contains the answer. If the question refers to the `thread`, the search adds the
-        subjects of earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested
-        and none is configured.
+        An LLM gets excerpts of up to 20 passages, or k, within its budget of tokens. The passages
+        that its answer cites are added to the first k. Passages that only `hidden` sources contain,
+        or that the filter excludes, are not used. If there is no version yet, the passages are None
+        and the answer is "not found". The `sink` receives the LLM's reply, a JSON object that
+        contains the answer. If the question refers to the `thread`, the search adds the subjects of
+        earlier questions. Raises NoSuchVersion, and BadRequest if an LLM is requested and none is
+        configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -174,10 +174,10 @@ class Asker:
         needs_encoder: bool = False,
         talk: Conversation | None = None,
     ) -> AskReply:
-        """The answer from passages that a search has found; without an LLM, from the first k.
+        """Answer from passages that a search has found. Without an LLM, only the first k are used.
 
-        While the encoder gives no vectors, stored vectors replace them; with `needs_encoder`,
-        EncoderUnavailable is raised.
+        If the encoder is unavailable, stored vectors are used, or EncoderUnavailable is raised if
+        `needs_encoder`.
         """
         asked = self._engine.drop_unrelated_sentences(found.question, found.snapshot)
         bare = replace(found, question=asked)
@@ -218,7 +218,7 @@ class Asker:
         weights: Mapping[str, float],
         talk: Conversation | None = None,
     ) -> tuple[AskedQuestion, Material]:
-        """The question and the excerpts to show an LLM."""
+        """Prepare the question and the excerpts for an LLM."""
         resolution = found.resolution
         if resolution and not resolution.has_answer:
             resolution = None
@@ -260,10 +260,10 @@ class Asker:
     def trace(
         self, question: str, k: int, first: int
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
-        """Search with `hop` at the head, answer, and collect what both depend on.
+        """Search with `hop` at the head, answer, and collect the dependencies of both.
 
-        The outcome that the dependencies cover is the set of the `first` passages and the answer's
-        text. None while there is no version.
+        The dependencies are of the set of the `first` passages and of the answer's text. Returns
+        None if there is no version yet.
         """
         traced = self._engine.trace(question, k)
         if traced is None:

@@ -10,13 +10,13 @@ The terms are these:
 - `new`: the idf-weighted share of the question's words that the sentence or its heading contains
   and the chosen sentences do not.
 - `joined`: 1 if the sentence shares a name with another passage that a chosen sentence is from.
-- `tells`: 1 if it contains a value of the kind asked for, such as a number or a date.
+- `tells`: 1 if the sentence contains a value of the kind asked for, such as a number or a date.
 
 Headers, front matter, markup and lines that only introduce a list do not count as sentences, unless
 they contain a value of the kind asked for.
 
-The term `tells` put more correct answers among the sentences on each of four collections. Near
-their best values, the other weights hardly change the result.
+With the term `tells`, the sentences contain more correct answers on each of four collections. Small
+changes of the other weights hardly change the result.
 """
 
 import math
@@ -70,10 +70,10 @@ def carrying(
     first: Sequence[Sentence] = (),
     telling: AbstractSet[Sentence] = frozenset(),
 ) -> list[Sentence]:
-    """Choose up to three sentences that answer the question together, the most helpful first.
+    """Choose up to three sentences that together answer the question, the most helpful first.
 
-    The sentences `first`, which contain the short answer, come first. The `telling` sentences have
-    a value of the kind asked for.
+    The sentences `first`, which contain the short answer, are put first. The `telling` sentences
+    contain a value of the kind asked for.
     """
     total = max(sum(weights.values()), 1e-9)
     chosen = [*first]
@@ -183,7 +183,7 @@ class QuestionNeeds:
     """The kind of answer that a question needs, and the terms of the counted noun: `hours` in `How
     many hours`.
 
-    `unit`: the number must be an amount of money, or a percentage.
+    unit: "money" or "share" if the number must be an amount of money or a percentage.
     """
 
     kind: Kind
@@ -194,11 +194,11 @@ class QuestionNeeds:
 def asked_of(question: str) -> QuestionNeeds | None:
     """Find out what kind of answer a question needs.
 
-    None if the answer can be anything, as after `which`, if it is yes or no, or if the question
-    asks for two things.
+    Returns None if the answer can be anything, as after `which`, if it is yes or no, or if the
+    question asks for two things.
 
     Only the last sentence is read, as the sentences before it usually give context. Question words
-    at its end decide (`... of the mayor of what city?`), otherwise its first question words.
+    at its end are used (`... of the mayor of what city?`), otherwise its first question words.
 
     >>> asked_of("Ada left. Where does she live?")
     QuestionNeeds(kind='name', counted=frozenset(), unit=None)

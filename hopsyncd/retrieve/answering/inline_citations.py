@@ -1,4 +1,4 @@
-"""Marks such as [2] in an LLM's answer: the passages that a sentence rests on."""
+"""Citation marks such as [2] in an LLM's answer. They name the passages that support a sentence."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ _PLAIN_MARK = re.compile(r"\s*\[\d{1,3}\]")
 class MarkedText:
     """A text whose marks are numbered from 1 in the order of their first appearance.
 
-    passages: the passage of each mark. unknown: the numbers of removed marks, which no passage has.
+    passages: the passage of each mark. unknown: the numbers of removed marks that refer to no
+    passage.
     """
 
     text: str
@@ -26,9 +27,8 @@ class MarkedText:
 def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
     """Number the marks of a text, which name `passages` by their position from 1.
 
-    The result of a beginning of the text is a beginning of the result, so a text can be numbered
-    while it is written. Marks in code stay as they are, and an unfinished mark at the end is
-    left out.
+    If a text grows at the end, the result only grows at the end, so a text can be numbered while it
+    is written. Marks in code stay as they are, and an unfinished mark at the end is left out.
 
     >>> number_marks("In Ostrava [3], she says [1, 3].", [PassageId(one) for one in (7, 8, 9)])
     MarkedText(text='In Ostrava [1], she says [2][1].', passages=(9, 7), unknown=())
@@ -55,7 +55,7 @@ def number_marks(text: str, passages: Sequence[PassageId]) -> MarkedText:
 
 
 def remove_marks(text: str) -> str:
-    """A numbered text without its marks.
+    """Remove the marks of a numbered text.
 
     >>> remove_marks("In Ostrava [1][2], she says.")
     'In Ostrava, she says.'

@@ -1,8 +1,8 @@
-"""Answers in an LLM's words, using only the passages that the LLM is shown.
+"""Lets an LLM write the answer, using only the passages in the prompt.
 
-The LLM sees the documents as data in JSON. Its reply is checked: it must cite at least one passage
-that it was shown. Other citations, and quotes that no passage contains, are removed, and the answer
-says so. Marks such as [2] in its text get the numbers of the answer's citations.
+The prompt has the documents as data in JSON. The reply is checked: it must cite at least one
+passage of the prompt. Other citations, and quotes that no passage contains, are removed, and the
+answer says so. Marks such as [2] in its text get the numbers of the answer's citations.
 """
 
 import json
@@ -76,10 +76,10 @@ class CitedSentence(BaseModel):
 
 
 class DraftSink(TokenSink, Protocol):
-    """Receives the reply to a question as it is written."""
+    """Receives the reply to a question while it is written."""
 
     def note_passages(self, passages: Sequence[PassageId]) -> None:
-        """Take the passages that the LLM is shown, in the order of their numbers from 1."""
+        """Take the passages in the prompt, in the order of their numbers from 1."""
         ...
 
 
@@ -107,8 +107,7 @@ class LlmAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """The question as it was searched for and as it was typed, and how a search by logic resolved
-    it.
+    """A question as searched for and as typed, and how a search by logic resolved it.
 
     thread: the earlier turns that the prompt shows.
     """
@@ -126,24 +125,22 @@ def answer_by_llm(
     usage: Usage,
     sink: DraftSink | None = None,
 ) -> LlmAnswer:
-    """Ask an LLM that sees the material.
-
-    Raises LlmError, also for a reply that cites none of the passages.
-    """
+    """Ask an LLM, with the material in the prompt. Raises LlmError, also for a reply that cites
+    none of the passages."""
     if sink:
         sink.note_passages([*material.numbers])
     return check_reply(ask(llm, call_for(asked, material), AnswerReply, usage, sink), material)
 
 
 def call_for(asked: AskedQuestion, material: Material) -> LlmCall:
-    """The call to the LLM. The same texts always give the same call."""
+    """Make the call of the LLM. The same texts always give the same call."""
     system, data = _frame(asked, material.numbers)
     user = json.dumps({**data, "documents": material.documents}, ensure_ascii=False)
     return LlmCall("answers", PROMPT, system, user, _REPLY_TOKENS)
 
 
 def shown_thread(thread: Sequence[Turn], budget_tokens: int) -> Sequence[TurnData]:
-    """The newest turns that fit into the share of a question's budget that is reserved for them."""
+    """The newest turns that fit into the part of a question's budget that is reserved for them."""
     return fit_thread(thread, int(budget_tokens * _THREAD_SHARE))
 
 
@@ -156,7 +153,7 @@ def room_for_passages(asked: AskedQuestion, budget_tokens: int) -> int:
 
 
 def _frame(asked: AskedQuestion, numbers: Mapping[PassageId, int]) -> tuple[str, dict[str, Any]]:
-    """The instructions, and all data except for the documents."""
+    """The prompt without the documents: the instructions and all other data."""
     system = _SYSTEM
     data: dict[str, Any] = {"question": asked.question[:_QUESTION_CHARACTERS]}
     if asked.typed and asked.typed != asked.question:
@@ -194,7 +191,7 @@ def check_reply(reply: AnswerReply, material: Material) -> LlmAnswer:
     if not passages:
         raise _nonsense("it cites no passage")
     if not marked.text.strip():
-        raise _nonsense("it says that it found an answer and gives none")
+        raise _nonsense("it says that it found an answer, but has none")
     evidence: dict[Evidence, None] = {}
     invented = 0
     for one, id_ in cited:
@@ -220,7 +217,7 @@ _ANOTHER = "it is not the answer after all"
 
 
 class AnswerDraft:
-    """Implements llm.call.Hearer, for the reply to one question.
+    """Streams the draft of an answer from the LLM's reply. Implements llm.call.Hearer.
 
     `tell` receives the answer in parts while the LLM writes it. `tell_withdrawn` discards all parts
     so far. After `finish`, the parts that remain are the checked answer. `tell_cited` receives the
@@ -288,7 +285,7 @@ class AnswerDraft:
 
 
 def answer_in(reply: str) -> str | None:
-    """The part of the answer in an unfinished reply; None if the reply cannot be parsed yet.
+    """The answer so far in an unfinished reply; None if the reply cannot be parsed yet.
 
     >>> answer_in('Sure: {"found": true, "answer": "In Ostrava,\\\\u00e')
     'In Ostrava,'

@@ -1,4 +1,4 @@
-"""The reply to a question, and its JSON object for the API and `--json`."""
+"""The answer to a question, and its JSON object for the API and `--json`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,13 +30,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AskReply:
-    """An answer. Without passages, it means that the documents do not contain one.
+    """An answer. If it has no passages, the documents do not answer the question.
 
     text: the LLM's words, or the sentences of `evidence`. evidence: the sentences that the LLM's
-    answer is based on. short: a few words of the kind asked for, if there are any; a guess unless
-    an LLM wrote them. passages: the cited passages, in the order of their numbers from 1. chain:
-    the hops between the cited passages. degraded: why the answer is not the requested one. spent:
-    the LLM calls and tokens used. subjects: names of earlier questions that the search added.
+    answer is based on. short: a few words of the kind asked for, if there are any. They are a guess
+    unless an LLM wrote them. passages: the cited passages, in the order of their numbers from 1.
+    chain: the hops between the cited passages. degraded: reasons why the answer is not as
+    requested. spent: the LLM calls and tokens used. subjects: names of earlier questions that the
+    search added.
     """
 
     text: str

@@ -2,8 +2,7 @@
 
 First, every value of that kind in the sentences most like the question is scored by its context.
 Then the best value is scored by its lead over the others and by its sentence. It is shown only if
-it is probably right. docs/reference/evaluation.md gives the share of correct short answers on
-collections that the weights were not fitted on.
+it is probably right. docs/benchmarks.md has the share of correct short answers.
 """
 
 import re
@@ -119,7 +118,7 @@ _AFTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value at text[start:end]. `after` are up to three words after it, which may be its
+    """The value at text[start:end]. `after` has up to three words after it, which may be its
     unit."""
 
     start: int
@@ -181,7 +180,7 @@ class Candidate:
 class Short:
     """The most likely short answer, its sentence, and the features that score it.
 
-    is_counted: False if it is a number, but not of the things that the question counts.
+    is_counted: False if the answer is a number of other things than the question counts.
     """
 
     text: str
@@ -252,10 +251,10 @@ def _up_to(counted: Set[str], after: str) -> str:
 def likeliest(
     found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
 ) -> Short | None:
-    """The best candidate; None if there are none.
+    """Choose the best candidate; None if there are none.
 
     Its features include its lead over candidates with another value, and whether its value occurs
-    again. `held`: the log odds that the documents contain an answer at all.
+    again. `held`: the log odds that the documents contain an answer.
     """
     if not found:
         return None
@@ -292,7 +291,8 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
 
 
 def _is_loose(number: Value) -> bool:
-    """Whether a number is rarely an answer: a small one, a year, or a number of seconds or days."""
+    """Whether a number is rarely an answer: a small number, a year, or a number of seconds or
+    days."""
     return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
 
 

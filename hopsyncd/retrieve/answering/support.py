@@ -4,15 +4,15 @@ The weights were fitted on known answers. The features are these:
 
 - Subject: the best sentences must be similar to the question, and more similar than the other
 passages found. At least one of the question's rare names must occur in their passages.
-- Relation: if the question asks for a number of things, a percentage or an amount of money, a
-number of that kind must be there.
+- Relation: if the question asks for a number of things, a percentage or an amount of money, the
+  sentences must contain a number of that kind.
 
-An answer may need two passages, so a long question may be less similar to each of its sentences.
-The question's words are not counted: they are missing as often in answerable questions with other
-words as in unanswerable questions.
+An answer may need two passages, so the sentences may be less similar to a long question. The share
+of the question's words in the passages is not a feature, because it does not distinguish answerable
+from unanswerable questions.
 
 In a small collection, less similarity is enough. The more unrelated sentences a collection has, the
-more similar to the question the best of them is.
+more similar one of them is to the question by chance.
 """
 
 import math
@@ -70,10 +70,10 @@ def needs(
     weights: Mapping[str, float],
     passages: int,
 ) -> dict[str, float]:
-    """The features from which to estimate whether the documents contain an answer.
+    """Compute the features for the estimate of whether the documents contain an answer.
 
-    `values`: the values of the kind asked for. `weights`: the idf of the question's terms, also of
-    terms that no passage has. `passages`: the size of the collection.
+    `values`: the values of the kind asked for. `weights`: the idf of the question's terms,
+    including terms that no passage has. `passages`: the size of the collection.
     """
     nearest: dict[int, float] = {}
     for one in sentences:
@@ -105,7 +105,8 @@ def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
 def _names(question: str) -> set[str]:
     """The terms of words in a question that look like names.
 
-    Such a word is capitalised and not the first, or has a digit or capital after its first letter.
+    Such a word is capitalised and not the first word, or has a digit or capital after its first
+    letter.
     """
     words = _WORD.findall(question)
     return {
@@ -119,7 +120,7 @@ def _names(question: str) -> set[str]:
 def is_described(question: str) -> bool:
     """Whether a question only describes its subject, so that another document must name it.
 
-    For such a question, a value often comes from the document of the description and is wrong.
+    For such a question, a value from the document of the description is often wrong.
 
     >>> is_described("How large is the team that decides about releases?")
     True
@@ -137,9 +138,8 @@ _SPAN = re.compile(
 
 
 def is_of_related(question: str) -> bool:
-    """Whether a question asks for a date of something that is only related to the subject it names.
-
-    The search would more likely find the date of the named subject.
+    """Whether a question asks for the date of a thing that is only related to the named subject.
+    For such a question, the search often finds the date of the named subject, which is wrong.
 
     >>> is_of_related("When was the director of Uncle Silas born?")
     True

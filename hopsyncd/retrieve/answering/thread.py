@@ -49,7 +49,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A question as asked, the turns before it, and the subjects that were added to its search."""
+    """A question as typed, the turns before it, and the subjects that were added to its search."""
 
     question: str
     thread: Sequence[Turn]
@@ -62,7 +62,7 @@ class TurnData(TypedDict):
 
 
 def find_subjects(question: str, thread: Sequence[Turn]) -> tuple[str, ...]:
-    """The names in earlier turns that the question refers to; empty if it needs none.
+    """The names in earlier turns that the question refers to; empty if it refers to none.
 
     >>> turns = [Turn("Who directed Bronze Door?", "Mira Kaltenbrunn")]
     >>> find_subjects("Where was she born?", turns)

@@ -1,7 +1,7 @@
 """The strategy `hop`, the default: walks the graph, and can explain how it reached each passage.
 
-It starts from the passages most like the question, and asks the rest of the question again. The
-profile `paper` and the other reasoners follow single edges instead: see `hop_variants`.
+The walk starts from the passages most like the question. Then the rest of the question is asked
+again. The profile `paper` and the other reasoners follow single edges instead (`hop_variants`).
 """
 
 from dataclasses import dataclass, replace
@@ -59,8 +59,8 @@ class PathExplainer:
         self._keys = snapshot.index.name_numbers.keys
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
-        """The hops to a passage, at most `limit`, from first to last. Empty if it was mostly a
-        seed."""
+        """The hops to a passage, at most `limit`, from first to last. Empty if most of its score is
+        from the seeds."""
         hops: list[Hop] = []
         passed = {entry}
         while len(hops) < limit:
@@ -168,7 +168,7 @@ def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopSearch:
-    """One search by the walk and the second ask, with the scores shared in sections.
+    """A search by the walk and the second ask, with the scores shared in sections.
 
     start: (n,) the scores at the start of the walk. scores: (n,) the total score of each passage.
     """
@@ -181,7 +181,8 @@ class HopSearch:
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
-    """The k most helpful passages, ties going to the lower id; their hops can be found later."""
+    """The k most helpful passages. Ties go to the lower id. Their hops are found only when
+    needed."""
     search = run_hop_search(context, settings)
     return rank_hops(context, search, k, settings) if search else []
 

@@ -48,7 +48,7 @@ class SubQuestions(BaseModel):
 
 
 def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
-    """The question and the simpler ones that an LLM splits it into. Raises LlmError."""
+    """The question, and the simpler questions into which an LLM splits it. Raises LlmError."""
     user = json.dumps({"question": question}, ensure_ascii=False)
     parts = ask(
         llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, usage
@@ -59,7 +59,7 @@ def decompose_by_llm(question: str, llm: Llm, usage: Usage) -> list[str]:
 def split(question: str, mentioned: Mentioned) -> list[str]:
     """Split a question without an LLM: itself, and its clauses that have a name of the graph.
 
-    A clause without a name would be searched for without the thing that its pronouns mean.
+    Clauses without a name are left out, because their pronouns refer to another clause.
 
     >>> split("Who directed the film that Mira Kent starred in?", {"mira kent"}.intersection)[1:]
     ['Mira Kent starred in']
@@ -85,8 +85,8 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """The k nearest passages.
 
-    The database finds them; the live index does if the database has no vector search, a filter
-    applies or folders are hidden.
+    The database finds them. If it has no vector search, a filter applies or folders are hidden, the
+    live index finds them.
     """
     narrowed = head.filtered is not None or bool(hidden_folders(head.hidden))
     if narrowed or not is_searchable(connection, head.version.generation):
@@ -132,7 +132,7 @@ def rerank_nearest(
     score: ScoreTexts,
     k: int,
 ) -> list[Ranked]:
-    """The nearest passages, ordered by `score`, or by nearness if it gives no scores."""
+    """The nearest passages, ordered by `score`, or by nearness if `score` returns None."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
     # A purge may have removed passages that the index in memory still has.

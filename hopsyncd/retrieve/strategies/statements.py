@@ -1,7 +1,7 @@
 """StatementGraphRAG (Ghassel et al. 2025): paths of statements that share an entity.
 
 A statement is a sentence with its names, its entities: an incoming question with a vector of its
-own. (Topics are asked of whole passages, whose vector is the first of an entry.)
+own. (Topics are questions about whole passages, which use the passage's vector.)
 
 1. Begin with the `top_k` statements that have most names of the question, and with the `top_k`
    statements most like it.
@@ -12,10 +12,10 @@ own. (Topics are asked of whole passages, whose vector is the first of an entry.
    times its attention, the softmax of the cosines.
 3. Rank the statements of all paths: by the score of the best path that has them, by their own
    cosine, by the mean of both with the cosine and the words of their passages, or by a
-   cross-encoder. Of statements with a TF-IDF cosine above 0.995, the first stays.
+   cross-encoder. If statements have a TF-IDF cosine above 0.995, only the first is kept.
 
 From a name, a search follows only the statements most like the question, so its cost does not grow
-with the collection. A statement that is unlike the question hardly raises a score.
+with the collection. A dissimilar statement would hardly raise a score.
 
 Worked example: the question is (0.7, 0.7). Statement A is (1, 0), B is (0, 1), and both name Rome.
 A alone scores 0.7. Both have half the attention, and A with B scores 1.
@@ -23,8 +23,7 @@ A alone scores 0.7. Both have half the attention, and A with B scores 1.
 TopicGraphRAG (the same paper) suits broad questions and differs only in where it starts: at the
 statements of the topics most like the question, and at the statements with most of its names. A
 topic holds all statements under one heading of a document, or all statements of a document without
-headings. The vector of a topic is the sum of the vectors of its statements in one
-passage.
+headings. The vector of a topic is the sum of the vectors of its statements in one passage.
 """
 
 import re
@@ -86,7 +85,7 @@ class StatementGraph:
         return -path.score, self.ids(np.array(path.statements)).tolist()
 
     def among(self, questions: Integers) -> Integers:
-        """The incoming questions that are visible statements."""
+        """Select the incoming questions that are visible statements."""
         index = self.snapshot.index
         entries = self.entries(questions)
         seen = take_flags(self.snapshot.statistics.visible.passages, entries)
@@ -102,7 +101,7 @@ class StatementGraph:
         )
 
     def having(self, name: int) -> Integers:
-        """The statements that have a name."""
+        """The statements with this name."""
         postings = self.snapshot.index.postings.incoming_by_keyword
         return self.among(np.sort(postings.find_lowest(np.array([name])).rows))
 
@@ -129,8 +128,8 @@ class StatementGraph:
                 return self.most_like(found, count)
 
     def by_names(self, count: int) -> Integers:
-        """The statements with most of the question's names; of equally many, the most similar
-        one."""
+        """The statements with most of the question's names. Ties go to the most similar
+        statement."""
         numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.having(number) for number in numbers]
         if not every:
@@ -161,7 +160,8 @@ class StatementGraph:
         return shares
 
     def extend(self, path: StatementPath, count: int) -> list[StatementPath]:
-        """The `count` best paths with one more statement that score higher than the path."""
+        """Extend the path by one statement. Returns the `count` best paths that score higher than
+        the path."""
         statements, names = self._next(path)
         own, more = self._vectors(np.array(path.statements)), self._vectors(statements)
         near, far = own @ self._asked, more @ self._asked
@@ -194,8 +194,8 @@ class StatementGraph:
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
-        """The statements that share a name with the last one of a path, and the rarest shared name
-        of each."""
+        """The statements that share a name with the last statement of a path, and the rarest shared
+        name of each."""
         names = self.names_of(path.statements[-1])
         for name in names:
             if name not in self._led_to:
@@ -241,7 +241,7 @@ def search_paths(
 
 
 def led_to(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
-    """For each statement of the paths, the best path that has it, ending at it; best first."""
+    """For each statement of the paths, the best path to it; best first."""
     found: dict[int, StatementPath] = {}
     for path in sorted(paths, key=graph.rank):
         for at, statement in enumerate(path.statements, 1):
