@@ -50,7 +50,7 @@ def checked_url(url: str) -> str:
     if "::" in scheme or "::" in url.partition("/")[2].replace("[::", "["):
         raise ValueError("it is a chain of addresses (`::`)")
     if scheme not in fsspec.available_protocols():
-        raise ValueError(f"{scheme}:// is not known to fsspec")
+        raise ValueError(f"fsspec has no driver for {scheme}://")
     if urlsplit(url).password is not None and scheme != "github":
         raise ValueError("it contains a password, which belongs in `options`")
     return url

@@ -159,7 +159,7 @@ def test_values_paths_and_variables(
         ("[llm]\nmodel = 'm'", [":2:", "no `base_url`", "or leave both empty"]),
         ("[llm]\nbase_url = 'http://localhost/v1'", ["`model` in [llm]", "but no model"]),
         ("[llm]\nbase_url = 'localhost:80'\nmodel = 'm'", [":2:", "not the address", "http://"]),
-        ("[llm]\nbase_url = 'http://a:b@c/v1'\nmodel = 'm'", [":2:", "from the environment"]),
+        ("[llm]\nbase_url = 'http://a:b@c/v1'\nmodel = 'm'", [":2:", "environment variable"]),
         ("[llm]\napi_key_env = 'sk-123'", [":2:", "not the key itself"]),
         ("[llm]\nquestions = 'bth'", ['Did you mean "both"?']),
         ("[web]\nlisten = '0.0.0.0:7718'", [":2:", "other machines", '"127.0.0.1:7718"']),

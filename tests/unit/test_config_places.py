@@ -61,7 +61,7 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
         ("git", 'path = "."\ndepth = -1', "greater than or equal"),
         ("remote", "", "it is missing"),
         ("remote", 'url = "file:///tmp"', 'a source of kind "folder"'),
-        ("remote", 'url = "nothing://x"', "not known to fsspec"),
+        ("remote", 'url = "nothing://x"', "fsspec has no driver"),
         ("remote", 'url = "zip::s3://x/y.zip"', "chain"),
         ("remote", 'url = "memory://x"\ninclude = []', "should not be empty"),
     ],

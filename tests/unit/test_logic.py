@@ -249,13 +249,13 @@ def test_a_chain_longer_than_the_limit_of_ranks_is_cut_and_told(notes: Asked) ->
 BAD_SPLITS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "a circle": (
         [{"id": 1, "question": "A?", "after": [2]}, {"id": 2, "question": "B?", "after": [1]}],
-        "in a circle",
+        "in a cycle",
     ),
-    "itself": ([{"id": 1, "question": "A?", "after": [1]}], "in a circle"),
-    "nothing": ([], "names no subproblem"),
+    "itself": ([{"id": 1, "question": "A?", "after": [1]}], "in a cycle"),
+    "nothing": ([], "contains no subproblem"),
     "an empty question": ([{"id": 1, "question": " "}], "is empty"),
-    "one that is not there": ([{"id": 1, "question": "A?", "after": [7]}], "waits for 7"),
-    "one id twice": ([{"id": 1, "question": "A?"}, {"id": 1, "question": "B?"}], "one id"),
+    "one that is not there": ([{"id": 1, "question": "A?", "after": [7]}], "depends on 7"),
+    "one id twice": ([{"id": 1, "question": "A?"}, {"id": 1, "question": "B?"}], "the same id"),
 }
 
 
@@ -297,16 +297,16 @@ def test_a_spent_budget_leaves_what_was_found_and_says_so(notes: Asked, calls: i
     script = Script()
     told = notes.ask(script, Usage(max_calls=calls))
     assert told["by"] == "extractive" and told["llm"]["calls"] == calls == len(script.asked)
-    assert any(f"all calls it may make ({calls})" in why for why in told["degraded"])
+    assert any(f"used all of its {calls} calls" in why for why in told["degraded"])
 
 
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        ({"answers": [{"id": 2, "answer": "x"}], "notes": ""}, "another subproblem"),
+        ({"answers": [{"id": 2, "answer": "x"}], "notes": ""}, "that was not asked"),
         (
             {"answers": [{"id": 1, "answer": "x"}, {"id": 1, "answer": "y"}], "notes": ""},
-            "or one twice",
+            "a subproblem twice",
         ),
         (
             {"answers": [{"id": 1, "answer": "x", "citations": [99]}], "notes": ""},

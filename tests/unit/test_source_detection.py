@@ -163,5 +163,5 @@ def test_a_table_or_a_query_that_is_named_is_taken(tmp_path: Path) -> None:
     assert detect_source(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
     with pytest.raises(ConfigError, match="--key and --text too"):
         detect_source(path, given={"query": "SELECT 1"})
-    with pytest.raises(ConfigError, match="only for a SQLite database"):
+    with pytest.raises(ConfigError, match="can be used only with a SQLite database"):
         detect_source(str(tmp_path), given={"table": "wiki"})

@@ -61,7 +61,7 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     (problem,) = watching.watched.problems()
     assert "1 watch of this record names a program" in problem and "--allow" in problem
 
-    with pytest.raises(BadRequest, match="is a different one"):
+    with pytest.raises(BadRequest, match="is not the one that you saw"):
         watching.watched.allow(number, {"exec": ["/usr/bin/touch", "elsewhere"]})
     watching.watched.allow(number, {"exec": program})
     watching.compare()
