@@ -1,6 +1,6 @@
 """Screenshots of every view of the page, in light and dark, at three widths.
 
-python scripts/page_screenshots.py [FOLDER]     # default: /tmp/page-shots; needs chromium
+python scripts/page_screenshots.py [FOLDER [VIEW...]]    # default: all, in /tmp/page-shots
 """
 
 import io
@@ -336,10 +336,12 @@ def _views(
 
 
 def _draw(page: Page, address: str, file: Path) -> None:
-    """Pictures of the page at each width and in each scheme.
+    """Pictures of the page at each width and in each scheme, if the view is wanted.
 
     Without an address they show the page as it stands: what is being written there goes on.
     """
+    if sys.argv[2:] and file.name not in sys.argv[2:]:
+        return
     for width, height in WIDTHS.items():
         page.set_viewport_size({"width": width, "height": height})
         for scheme in ("light", "dark"):

@@ -68,9 +68,23 @@ def test_a_source_is_paused_and_resumed(page: Page, place: Place) -> None:
     page.get_by_role("button", name="Pause").click()
     expect(page.locator(".done")).to_contain_text("Paused notes")
     assert state(place, "notes") == "paused"
+    expect(page.locator("#source-notes .problem")).to_have_text("A user paused it.")
+    expect(page.locator(".notes")).to_have_count(0)  # the card and the header say it
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".done")).to_contain_text("Resumed notes")
     place.until(lambda: state(place, "notes") == "ok")
+
+
+def test_the_header_of_a_past_version_has_one_row_on_a_phone(page: Page, place: Place) -> None:
+    wide = page.viewport_size
+    assert wide
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(base(page) + "/?at=1")
+    chips, brand = page.locator(".chips").bounding_box(), page.locator(".brand").bounding_box()
+    assert chips and brand
+    assert chips["y"] < brand["y"] + brand["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.set_viewport_size(wide)
 
 
 def test_a_folder_is_added_scanned_and_removed_after_a_question(page: Page, place: Place) -> None:

@@ -403,7 +403,7 @@ function showChangedWords(element, before) {
 }
 
 function ago(noticedMs) {
-  const seconds = Math.max(Math.round((Date.now() - noticedMs) / 1000), 0);
+  const seconds = Math.max(Math.round((Date.now() - noticedMs) / 1000), 1);
   if (seconds < 60) return `${seconds} s ago`;
   return `${Math.round(seconds / 60)} min ago`;
 }
