@@ -240,6 +240,10 @@ class Daemon:
 
     def _load_and_apply(self, wanted: Config) -> ConfigChange:
         models = self._models.load(self._serving.state, wanted)
+        follow = partial(self._models.apply_following, self._serving, wanted, models)
+        follow = partial(follow, self._engine_of, self._watchers)
+        if self._follower and (following := self._follower.submit(follow)):
+            return following.result()
         return self._worker.submit(lambda path: self._apply(path, wanted, models)).result()
 
     def _apply(self, path: SourceSync, wanted: Config, models: Models | None) -> ConfigChange:
@@ -282,11 +286,8 @@ class Daemon:
         close_sources(task.source for task in ended)
         state.engine.walk_by(WalkSettings.of(config.query))
         configure_daemon_logs(config)
-        for name in rewatched:
-            self._watchers.unwatch(name)
+        self._watchers.rewatch(rewatched, config)
         for source in config.sources:
-            if source.name in rewatched:
-                self._watchers.watch(source, config)
             # A scan finds what changed before the watch began.
             if source.name in renewed | (rewatched & self._watchers.names):
                 self._worker.add_change(source.name, None)

@@ -5,13 +5,24 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from hopsyncd.api.serving import ServingState
+import structlog
+
+from hopsyncd.api.access import AccessRules
+from hopsyncd.api.serving import Serving, ServingState
 from hopsyncd.config.configuration import Config
+from hopsyncd.config.edit import ConfigChange, Reloaded, compare_configs
+from hopsyncd.config.privacy import configure_daemon_logs
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.ingest.source_scheduler import promise
+from hopsyncd.ingest.watch import SourceWatchers
 from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.contract import Connection
+from store.sources import access_rules
 
 Result = TypeVar("Result")
+log = structlog.get_logger(__name__)
 
 
 class ModelReload:
@@ -25,9 +36,9 @@ class ModelReload:
         """Load the models of the new configuration. Returns None if they are unchanged or need a
         restart.
 
-        They need a restart if they cannot use the stored vectors, or if several daemons share the
-        database. Loading takes seconds, or minutes if a model must be prepared. Raises
-        ModelUnavailable or ConfigError if the models cannot be used.
+        They need a restart if the models of the stored vectors cannot be loaded. Loading takes
+        seconds, or minutes if a model must be prepared. Raises ModelUnavailable or ConfigError if
+        the models cannot be used.
         """
         if not has_other_models(state.config, wanted):
             return None
@@ -42,6 +53,51 @@ class ModelReload:
         models.close()
         return None
 
+    def apply_following(
+        self,
+        serving: Serving,
+        wanted: Config,
+        models: Models | None,
+        engine_of: Callable[[Config, Models, AccessRules], Engine],
+        watchers: SourceWatchers,
+        connection: Connection,
+    ) -> ConfigChange:
+        """Apply a configuration on the worker's thread, while another daemon writes.
+
+        models: the result of `load`.
+
+        If the models are new, the present vectors serve until a version has vectors of the new
+        models. Only the writer changes the database.
+        """
+        state = serving.state
+        if models:  # the writer's switch may have come meanwhile
+            in_use = state.models.maker.generation.name
+            models = models.for_generation(in_use)
+            models = models if models.maker.generation.name == in_use else None
+        applied = compare_configs(state.config, wanted, with_models=models is not None)
+        config = applied.config
+        serving.change(
+            config=config,
+            access=AccessRules.of(config, access_rules(connection)),
+            reloaded=Reloaded(restart_needed=applied.waiting),
+        )
+        state.engine.walk_by(WalkSettings.of(config.query))
+        if models:
+            self.retire(state.models)
+            # A request that has begun keeps the engine that it has.
+            engine = engine_of(config, models, serving.state.access)
+            if state.engine.head:
+                engine.publish(state.engine.head)
+            serving.change(models=models, engine=engine)
+        serving.state.access.warn_of_closed(config.sources)
+        configure_daemon_logs(config)
+        names = {*applied.added, *applied.changed, *applied.removed}
+        if config.watch != state.config.watch:
+            names |= {one.name for one in (*state.config.sources, *config.sources)}
+        watchers.rewatch(names, config)
+        log.info("configuration applied", **applied.to_json(pending=False))
+        return applied
+
     def retire(self, models: Models) -> None:
         """Keep models that requests may still use, until the daemon ends."""
         self._former.append(models)
@@ -54,8 +110,7 @@ class ModelReload:
 
 def has_other_models(config: Config, wanted: Config) -> bool:
     """Whether the new configuration has different models that a reload can load."""
-    changed = (config.models, config.llm) != (wanted.models, wanted.llm)
-    return changed and not (config.store.url or wanted.store.url)
+    return (config.models, config.llm) != (wanted.models, wanted.llm)
 
 
 def run_in_thread(job: Callable[[], Result]) -> "Future[Result]":

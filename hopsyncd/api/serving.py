@@ -196,10 +196,11 @@ class Freshness:
             reasons.append(
                 f"the database server cannot be reached, so results may be out of date{why}"
             )
-        elif self._follower and self._follower.is_following and self._follower.lacks_models:
+        elif self._follower and self._follower.is_following and self._follower.lacks_encoder:
             reasons.append(
-                "the newest version has vectors of other models, so results may be out of date:"
-                " wait for the writer's switch, or give all daemons the same [models] and [llm]"
+                f"the newest version has vectors of {self._follower.lacks_encoder}, and this daemon"
+                f" has {state.models.encoder.name}, so results may be out of date: give [models]"
+                " here the values of the other daemons, then run `hopsyncd reload`"
             )
         elif error := self.error():
             why = "" if acl.visible is not None else f": {error}"

@@ -1,14 +1,16 @@
 """Follows a database on a server that another daemon writes, until this daemon is elected.
 
-Only `request` and `newest` may be used outside the writer's thread.
+Only `request`, `submit` and `newest` may be used outside the writer's thread.
 """
 
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -45,6 +47,7 @@ _REPLY_S = 0.05  # how often it polls while it waits for a reply.
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
 Synced = tuple[SyncOutcome, ...]
+Result = TypeVar("Result")
 
 
 class NotWriter(BadRequest):
@@ -73,6 +76,12 @@ class Audience(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    do: Callable[[Connection], None]
+    done: "Future[Any]"
+
+
 class Follower:
     """Follows the database at a URL, and becomes its writer once it is elected."""
 
@@ -82,13 +91,16 @@ class Follower:
         self.copy = LocalCopy(saved.folder / SHOWN_NAME)
         self._is_kept = True
         self._waiting: dict[int, Future[Synced]] = {}
+        self._lock = threading.Lock()
+        self._takes_jobs = True
+        self._jobs: list[_Job] = []
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
         self._encoder = ""  # of the index
         self._statistics: Statistics | None = None
         self.served = self.newest = 0
-        self.lacks_models = False  # this daemon has other models than the newest version
+        self.lacks_encoder = ""  # of the newest version, if this daemon has other models
         self.is_writer = False
 
     @property
@@ -110,7 +122,8 @@ class Follower:
         self, connection: Connection, audience: Audience, check_stop: Callable[[], None]
     ) -> Connection:
         """Follow until this daemon is the writer; returns the writer's session."""
-        self.is_writer, told, lost = False, False, False
+        told, lost = False, False
+        self._take_turns(writes=False)
         self._accepted.clear()
         while True:
             check_stop()
@@ -119,7 +132,8 @@ class Follower:
                 self.copy.lost = None  # before the copy may be made again
                 if is_elected:
                     self._catch_up(connection, audience)
-                    self.is_writer = True
+                    self._take_turns(writes=True)
+                    self._do_jobs(connection)
                     log.info("writing", version=self.served)
                     return connection
                 if not told:
@@ -163,7 +177,10 @@ class Follower:
     def abandon(self, error: BaseException) -> None:
         """Fail the waiting requests. The next writer does their syncs."""
         self.is_writer = False
-        for done in list(self._waiting.values()):
+        with self._lock:
+            self._takes_jobs = False
+            jobs, self._jobs = self._jobs, []
+        for done in [*self._waiting.values(), *(job.done for job in jobs)]:
             done.set_exception(error)
         self._waiting.clear()
 
@@ -178,6 +195,23 @@ class Follower:
             done.set_exception(error)
         else:
             self._waiting[asked] = done
+        return done
+
+    def submit(self, job: Callable[[Connection], Result]) -> "Future[Result] | None":
+        """Do a job on the writer's thread while this daemon follows; None if it writes. Any thread
+        may call it."""
+        done: Future[Result] = promise()
+
+        def do(connection: Connection) -> None:
+            try:
+                done.set_result(job(connection))
+            except BaseException as error:  # noqa: BLE001 - raised again by the future
+                done.set_exception(error)
+
+        with self._lock:
+            if not self._takes_jobs:
+                return None
+            self._jobs.append(_Job(do, done))
         return done
 
     def refusal(self) -> NotWriter:
@@ -249,9 +283,22 @@ class Follower:
         end_s = time.monotonic() + _ROUND_S
         while (left_s := end_s - time.monotonic()) > 0:
             check_stop()
+            self._do_jobs(connection)
             if server_of(connection).wait(min(left_s, _REPLY_S) if self._waiting else left_s):
                 self._catch_up(connection, audience)
             self._settle(connection)
+
+    def _take_turns(self, *, writes: bool) -> None:
+        """Begin to write or to follow. Jobs are taken while this daemon follows."""
+        with self._lock:
+            self.is_writer, self._takes_jobs = writes, not writes
+
+    def _do_jobs(self, connection: Connection) -> None:
+        """Do the submitted jobs."""
+        while self._jobs:
+            with self._lock:
+                job = self._jobs.pop(0)
+            job.do(connection)
 
     def _catch_up(self, connection: Connection, audience: Audience) -> None:
         """Bring the index to the newest version, and serve it."""
@@ -264,8 +311,9 @@ class Follower:
                 return
             stored = get_generation(connection, newest.generation)
             generation = audience.generation_for(stored.name)
-            self.lacks_models = generation.encoder != stored.encoder
-            if self.lacks_models:
+            lacks = generation.encoder != stored.encoder
+            self.lacks_encoder = stored.encoder if lacks else ""
+            if lacks:
                 audience.serve(None)
                 return
             made = self._made

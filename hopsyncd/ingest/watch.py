@@ -429,6 +429,14 @@ class SourceWatchers:
             watcher.watch(source.path, partial(self._pass_on, source.name))
             self._watchers[source.name] = watcher
 
+    def rewatch(self, names: Collection[str], config: Config) -> None:
+        """End the watches of these sources, and watch the configured sources among them again."""
+        for name in names:
+            self.unwatch(name)
+        for source in config.sources:
+            if source.name in names:
+                self.watch(source, config)
+
     def unwatch(self, name: str) -> None:
         if watcher := self._watchers.pop(name, None):
             watcher.stop()

@@ -72,6 +72,14 @@ def asked_throughout(team: Team) -> Iterator[list[tuple[int, str, bool]]]:
             one.result()
 
 
+def reload(team: Team, place: Place, dimensions: int) -> None:
+    """Change the models, and reload; no restart may be needed."""
+    team.more = models(dimensions)
+    team.configure(place)
+    told = place.printed("reload")
+    assert (told["changed"], told["restart_needed"]) == (["models.threads"], [])
+
+
 def restart(team: Team, place: Place, dimensions: int) -> None:
     team.more = models(dimensions)
     place.stop()
@@ -129,6 +137,28 @@ def test_followers_answer_while_the_writer_switches_and_switch_at_its_version(te
     assert team.places[0].printed("check", "--deep")["findings"] == []
 
 
+def test_a_reload_of_each_daemon_suffices_and_all_answer_throughout(team: Team) -> None:
+    slower = write_notes(team)
+    ids = [place.process.pid for place in team.places if place.process]
+    before = state(team.places[0])[1]
+    with asked_throughout(team) as told:
+        for place in team.places:
+            reload(team, place, SLOW)
+        team.places[0].until(partial(has_begun, team), LONG_S)
+        team.write("new.md", "# New\n\nZanzibar met Rome.\n")
+        wait(team, partial(finds, "Zanzibar"))
+        slower.unlink()
+        wait(team, lambda place: state(place)[1] != before)
+    ((version, after),) = {state(place) for place in team.places}
+    assert {name for number, name, _ in told if number < version} == {before}
+    assert {name for number, name, _ in told if number == version} <= {after}
+    assert all(answers for _, _, answers in told)
+    assert [place.process.pid for place in team.places if place.process] == ids
+    team.write("later.md", "# Later\n\nTimbuktu met Rome.\n")
+    for word in ("Timbuktu", "Zanzibar", "Person7x"):
+        wait(team, partial(finds, word))
+
+
 def test_a_follower_with_other_models_keeps_answering_and_says_so(team: Team) -> None:
     slower = write_notes(team)
     writer, former = team.reader(), team.writer()
@@ -144,7 +174,7 @@ def test_a_follower_with_other_models_keeps_answering_and_says_so(team: Team) ->
     former.until(lambda: former.status()["store"]["behind"] > 0)
     assert finds("Person7x", former) and state(former) == before
     reasons = former.post("/v1/query", {"question": "Who met Rome?"})["degraded"]
-    assert any("vectors of other models" in reason for reason in reasons)
-    restart(team, former, SLOW)
+    assert any("[models]" in reason and "hopsyncd reload" in reason for reason in reasons)
+    reload(team, former, SLOW)
     former.until(lambda: state(former) == state(writer), LONG_S)
     assert finds("Person7x", former)
