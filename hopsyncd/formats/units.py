@@ -24,6 +24,12 @@ _ABBREVIATION = re.compile(
     r"|est|al|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|u\.s|e\.g|i\.e)\Z",
     re.IGNORECASE,
 )
+# In German a full stop after a number makes it an ordinal: "am 31. Januar", "im 19. Jahrhundert".
+_NUMBER = re.compile(r"(?<!\d)\d{1,2}\Z")
+_COUNTED = re.compile(
+    r"(?:Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November"
+    r"|Dezember|Jahrhunderts?|Jahrestag)\b"
+)
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 _HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")
@@ -132,6 +138,8 @@ def sentences(text: str) -> Iterator[str]:
 
     >>> list(sentences("Dr. J. Smith left. He was 4.5 km away."))
     ['Dr. J. Smith left. ', 'He was 4.5 km away.']
+    >>> list(sentences("Sie begann am 31. Januar. Er kam 1998. Juli war es."))
+    ['Sie begann am 31. Januar. ', 'Er kam 1998. ', 'Juli war es.']
     """
     start = 0
     for found in _SENTENCE_END.finditer(text):
@@ -150,7 +158,8 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
     before = text[max(0, mark.start() - 12) : mark.start()]
     if mark[0][0] != "." or not (before[-1:].isalnum() or before[-1:] == "_"):
         return False
-    return bool(_ABBREVIATION.search(before))
+    is_ordinal = _NUMBER.search(before) and _COUNTED.match(text, mark.end())
+    return bool(is_ordinal or _ABBREVIATION.search(before))
 
 
 def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:

@@ -325,6 +325,8 @@ def explain_hops(hops: Iterable[Mapping[str, Any]]) -> list[Reason]:
         verb, name = _in_words(hop)
         start, end = (document_title(one) for one in ends)
         key = (ends[0]["id"], ends[1]["id"])
+        if start == end and hop["asked_by"] == "section":
+            continue  # "Ada Lovelace is in the same section as Ada Lovelace" tells nothing
         reasons.setdefault(key, Reason(start, key[0], verb, name, end, key[1]))
     return list(reasons.values())
 

@@ -38,10 +38,10 @@ _JOINED = 0.3
 _TELLS = 0.5
 _SENTENCES = 3
 _LEAST_WORDS = 4  # in a sentence without a full stop; web addresses do not count
-# Headers of mails, properties of notes, and the first character of markup.
+# Headers of mails, the line before their text, properties of notes, the first character of markup.
 _MARKUP = re.compile(
     r"(?:from|to|cc|bcc|subject|sent|reply-to|message-id|in-reply-to|x-[\w-]+|content-[\w-]+"
-    r"|mime-version|received):\s|[\w-]+::\s|[<{\[|:]",
+    r"|mime-version|received):\s|from\s[^\n,]{1,200}@[^\n]{1,300},\sdate\s|[\w-]+::\s|[<{\[|:]",
     re.IGNORECASE,
 )
 
@@ -51,6 +51,8 @@ def is_prose(text: str) -> bool:
 
     >>> is_prose("The gate closes at ten."), is_prose("Example questions that are asked:")
     (True, False)
+    >>> is_prose("From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100")
+    False
     >>> is_prose("type:: Feature"), is_prose("Docs: https://example.org/a")
     (False, False)
     """
