@@ -40,8 +40,8 @@ otherwise, the models are the default ones and no LLM is asked.
 
 In brackets are 95 % intervals: Wilson's for shares of questions, bootstrap intervals for means.
 
-Recall does not depend on the machine, except for a question or two between kinds of processors.
-Times do: most runs shared two cores with other work, so trust ratios more than milliseconds.
+Recall varies by at most two questions between processor types. Times depend on the machine: most
+runs shared two cores with other work, so compare ratios rather than milliseconds.
 
 `hop` is the default search. `bm25`, `dense` and `hybrid` are plain searches over the same passages.
 """

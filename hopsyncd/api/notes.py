@@ -27,7 +27,7 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str], author
     """
     line = " ".join(title.split())
     if not line or not text.strip():
-        raise _refusal("it has no title or no text", "Give both")
+        raise _refusal("it has no title or no text", "Give a title and a text")
     if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
         raise _refusal(
             f"{wrong[0]!r} is not a valid tag", "Use at most 60 letters, digits, _, - and /"

@@ -22,7 +22,10 @@ _SHOWN = 10  # documents of each kind in a dry run
 @click.option(
     "--accept-empty",
     is_flag=True,
-    help="Remove all documents of a source that is empty now. Without this it is paused.",
+    help=(
+        "Remove all documents of a source that is empty now. Without this option, the source "
+        "is paused."
+    ),
 )
 @click.option(
     "--dry-run",

@@ -57,7 +57,11 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
             raise _bad(path, number, f"the key {error} is missing or has the wrong type") from error
         unknown = question.gold - corpus.keys()
         if unknown or not question.gold:
-            raise _bad(path, number, f"gold is not in the corpus: {sorted(unknown) or 'empty'}")
+            raise _bad(
+                path,
+                number,
+                f"`gold` has ids that are not in the corpus: {sorted(unknown) or 'empty'}",
+            )
         questions.append(question)
     if not questions:
         raise _bad(path, 1, "it contains no question")

@@ -49,8 +49,8 @@ Choose = Callable[[Sequence[Fork]], Sequence[int | None]]
 class Traversed:
     """The result of a traversal.
 
-    visits: by passage, in the order of their first visit. arrivals: the edges that led to each
-    passage other than seeds, with the number of visits along each.
+    visits: the number of visits of each passage, in the order of the first visits. arrivals: the
+    edges that led to each passage other than seeds, with the number of visits along each.
     """
 
     visits: Mapping[int, float]

@@ -101,8 +101,8 @@ def test_a_corpus_that_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> Non
     [
         ({"id": "q", "question": "who?"}, "the key 'gold' is missing"),
         ({"id": "q", "gold": ["a"]}, "the key 'question' is missing"),
-        ({"id": "q", "question": "who?", "gold": []}, "gold is not in the corpus: empty"),
-        ({"id": "q", "question": "who?", "gold": ["zz"]}, "gold is not in the corpus: ['zz']"),
+        ({"id": "q", "question": "who?", "gold": []}, "ids that are not in the corpus: empty"),
+        ({"id": "q", "question": "who?", "gold": ["zz"]}, "ids that are not in the corpus: ['zz']"),
         ({"id": "q", "question": "who?", "gold": 3}, "the wrong type"),
     ],
 )

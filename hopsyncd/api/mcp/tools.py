@@ -308,7 +308,7 @@ class Tools:
     ) -> dict[str, object]:
         """See when and why the documents changed: the newest versions, newest first.
 
-        `changes` shows what was written.
+        The tool `changes` shows the changed sentences.
         """
         versions = [version_brief(one) for one in self._client.log(limit)["versions"]]
 

@@ -262,8 +262,8 @@ class Asker:
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
         """Search with `hop` at the head, answer, and collect the dependencies of both.
 
-        The dependencies are of the set of the `first` passages and of the answer's text. Returns
-        None if there is no version yet.
+        The dependencies cover the set of the `first` passages and the answer's text. Returns None
+        if there is no version yet.
         """
         traced = self._engine.trace(question, k)
         if traced is None:
