@@ -5,6 +5,7 @@ files of separated values seldom mark it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from hopsyncd.formats.cell_values import is_number
@@ -13,6 +14,8 @@ _VALUE = re.compile(r"[-+(<>~$€£]*\s?\d[\d\s.,:/%-]*[%)€$£]?\Z")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d\Z")
 _HAS_DIGIT = re.compile(r"\d")
 _MAX_NAME_WORDS = 6
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}([./-])\d{1,2}\1(?:\d\d){1,2}(?!\d)")
+_TELEPHONE = re.compile(r"(?:\+|00|0(?=\d\d))[\d ()/-]{6,}\Z")
 _DIGITS = re.compile(r"\d+")
 _FORM_ROWS = 30
 
@@ -71,10 +74,18 @@ def _shape(text: str) -> str:
 
 
 def are_of_several_kinds(texts: Sequence[str]) -> bool:
-    """Whether a few values are in part numbers, in part not, as in a form."""
-    numbers = sum(map(is_number, texts))
-    fewer = min(numbers, len(texts) - numbers)
-    return len(texts) <= _FORM_ROWS and fewer * 4 >= len(texts) > 2
+    """Whether a few values are of several kinds, as in a form: numbers, dates, telephone numbers,
+    texts."""
+    if not 2 < len(texts) <= _FORM_ROWS:
+        return False
+    (_, most), *_ = Counter(map(_kind_of, texts)).most_common(1)
+    return (len(texts) - most) * 4 >= len(texts)
+
+
+def _kind_of(text: str) -> str:
+    if not is_number(text):
+        return "text"
+    return "date" if _DATE.match(text) else "telephone" if _TELEPHONE.match(text) else "number"
 
 
 def _is_form(texts: Sequence[Sequence[str]]) -> bool:

@@ -32,7 +32,7 @@ class _Drawn:
 
 
 def drawn_table_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A block rule for tables that are drawn with lines. The tokens are those of other tables; the
+    """A block rule for tables that are drawn with lines. The rule pushes the tokens of a table; the
     token `table_open` has the caption as its content."""
     if state.is_code_block(start):
         return False

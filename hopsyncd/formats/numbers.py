@@ -8,6 +8,8 @@ from hopsyncd.formats import library
 
 # Formats that every computer shows in its own way: such a date is written as ISO 8601 has it.
 _OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
+# A point in the format of a date, except before fractions of seconds: the library drops it.
+_POINT = re.compile(r'("[^"]*"|\\.|\[[^\]]*\])|\.(?!0)')
 _MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
 _GENERAL = ("General", "@", "")
 _MAX_FORMAT_CHARACTERS = 255  # as in Excel
@@ -33,6 +35,8 @@ def show_value(value: object, number_format: str) -> str:
         return show_plainly(value)
     if len(number_format) > _MAX_FORMAT_CHARACTERS:
         return show_plainly(value)
+    if isinstance(value, datetime | date | time | timedelta):
+        number_format = _POINT.sub(lambda found: found[1] or "\\.", number_format)
     if isinstance(value, timedelta):
         value = value / timedelta(days=1)
     try:

@@ -13,7 +13,7 @@ _KEYS = "PGP keys"
 
 
 def without_armor(text: str) -> tuple[str, dict[str, int]]:
-    """The text without armor, and what was left out by kind.
+    """Return the text without armor, and the number of blocks left out by kind.
 
     Signed text stays, without the lines around it and the dashes that signing adds. A block without
     an end stays as it is.

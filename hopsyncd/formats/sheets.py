@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.cell_values import is_number
 from hopsyncd.formats.fields import lead_of
-from hopsyncd.formats.header_rows import is_data
+from hopsyncd.formats.header_rows import is_data, may_name_columns
 from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
 
 _PART_ROWS = 1000
@@ -102,6 +102,9 @@ def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
         return frozenset()
     bold = [bold[at] and not any(map(is_number, row.texts)) for at, row in enumerate(part)]
     top = next((at for at, is_bold in enumerate(bold) if not is_bold), 0) if is_first else 0
+    if 0 < top < len(part) - 1 and _names_groups(part[top - 1]):
+        below = [row.texts for row in part[top + 1 : top + 4]]
+        top += _names_numbers(part[top].texts, below)  # the names below the names of groups
     inside = (
         at
         for at in range(max(top, 1), len(part) - 1)
@@ -134,11 +137,20 @@ def _rows_above_header(part: Sequence[SheetRow]) -> int:
     for at, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):
         if count >= most - 1 and count > 2:
             below = [row.texts for row in part[at + 1 : at + 4]]
-            is_told = max(counts[:at], default=0) > 1  # a title alone is the table's caption
-            return at if is_told and _names_numbers(part[at].texts, below) else 0
+            groups = [*takewhile(_names_groups, reversed(part[:at]))]
+            above = at - 1 if len(groups) == 1 else at
+            is_told = max(counts[:above], default=0) > 1  # a title alone is the table's caption
+            return above if is_told and _names_numbers(part[at].texts, below) else 0
         if not 0 < count <= most // 2:
             return 0
     return 0
+
+
+def _names_groups(row: SheetRow) -> bool:
+    """Whether several cells of a row span columns and may name them as groups."""
+    cells = [cell for cell in row.cells if cell and cell.text]
+    spans = sum(cell.colspan > 1 for cell in cells)
+    return spans > 1 and may_name_columns([cell.text for cell in cells])
 
 
 def _names_numbers(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

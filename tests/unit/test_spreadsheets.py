@@ -44,6 +44,9 @@ def rows(blocks: tuple[Block, ...]) -> list[str]:
         (0.075, "0.0%", "7.5%"),
         (56701.0309278351, '"$"#,##0.00', "$56,701.03"),
         (5, '_-* #,##0.00\\ "€"_-', "5.00 €"),
+        (date(2024, 5, 6), "DD.MM.YYYY", "06.05.2024"),
+        (datetime(2024, 5, 6, 14, 30), "d.m.yy hh:mm", "6.5.24 14:30"),
+        (datetime(2024, 5, 6, 14, 30, 1), '"am" dd.mm. [$-407]mm:ss.0', "am 06.05. 30:01.0"),
         (timedelta(hours=30, minutes=15), "[h]:mm", "30:15"),
         (1234.5, "0.00E+00", "1.23E+03"),
         (0.1 + 0.2, "General", "0.3"),
@@ -378,3 +381,28 @@ def test_a_workbook_without_a_part_that_the_library_wants_is_read() -> None:
             if name != "xl/styles.xml":
                 new.writestr(name, data)
     assert rows(extract(without.getvalue(), XLSX)) == ["Port: Kiel | Fee: 9"]
+
+
+def test_names_of_groups_of_columns_belong_to_the_header_below_a_title() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in (
+        ["Budget of 2024", None, None, None, None],
+        [None, "Q1", None, "Q2", None],
+        ["Department", "Plan", "Actual", "Plan", "Actual"],
+        ["Sales", 100, 95, 110, 120],
+    ):
+        sheet.append(row)
+    for merged in ("A1:E1", "B2:C2", "D2:E2"):
+        sheet.merge_cells(merged)
+    assert rows(read(book)) == [
+        "Department: Sales | Q1 > Plan: 100 | Q1 > Actual: 95 | Q2 > Plan: 110 | Q2 > Actual: 120"
+    ]
+
+
+def test_names_with_values_of_several_kinds_are_a_form() -> None:
+    book = openpyxl.Workbook()
+    pairs = cells(["Name", "Ada"], ["Born", date(1815, 12, 10)], ["Phone", "+49 431 1234"])
+    for row in (*pairs, ["Boats", 3]):
+        book.active.append(row)
+    assert rows(read(book))[:2] == ["Name | Ada", "Born | 1815-12-10"]
