@@ -115,8 +115,8 @@ class Connections:
         """Choose the connection to close: the oldest idle connection, or the newest connection if
         none is idle.
 
-        It belongs to the user who has the most. Over TCP the newcomer's user is not known yet, so
-        only an idle connection is replaced.
+        The connection belongs to the user with the most connections. Over TCP the user of the new
+        connection is not known yet, so only an idle connection is closed.
         """
         idle = [one for one in self._open if one.is_idle]
         if newcomer.uid is None and (remote := [one for one in idle if _is_remote(one)]):

@@ -27,7 +27,8 @@ class FailedTokens:
     """Counts wrong tokens by address. From the sixth on, the wait grows from 1 s to a minute.
 
     Valid tokens never wait, so a misconfigured program does not lock out others at its address. The
-    wait reduces load and log lines; it is not what protects tokens, which have 256 random bits.
+    wait only reduces load and log lines. Tokens cannot be guessed, because they have 256 random
+    bits.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

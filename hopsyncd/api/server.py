@@ -245,7 +245,7 @@ class Listeners:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server. At its end it first stops running work, then waits for the requests of this
+    """A uvicorn server that stops running work at its end, and then waits for the requests of this
     work."""
 
     def __init__(

@@ -173,8 +173,8 @@ def _missing_at(
     found: Mapping[str, tuple[int, Any]],
     known: Collection[str],
 ) -> dict[str, Mapping[str, Any]]:
-    """The passages in `found` that the version does not contain. It is known to contain the
-    passages in `known`."""
+    """The passages in `found` that the version does not contain. Passages in `known` are not looked
+    up."""
     missing = {}
     for id_, (_, passage) in found.items():
         if id_ in known:

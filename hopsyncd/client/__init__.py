@@ -1,8 +1,7 @@
 """The Python client of a running daemon: `Client`, and `AsyncClient` for asyncio.
 
-Answers are plain dictionaries whose types are in hopsyncd.answers. Requests are never repeated, and
-each has its own connection, so threads and tasks may share a client.
-docs/reference/client.md has examples.
+Answers are plain dictionaries whose types are in hopsyncd.answers. Requests are never repeated.
+Threads and tasks may share a client. docs/reference/client.md has examples.
 """
 
 from hopsyncd.client.asynchronous import AsyncClient

@@ -11,7 +11,7 @@ from hopsyncd.web.views import Shared, View, run_view
 
 
 class SourceViews(View):
-    """The view of sources."""
+    """The views of the tab Sources."""
 
     name = "Sources"
 

@@ -135,7 +135,7 @@ class Value:
 def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
     """The values of a kind in a sentence, given its entities. Numbers of list items are skipped.
 
-    `8. It lasts for three years.` has the duration `three years`, and no number.
+    `8. It lasts for three years.` has the duration `three years` but no number.
     """
     numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
     spans = [
