@@ -9,8 +9,10 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -205,6 +207,40 @@ def memory_mb(place: Place, name: str = "RssAnon") -> float:
     """The memory in MB of the daemon and its children that answer, without mapped files."""
     assert place.process is not None
     return sum(process_field(pid, name) for pid in _answering(place.process.pid)) / 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory in MB of a daemon and its query workers.
+
+    daemon_mb, workers_mb: what only they have (Pss_Anon of smaps_rollup and swap); the kernel
+    cannot drop it. mapped_mb: the pages of mapped files that they have touched, shared pages
+    counted once (Pss_File); the kernel drops them if others need memory.
+    """
+
+    daemon_mb: float
+    workers_mb: list[float]
+    mapped_mb: float
+
+
+def measure_memory(place: Place) -> Memory:
+    """The memory of the daemon and of its children that answer."""
+    assert place.process is not None
+    daemon, *workers = [_read_rollup(pid) for pid in _answering(place.process.pid)]
+    return Memory(
+        (daemon["Pss_Anon"] + daemon["SwapPss"]) / 1024,
+        [(one["Pss_Anon"] + one["SwapPss"]) / 1024 for one in workers if one["Pss"]],
+        sum(one["Pss_File"] for one in (daemon, *workers)) / 1024,
+    )
+
+
+def _read_rollup(pid: int) -> Counter[str]:
+    """The fields of a process's smaps_rollup in kB; zeros if the process has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return Counter()
+    return Counter({line.split(":")[0]: int(line.split()[1]) for line in lines})
 
 
 def most_memory_mb(place: Place) -> float:

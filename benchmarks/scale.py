@@ -16,9 +16,10 @@ edit: from writing one more sentence into a file until the socket answers with i
 sync, and two readers ask all the time. A tenth of the edits comes right after the import, a tenth
 right after a start. first query: the one after a commit. past: at a version before the edits, the
 first question to it and further ones. member: of the group from whom a source is hidden (asked as
-another user, so only root measures it). memory: of the daemon and the processes that answer for it,
-mapped files apart. import, last / first: what a passage of the last tenth costs, against one of the
-first tenth; the cost of a version is shared equally by its passages.
+another user, so only root measures it). memory: what only the daemon, or only a query worker, has,
+a few seconds after its last work; mapped files are counted once for all. import, last / first: what
+a passage of the last tenth costs, against one of the first tenth; the cost of a version is shared
+equally by its passages.
 """
 
 import itertools
@@ -47,7 +48,7 @@ from common import (
     arguments,
     dataset,
     lines,
-    memory_mb,
+    measure_memory,
     p50,
     p95,
     table,
@@ -65,6 +66,7 @@ _WARM_UP = 10
 _PAST_VERSIONS = 3
 _POLL_S, _POLL_FIRST_S = 0.01, 0.05
 _POLL_IMPORT_S = 0.5  # once something is searchable: each status takes time from the import
+_REST_S = 10.0  # after work, in which an index of a million passages may be saved
 _ACCESS = f'[access]\ngroup = "{GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
 
@@ -113,8 +115,8 @@ class Size:
     past_first_ms: float
     past_p50_ms: float
     masked_p50_ms: float | None
-    rss_mb: float
-    mapped_mb: float
+    memory_after_import: Mapping[str, Any]
+    memory: Mapping[str, Any]
     disk: Mapping[str, float]
     import_cpu_s: float | None = None
 
@@ -219,7 +221,12 @@ _ROWS: dict[str, Callable[[Size], float | None]] = {
     "member: first question after a start, s": lambda size: size.member_after_start_s,
     "start to first answer, s": lambda size: size.start_s,
     "stop, s": lambda size: size.stop_s,
-    "memory without mapped files, MB": lambda size: size.rss_mb,
+    "memory of the daemon after the import and some edits, MB": lambda size: (
+        size.memory_after_import["daemon_mb"]
+    ),
+    "memory of the daemon, MB": lambda size: size.memory["daemon_mb"],
+    "memory of a query worker, MB": lambda size: max(size.memory["workers_mb"], default=None),
+    "mapped files in memory, MB": lambda size: size.memory["mapped_mb"],
     "bytes on disk a passage": lambda size: sum(size.disk.values()),
 }
 _ROWS |= {f"bytes a passage: {part}": partial(_disk_part, part) for part in disk.PARTS}
@@ -281,6 +288,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
     few = max(1, edits // 10)
     member_s = _member_s(place, written.ask(1)[0])
     after_import_s = _edits(place, written, range(few))
+    memory_after_import = _measure_memory(place)
     _, stop_s = place.stop()
     start_s = _start(place, written.ask(1)[0])
     after_start_s = _edits(place, written, range(few, 2 * few))
@@ -291,7 +299,7 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
     query_ms = _queries(place, written.ask(_QUESTIONS))
     first_ms, masked_ms = _first_queries(place, written, edits)
     past_first_ms, past_ms = _past(place, written.ask(_WARM_UP), imported.versions)
-    rss_mb, mapped_mb = memory_mb(place), memory_mb(place, "RssFile")
+    memory = _measure_memory(place)
     place.stop()
     size = Size(
         passages=imported.passages,
@@ -313,8 +321,8 @@ def _measure(place: Place, written_to: Callable[[Path], Collection], edits: int)
         past_first_ms=p50(past_first_ms),
         past_p50_ms=p50(past_ms),
         masked_p50_ms=p50(masked_ms) if masked_ms else None,
-        rss_mb=rss_mb,
-        mapped_mb=mapped_mb,
+        memory_after_import=memory_after_import,
+        memory=memory,
         disk=disk.measure(place.home / "data", imported.passages),
         import_cpu_s=imported.cpu_s if imported.parts == 1 else None,
     )
@@ -359,6 +367,12 @@ def _import(place: Place) -> _Imported:
     first_s = reached[min(1, len(reached) - 1)][0]
     version, cpu_s = int(now["version"]), _processor_s(place)
     return _Imported(reached[-1][0], first_s, tenths_s, version, total, parts, cpu_s)
+
+
+def _measure_memory(place: Place) -> dict[str, Any]:
+    """The memory once the daemon has had time to give some back."""
+    time.sleep(_REST_S)
+    return asdict(measure_memory(place))
 
 
 def _processor_s(place: Place) -> float:

@@ -35,6 +35,7 @@ from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
 from store.exceptions import NoSuchVersion
+from store.heap import release_heap
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
 from store.transactions import rewrites, snapshot
@@ -137,8 +138,9 @@ class _Copy:
                 raise _Outdated
             generation = get_generation(self._connection, newest.generation)
             self._rewrites = rewrites(self._connection)
-            saved = SavedIndex(settings.index, is_owned=False)
-            self._index = saved.load(self._connection, generation, newest.id)
+            self._saved = SavedIndex(settings.index, is_owned=False)
+            self._index = self._saved.load(self._connection, generation, newest.id)
+        self._generation = generation
         self._models = _DaemonModels(generation, wants)
         self._engine = Engine(
             settings.database,
@@ -163,10 +165,20 @@ class _Copy:
                 wanted = version(self._connection, number)
                 if get_generation(self._connection, wanted.generation).encoder != self._models.name:
                     raise _Outdated
+                if self._saved.is_renewed(self._index):
+                    self._read_again(wanted)
+                    return
                 follow(self._connection, self._index, self._models.name, self.version, number)
             except NoSuchVersion:  # one of the two was collected
                 raise _Outdated from None
         self._publish(wanted)
+
+    def _read_again(self, wanted: Version) -> None:
+        """Map the newly saved index instead of one that has grown in memory."""
+        self._statistics = None
+        self._index = self._saved.load(self._connection, self._generation, wanted.id)
+        self._publish(wanted)
+        release_heap()
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
         """Answer a message; None if the daemon must answer. Raises _Outdated."""

@@ -20,7 +20,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Int32s, Integers
+from hopsyncd.index.arrays import (
+    AnyIntegers,
+    Column,
+    Flags,
+    Floats,
+    Int32s,
+    Integers,
+    find_sorted,
+    invert_positions,
+)
 from hopsyncd.index.postings import Segment
 from hopsyncd.index.tables import (
     DocumentKeyTable,
@@ -280,7 +289,10 @@ class LiveIndex:
         born: Integers | int = PENDING,
         died: Integers | int = DEAD,
     ) -> None:
-        """Set the matches of outgoing questions, which have no match in force."""
+        """Set the matches of outgoing questions, which have no match in force.
+
+        The postings have them once the index is settled.
+        """
         count, start = len(source_questions), len(self.matches)
         dead = int32(np.broadcast_to(died, count))
         self.matches = self.matches.extend(
@@ -294,10 +306,6 @@ class LiveIndex:
         )
         rows = np.arange(start, start + count, dtype=np.int32)
         self._pending_matches.begun.append((start, start + count))
-        sources = self.outgoing.passage_row[source_questions]
-        targets = self.incoming.passage_row[target_questions]
-        self.postings.matches_by_source.add(sources, rows)
-        self.postings.matches_by_target.add(targets, rows)
         is_current = dead == DEAD
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
@@ -306,6 +314,14 @@ class LiveIndex:
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
+
+    def find_pending_matches(self, targets: Integers) -> Integers:
+        """The rows of matches that begin with the next version and lead to one of these passage
+        rows, which rise."""
+        begun = self._pending_matches.begun
+        rows = np.arange(begun[0][0] if begun else len(self.matches), len(self.matches))
+        passage_rows = self.incoming.passage_row[self.matches.target_question[rows]]
+        return rows[find_sorted(targets, passage_rows)[1]]
 
     def pending_matches(self) -> tuple[Integers, Integers]:
         """The rows of `matches` that begin, and those that end, with the next version."""
@@ -320,8 +336,38 @@ class LiveIndex:
         self._pending_intervals.settle(self.passage_intervals, version)
         self._pending_documents.settle(self.documents, version)
         self._pending_link_edges.settle(self.link_edges, version)
+        self._drop_unseen_matches()
+        begun = self._pending_matches.begun
+        rows = np.arange(begun[0][0] if begun else len(self.matches), len(self.matches))
         self._pending_matches.settle(self.matches, version)
+        sources = self.outgoing.passage_row[self.matches.source_question[rows]]
+        targets = self.incoming.passage_row[self.matches.target_question[rows]]
+        self.postings.matches_by_source.add(sources, rows)
+        self.postings.matches_by_target.add(targets, rows)
         self.version = version
+
+    def _drop_unseen_matches(self) -> None:
+        """Drop the matches that began and ended since the index was last settled, because no
+        version has them. No reader has seen their rows, and no postings have them."""
+        pending, matches = self._pending_matches, self.matches
+        if not pending.begun:
+            return
+        start = pending.begun[0][0]
+        is_seen = (matches.born[start:] != PENDING) | (matches.died[start:] != PENDING)
+        if is_seen.all():
+            return
+        kept = start + np.flatnonzero(is_seen)
+        end = start + len(kept)
+        new_rows = invert_positions(kept - start, len(is_seen))
+        for column in matches.columns().values():
+            column[start:end] = column[kept]
+        self.matches = MatchTable.from_buffers(matches.buffers, end)
+        current = start + np.flatnonzero(self.matches.died[start:] == DEAD)
+        self.outgoing.match_row[self.matches.source_question[current]] = current
+        ended = np.concatenate(pending.ended) if pending.ended else np.empty(0, dtype=np.int64)
+        moved = new_rows[ended[ended >= start] - start]
+        pending.begun = [(start, end)]
+        pending.ended = [ended[ended < start], start + moved[moved >= 0]]
 
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
         """Replace everything except vectors and texts by the columns of a FrozenIndex.

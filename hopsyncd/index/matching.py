@@ -116,7 +116,7 @@ class HeldMatches(Protocol):
         """The matches of these outgoing questions, by ascending question. Some may have none."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """The matches whose incoming question belongs to one of these passages."""
+        """The matches whose incoming question belongs to one of these passages, which rise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +131,7 @@ class _HeadMatches:
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
+        rows = np.concatenate([rows, self.index.find_pending_matches(passage_rows)])
         matches = self.index.matches
         return MatchColumns.of_rows(matches, rows[matches.died[rows] == DEAD])
 

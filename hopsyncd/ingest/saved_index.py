@@ -46,6 +46,7 @@ _VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
 _MORE = 1.25  # growth after which the index is saved again, plus 2,000 rows.
 _FEWEST = 2000
 _FEW_ROWS, _FEW_VERSIONS = 500, 50  # that a start adds to a saved index at once
+_MORE_AT_REST = 1.02  # growth after which it is saved while nothing is synced, plus 500 rows
 _ROOM, _FEWEST_ROWS = 1.5, 4096  # spare room of a column: a factor and a minimum of rows.
 _ALIGNED = 64  # bytes
 _MORE_VECTORS = 1.02  # room of a file of vectors, which takes space on disk
@@ -118,6 +119,11 @@ class SavedIndex:
     @property
     def is_saving(self) -> bool:
         return self._saving is not None and not self._saving[1].done()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `finish_saving` has something to do."""
+        return self._saving is not None
 
     def finish_saving(self) -> None:
         """Wait for a running save. On the writer's thread."""
@@ -213,6 +219,23 @@ class SavedIndex:
     def is_due(self, index: LiveIndex) -> bool:
         """Whether the index has grown enough to save it again."""
         return len(index.passages) > _MORE * self._entries + _FEWEST
+
+    def is_due_at_rest(self, index: LiveIndex) -> bool:
+        """Whether the index has grown enough to save it again while nothing is synced.
+
+        Rows that are not in the files are in the memory of each process.
+        """
+        return len(index.passages) > _MORE_AT_REST * self._entries + _FEW_ROWS
+
+    def is_renewed(self, index: LiveIndex) -> bool:
+        """Whether the files have become newer than when they were read, and this index has grown
+        since, so that reading them again saves memory. True at most once for the same files."""
+        try:
+            made = json.loads((self.folder / _MANIFEST).read_text("utf-8"))["stamp"]
+        except (OSError, ValueError, KeyError):
+            return False
+        before, self.version = self.version, int(made["version"])
+        return self.version > before and self.is_due_at_rest(index)
 
     def is_close(self, index: LiveIndex) -> bool:
         """Whether the saved index is nearly up to date, so that saving again is not worth the

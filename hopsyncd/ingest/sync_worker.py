@@ -37,7 +37,8 @@ Result = TypeVar("Result")
 _LONGEST_ENCODER_RETRY_S = 10.0
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _MAX_CHANGED_PATHS = 50_000  # paths of a source, the newest, that wait
-_LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
+_LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed.
+_SAVING_S = 1.0  # between two looks at the thread that saves the index.
 _QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
@@ -354,6 +355,8 @@ class SyncWorker:
             return 0.0
         upgrades_s = self._at_work.sync.upgrades.due_s - self._clocks.steady_s()
         longest_s = _HEAR_S if self._follower else _LONGEST_SLEEP_S
+        if self._at_work.sync.writer.is_saving_index:
+            longest_s = min(longest_s, _SAVING_S)
         if switch := self._at_work.sync.switch:
             longest_s = min(longest_s, switch.due_s - self._clocks.steady_s())
         return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))

@@ -134,8 +134,16 @@ class VersionWriter:
             return
         self._saved.finish_saving()
         if self._saved.is_due(self._index):
-            made = stamp(self._connection, self._index.version)
-            self._saved.start_saving(made, self._index, self._maker.generation.encoder)
+            self._start_saving(self._saved, self._index)
+
+    def _start_saving(self, saved: SavedIndex, index: LiveIndex) -> None:
+        made = stamp(self._connection, index.version)
+        saved.start_saving(made, index, self._maker.generation.encoder)
+
+    @property
+    def is_saving_index(self) -> bool:
+        """Whether the index is being saved, or `release_memory` must finish it."""
+        return self._saved is not None and self._saved.is_unfinished
 
     def keep_index(self) -> None:
         """Save the index for the next start, unless the saved one is nearly up to date."""
@@ -146,9 +154,16 @@ class VersionWriter:
                 self._saved.save(made, self._index, self._maker.generation.encoder)
 
     def release_memory(self) -> None:
-        """Release memory that only changes need. Takes some milliseconds."""
-        if self._saved and not self._saved.is_saving:
-            self._saved.finish_saving()
+        """Release memory that only changes need. Takes some milliseconds.
+
+        After much has changed, a thread saves the index. Once it has ended, the next call replaces
+        the arrays in memory by mapped files.
+        """
+        saved, index = self._saved, self._index
+        if saved and not saved.is_saving:
+            saved.finish_saving()
+            if index is not None and index.version and saved.is_due_at_rest(index):
+                self._start_saving(saved, index)
         release_memory(self._connection)
 
     def forget_index(self) -> None:

@@ -29,7 +29,7 @@ from store.visibility import Mask
 log = structlog.get_logger(__name__)
 
 _MASKS = 4  # Sets of hidden sources whose views are kept.
-_VIEWS = 3  # Versions kept for each set.
+_VIEWS = 2  # Versions kept for each set: each has the matches of the whole collection.
 _PAUSE_S = 0.05  # Before a view is computed in advance, so that first questions are not slowed.
 _REST = 20  # Rest for 20 times the last computation: a twentieth of a core.
 _REST_OF_CHANGES = 1  # Like _REST, where a view of an older version is known.

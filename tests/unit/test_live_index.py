@@ -1,6 +1,7 @@
 """The live index as arrays, and saved between two starts."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -139,6 +140,29 @@ def test_an_index_behind_the_head_is_saved_with_its_version(kept: Kept) -> None:
     kept.stack.sync()
     behind.keep_index()
     assert kept.served(kept.started()) == kept.expected
+
+
+def test_an_index_that_has_grown_is_saved_at_rest_and_then_uses_its_file(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = kept.started()
+    kept.served(writer)
+    monkeypatch.setattr(saved_index, "_FEW_ROWS", 0)
+    writer.release_memory()
+    assert not writer.is_saving_index  # nothing has changed
+    kept.stack.path.write_by(writer, kept.stack.versions.append)
+    kept.files.put("c.md", b"Oslo met Caesar.\n")
+    kept.stack.sync()
+    in_memory = writer.index.passage_intervals.died
+    writer.release_memory()
+    assert writer.is_saving_index
+    while kept.saved.is_saving:
+        time.sleep(0.001)
+    writer.release_memory()
+    assert not writer.is_saving_index
+    assert kept.saved.version == kept.stack.head.id
+    assert not np.shares_memory(writer.index.passage_intervals.died, in_memory)
+    assert kept.served(writer) == kept.expected
 
 
 def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) -> None:

@@ -22,10 +22,12 @@ from hopsyncd.index.matching import (
     list_pending_matches,
     make_match_records,
     replace_matches,
+    update_matches,
 )
+from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.tables import MatchTable, OutgoingQuestionTable
 from store.records import EdgeThreshold, Match, QuestionId, QuestionSet, to_grid
-from tests.fakes.indexed import advance
+from tests.fakes.indexed import advance, passage
 from tests.fakes.triplets import answers, asks, triplets
 
 GRID_NORTH, GRID_EAST = to_grid(np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -237,6 +239,28 @@ def test_replace_matches_keeps_the_rows_of_equal_matches() -> None:
     assert (len(delta.ended), len(delta.begun)) == (1, 1)
     index.settle(2)
     assert held(index) == was
+
+
+def test_a_match_that_no_version_has_leaves_no_row() -> None:
+    """Passages of one version are matched in parts, and a later part may have a better match."""
+    a = triplets(1, [], [("rome", NORTH)])
+    index = index_of(a)
+    for number, vector in ((2, EAST), (3, NORTHEAST), (4, NORTH)):
+        part = add_passages(index, [passage(triplets(number, [("rome", vector)], []))])
+        index.begin_passages(part)
+        update_matches(index, np.empty(0, dtype=np.int64), part)
+    assert (index.matches.died != DEAD).sum() == 2
+    best = held(index)
+    assert len(list_pending_matches(index).begun) == 1
+    index.settle(2)
+    assert held(index) == best
+    assert (index.matches.born.tolist(), index.matches.died.tolist()) == ([2], [DEAD])
+    for number in (2, 3, 4):
+        rows = index.postings.matches_by_target.find(int(index.find_vertices([number])[0]))
+        assert rows.tolist() == ([0] if number == 4 else [])
+    assert index.postings.matches_by_source.find(0).tolist() == [0]
+    advance(index, 3, ended=[4])
+    assert [one.target for one in held(index)] == [int(index.incoming.id[1])]
 
 
 @given(

@@ -13,9 +13,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from hopsyncd.answers.found import AskAnswer, QueryAnswer
-from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings, _Copy
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.config.values import Search
+from hopsyncd.ingest import saved_index
+from hopsyncd.ingest.index_loading import follow
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.upkeep import purge_document
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
@@ -24,6 +27,8 @@ from hopsyncd.retrieve.query_parser import Understood
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
+from store.changes import stamp
+from store.transactions import snapshot
 from store.visibility import Mask
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -327,6 +332,37 @@ def test_where_no_worker_can_start_one_process_answers_alone(desk: Desk, tmp_pat
             assert time.monotonic() < end_s
             time.sleep(0.05)
     assert desk.workers.pids == []
+
+
+def test_a_worker_reads_an_index_that_was_saved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the rows that came since its start are not in its own memory."""
+    monkeypatch.setattr(saved_index, "_FEW_ROWS", -1)
+    desk, folder = Desk(tmp_path), tmp_path / "index"
+    connection, generation = desk.stack.connection, desk.stack.maker.generation
+    saved = SavedIndex(folder)
+    index = saved.load(connection, generation, desk.stack.head.id)
+
+    def save() -> None:
+        with snapshot(connection):
+            follow(connection, index, generation.encoder, index.version, desk.stack.head.id)
+        saved.save(stamp(connection, index.version), index, generation.encoder)
+
+    save()
+    copy = _Copy(WorkerSettings(tmp_path / "s.db", folder, 1.0), desk.given)
+    for number in range(2):
+        desk.files.put(f"{number}.md", f"# Oslo {number}\n\nCaesar met Oslo.\n".encode())
+        desk.sync()
+        if number:
+            save()
+        before = copy._index
+        copy.follow(desk.stack.head.id)
+        assert (copy._index is not before) == bool(number)
+        message = desk.message(desk.stack.head.id, HOP, NOBODY)
+        assert copy.answer(message) == desk.alone()
+    desk.workers.close()
+    desk.stack.close()
 
 
 def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_over() -> None:
