@@ -105,7 +105,13 @@ def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[Pas
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
     )
-    return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
+    return {PassageId(row[0]): Passage(_heading(row[1]), row[2]) for row in rows}
+
+
+@lru_cache(maxsize=1 << 12)
+def _heading(column: str) -> tuple[str, ...]:
+    """The headings of a passage, shared by passages that have the same."""
+    return tuple(json.loads(column))
 
 
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:

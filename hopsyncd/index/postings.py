@@ -112,6 +112,8 @@ class Postings:
 
     def find_each(self, keys: AnyIntegers) -> list[Int32s]:
         """The rows of each of a few keys."""
+        if not len(keys):
+            return []
         parts: list[list[Int32s]] = [[] for _ in keys]
         for segment in self._segments:
             if len(segment.keys):

@@ -131,7 +131,8 @@ class Statistics:
     it is a topic, or the name of a document with few passages.
 
     term_passage_counts: how many passages have a term, by its key, for the terms that were asked
-    for so far. common_term_scores: what was computed for the commonest of these.
+    for so far. common_term_scores: what was computed for the commonest of these. term_rows: for
+    some of the others, the rows of the `terms` table, and their visible passage rows.
     """
 
     visible: Visible
@@ -146,6 +147,7 @@ class Statistics:
     is_topic: Flags
     term_passage_counts: dict[int, int] = field(default_factory=dict)
     common_term_scores: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    term_rows: dict[int, tuple[Int32s, Int32s]] = field(default_factory=dict)
 
     @classmethod
     def count(

@@ -136,15 +136,34 @@ class VectorTable:
 
         return get
 
+    def compare_with_all(self, vectors: Vectors, codes: Codes) -> NDArray[np.float32]:
+        """(m, n) the cosine of each of (m, d) vectors with all of (n, d) `codes`, as from
+        `start_cosines`. The codes are read once for all vectors."""
+        codes = np.asarray(codes)
+        cosines = np.empty((len(vectors), len(codes)), dtype=np.float32)
+        packed = numkong.dots_pack(self._encode(vectors))
+
+        def fill(part: slice) -> None:
+            dots = np.asarray(numkong.dots_packed(codes[part], packed))
+            np.multiply(dots.T.astype(np.float32), self._cosine_unit, out=cosines[:, part])
+
+        start_filling(len(codes), fill)()
+        return cosines
+
+    @property
+    def _cosine_unit(self) -> np.float32:
+        return np.float32((self.step / GRID) ** 2)
+
     def _cosine_filler(
         self, vector: Vectors, cosines: NDArray[np.float32]
     ) -> Callable[[Codes, slice], None]:
         """A function that writes the cosines of some codes into a part of `cosines`."""
-        code, unit = self._encode(vector[None]), np.float32((self.step / GRID) ** 2)
+        (code,), unit = self._encode(vector[None]), self._cosine_unit
 
         def fill(codes: Codes, part: slice) -> None:
             # Row by row: a product of matrices takes twice as long where one has a single row.
-            dots = numkong.dot(codes, np.broadcast_to(code, codes.shape))
+            repeated = np.ndarray(codes.shape, np.int8, code.data, strides=(0, 1))
+            dots = numkong.dot(codes, repeated)
             np.multiply(np.asarray(dots).astype(np.float32), unit, out=cosines[part])
 
         return fill
@@ -169,7 +188,9 @@ class VectorTable:
 
     def _encode(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))
-        return np.clip(codes, -_MAX_CODE, _MAX_CODE).astype(np.int8)
+        np.maximum(codes, -_MAX_CODE, out=codes)  # np.clip takes several times as long for few
+        np.minimum(codes, _MAX_CODE, out=codes)
+        return codes.astype(np.int8)
 
 
 def split_slices(count: int, size: int) -> Iterator[slice]:

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
+from operator import add
 from sys import intern
 from typing import Protocol, Self
 
@@ -177,31 +178,23 @@ def words_of(
 class SentenceFits:
     """How the sentences of one passage compare with the question.
 
-    cosines: the cosine of each sentence. terms: the question's terms in the sentence or the
-    passage's headings. vector_rows: the row of each sentence's vector, or of the whole passage if
-    sentences have no vectors.
+    terms: the question's terms in the sentence or the passage's headings. fits: the cosine of each
+    sentence, plus the share of the question's idf that its terms have. vector_rows: the row of each
+    sentence's vector, or of the whole passage if sentences have no vectors.
     """
 
-    cosines: Sequence[float]
+    fits: Sequence[float]
     terms: Sequence[frozenset[str]]
     vector_rows: Sequence[int]
 
-    def compute_fits(self, shares: Mapping[str, float]) -> list[float]:
-        """For each sentence, its cosine plus the share of the question's terms that it has."""
-        return [
-            cosine + sum(shares[term] for term in sorted(terms))
-            for cosine, terms in zip(self.cosines, self.terms, strict=True)
-        ]
-
-    def order_by_fit(self, shares: Mapping[str, float]) -> list[int]:
+    def order_by_fit(self) -> list[int]:
         """The positions of the sentences, best first. Ties go to the earlier sentence."""
-        fits = self.compute_fits(shares)
-        return sorted(range(len(fits)), key=lambda position: -fits[position])
+        return sorted(range(len(self.fits)), key=lambda position: -self.fits[position])
 
-    def best_terms(self, shares: Mapping[str, float]) -> frozenset[str]:
+    @property
+    def best_terms(self) -> frozenset[str]:
         """The question's terms that the best sentence or a heading has."""
-        order = self.order_by_fit(shares)
-        return self.terms[order[0]] if order else _NONE
+        return self.terms[self.fits.index(max(self.fits))] if self.fits else _NONE
 
 
 _NO_SENTENCES = SentenceFits((), (), ())
@@ -283,7 +276,7 @@ class QueryContext:
         the cosine of the whole passage.
         """
         compared = self.compare_sentences(entries)
-        best = [max(one.compute_fits(self.terms), default=0.0) for one in compared]
+        best = [max(one.fits, default=0.0) for one in compared]
         return np.maximum(best, 0.0)
 
     @cached_property
@@ -313,19 +306,34 @@ class QueryContext:
         starts = columns.vector_start[passage_rows].astype(np.int64)
         ends = columns.vector_end[passage_rows].astype(np.int64)
         cosines = self.likeness.of_rows(expand_ranges(starts, ends)[0])
-        split = np.split(cosines.astype(np.float64), (ends - starts).cumsum()[:-1])
+        values, until = cosines.astype(np.float64).tolist(), (ends - starts).cumsum().tolist()
         rows = passage_rows.tolist()
-        for id_, row, start, (whole, *own) in zip(ids, rows, starts.tolist(), split, strict=True):
+        for id_, row, start, first, end in zip(
+            ids, rows, starts.tolist(), [0, *until], until, strict=False
+        ):
+            whole, *own = values[first:end]
             if id_ not in words:
                 yield _NO_SENTENCES
                 continue
             terms = _find_terms(words[id_], found)
             if self.forms.forms:
                 terms = [self._read_forms(one, self.forms.of_row(row)) for one in terms]
-            if len(own) == len(terms):
-                yield SentenceFits(own, terms, range(start + 1, start + 1 + len(own)))
-            else:
-                yield SentenceFits([whole] * len(terms), terms, [start] * len(terms))
+            vector_rows: Sequence[int] = range(start + 1, start + 1 + len(own))
+            if len(own) != len(terms):
+                own, vector_rows = [whole] * len(terms), [start] * len(terms)
+            shares = map(self._share_of, terms)
+            yield SentenceFits([*map(add, own, shares)], terms, vector_rows)
+
+    def _share_of(self, terms: frozenset[str]) -> float:
+        """The sum of the shares of these terms of the question."""
+        known = self._shares.get(terms)
+        if known is None:
+            known = self._shares[terms] = sum(self.terms[term] for term in sorted(terms))
+        return known
+
+    @cached_property
+    def _shares(self) -> dict[frozenset[str], float]:
+        return {}
 
     def _read_forms(self, terms: frozenset[str], forms: Sequence[OtherForm]) -> frozenset[str]:
         """The question's terms that a sentence has, also in other forms that its passage has."""
@@ -397,7 +405,7 @@ class SentenceCoverage:
     def select(self, entries: Integers) -> NDArray[np.bool_]:
         """(t, w) which of the terms each of these passage rows has."""
         terms = self._context.terms
-        best = [one.best_terms(terms) for one in self._context.compare_sentences(entries)]
+        best = [one.best_terms for one in self._context.compare_sentences(entries)]
         has = [[term in found for found in best] for term in terms]
         return np.array(has, dtype=np.bool_).reshape(len(terms), len(entries))
 

@@ -23,7 +23,7 @@ docs/benchmarks.md measures both.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,20 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
-def _find_kth_largest(values: NDArray[np.float64], k: int) -> float:
+def select_nearly_largest(
+    values: NDArray[np.float32], k: int, rounding: float
+) -> NDArray[np.int64]:
+    """The positions of all values that may be among the k largest, where each is known up to
+    `rounding`, except for minus infinity.
+
+    >>> select_nearly_largest(np.array([1, -np.inf, 5, 5.1], dtype=np.float32), 1, 0.2).tolist()
+    [0, 2, 3]
+    """
+    least = _find_kth_largest(values[::_SPARSE], k) - 2 * rounding
+    return np.flatnonzero((values >= least) & (values > -np.inf))
+
+
+def _find_kth_largest(values: NDArray[Any], k: int) -> float:
     """The k-th largest value; minus infinity if there are at most k values."""
     if k >= len(values):
         return -math.inf

@@ -24,10 +24,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.arrays import Floats, Integers
+from hopsyncd.index.arrays import Floats, Integers, find_sorted
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS, compare_best_vectors
 from hopsyncd.retrieve.query_context import COMMON, QueryContext, SentenceFits
-from hopsyncd.retrieve.ranking import importance_of, largest, mark_reached, most_important
+from hopsyncd.retrieve.ranking import (
+    importance_of,
+    largest,
+    mark_reached,
+    most_important,
+    select_nearly_largest,
+)
 from hopsyncd.retrieve.term_matches import K1, WORD, Having, compute_idf, having
 from hopsyncd.text.words import index_terms
 from store.records import Vectors
@@ -42,6 +48,7 @@ _ANSWERS = 20  # They get score from a follow-up.
 _NO_ANSWER = 13.0  # The likeness of "no answer" in the softmax.
 _ABOUT_NAME = 1.0  # Likeness for being about a name.
 _MOST_ABOUT = 20  # A name that more passages are about tells nothing.
+_ROUNDING = 1e-4  # Of a likeness in 32 bits, far more than it can be.
 _SHARE = 0.4  # All follow-ups bring this part of the walk's score.
 
 
@@ -50,7 +57,8 @@ class Plan:
     """A follow-up before it is asked.
 
     terms: the uncovered terms of the question, with their shares of its idf. seen_names: the
-    numbers of all names in the sentences read. names: the names that the follow-up asks about.
+    numbers of all names in the sentences read. names: the names that the follow-up asks about;
+    `numbers` are their numbers.
     """
 
     start: int
@@ -59,6 +67,7 @@ class Plan:
     names: tuple[str, ...]
     terms: Mapping[str, float]
     seen_names: Integers
+    numbers: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -129,7 +138,9 @@ def ask_again(context: QueryContext, scores: Floats) -> SecondAsk:
     terms = sorted({term for plan in plans for term in _list_terms(plan)})
     every = having(context.snapshot, terms, context.forms.rows_by_term)
     found = dict(zip(terms, every, strict=True))
-    follow_ups = [_ask(context, plan, vectors[at], found) for at, plan in enumerate(plans)]
+    table, count = context.snapshot.index.vectors, len(context.by_words)
+    whole = table.compare_with_all(vectors, table.passage_codes[:count])
+    follow_ups = [_ask(context, *each, found) for each in zip(plans, vectors, whole, strict=True)]
     return SecondAsk(tuple(follow_ups), lead)
 
 
@@ -150,20 +161,20 @@ def _choose_starts(context: QueryContext, scores: Floats) -> tuple[Integers, Flo
 def _plan(context: QueryContext, start: int, share: float) -> Plan:
     """Plan the follow-up to the passage in this row."""
     sentences = context.compare_sentences(np.array([start]))[0]
-    order = sentences.order_by_fit(context.terms)[:_BEST_SENTENCES]
+    order = sentences.order_by_fit()[:_BEST_SENTENCES]
     if not order:
         return Plan(start, share, "", (), {}, np.empty(0, dtype=np.int64))
     covered = sentences.terms[order[0]]
     terms = {term: part for term, part in context.terms.items() if term not in covered}
     seen: list[int] = []
-    names: dict[str, None] = {}
+    names: dict[str, int] = {}
     for position in order:
         numbers = _list_names(context, sentences, position)
         seen += numbers
-        names.update(dict.fromkeys(_select_names(context, numbers)))
-    joined = tuple(names)
+        names.update(_select_names(context, numbers))
     words = _select_words(context.question, terms)
-    return Plan(start, share, words, joined, terms, np.array(seen, dtype=np.int64))
+    seen_names = np.array(seen, dtype=np.int64)
+    return Plan(start, share, words, tuple(names), terms, seen_names, tuple(names.values()))
 
 
 def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -> list[int]:
@@ -172,14 +183,18 @@ def _list_names(context: QueryContext, sentences: SentenceFits, position: int) -
     return list(dict.fromkeys(names))
 
 
-def _select_names(context: QueryContext, numbers: Sequence[int]) -> list[str]:
-    """The names that lead to other documents and are not in the question."""
+def _select_names(context: QueryContext, numbers: Sequence[int]) -> dict[str, int]:
+    """The names that lead to other documents and are not in the question, with their numbers."""
     snapshot = context.snapshot
     joins, texts = snapshot.statistics.joins_documents, snapshot.index.name_texts
     asked = f" {' '.join(WORD.findall(context.question.lower()))} "
-    names = [texts[number] for number in numbers if joins[number]]
-    new = [name for name in names if f" {' '.join(WORD.findall(name.lower()))} " not in asked]
-    return new[:_NAMES]
+    new: dict[str, int] = {}
+    for number in numbers:
+        if joins[number] and len(new) < _NAMES:
+            name = texts[number]
+            if f" {' '.join(WORD.findall(name.lower()))} " not in asked:
+                new[name] = number
+    return new
 
 
 def _select_words(question: str, wanted: Collection[str]) -> str:
@@ -226,19 +241,25 @@ def _score_words(
 
 
 def _ask(
-    context: QueryContext, plan: Plan, vector: Vectors, matches: Mapping[str, Having]
+    context: QueryContext,
+    plan: Plan,
+    vector: Vectors,
+    whole: NDArray[np.float32],
+    matches: Mapping[str, Having],
 ) -> FollowUp:
-    """Compare one follow-up with all passages."""
+    """Compare one follow-up with all passages. whole: (n,) its cosine with each whole passage."""
     snapshot, ids = context.snapshot, context.snapshot.passage_ids
     weights = _weigh_terms(context, plan, matches)
     words = _score_words(context, weights, matches)
-    rows = _find_candidates(context, plan.start, vector, words)
+    rows = _find_candidates(context, plan.start, whole, words)
     fits = compare_best_vectors(snapshot, vector, rows)
     likeness = OF_LIKENESS * fits + OF_WORDS * words[rows]
-    for name in plan.names:
-        about = snapshot.find_by_topic(snapshot.find_name(name))
+    for number in plan.numbers:
+        if snapshot.statistics.as_topic[number] > _MOST_ABOUT:
+            continue
+        about = snapshot.find_by_topic(number)
         if len(about) <= _MOST_ABOUT:
-            likeness[np.isin(rows, about)] += _ABOUT_NAME
+            likeness[find_sorted(about, rows)[1]] += _ABOUT_NAME
     best = largest(likeness, ids[rows], _ANSWERS)
     total = log_sum(likeness[best], _NO_ANSWER)
     scores = _SHARE * plan.share * np.exp(likeness[best] - total)
@@ -253,15 +274,15 @@ def log_sum(likeness: Floats, no_answer: float) -> float:
 
 
 def _find_candidates(
-    context: QueryContext, start: int, vector: Vectors, words: NDArray[np.float32]
+    context: QueryContext, start: int, whole: NDArray[np.float32], words: NDArray[np.float32]
 ) -> Integers:
     """The passages of other documents most like a follow-up, by words and whole vectors."""
-    snapshot = context.snapshot
-    visible, vectors = snapshot.statistics.visible, snapshot.index.vectors
-    whole = vectors.start_cosines(vector, vectors.passage_codes[: len(words)])()
-    is_other = visible.passages & (visible.document_of_row != visible.document_of_row[start])
-    likeness = OF_LIKENESS * whole.astype(np.float64) + OF_WORDS * words
-    likeness[~is_other] = -np.inf
-    best = largest(likeness, snapshot.passage_ids, _CANDIDATES)
-    candidates: Integers = best[is_other[best]]
-    return candidates
+    visible, ids = context.snapshot.statistics.visible, context.snapshot.passage_ids
+    nearly = np.float32(OF_LIKENESS) * whole
+    nearly += np.float32(OF_WORDS) * words
+    nearly[~visible.passages] = -np.inf
+    own, _ = context.snapshot.list_document_passages(visible.document_numbers[start : start + 1])
+    nearly[own] = -np.inf
+    rows = select_nearly_largest(nearly, _CANDIDATES, _ROUNDING)
+    likeness = OF_LIKENESS * whole[rows].astype(np.float64) + OF_WORDS * words[rows]
+    return rows[largest(likeness, ids[rows], _CANDIDATES)]

@@ -22,25 +22,39 @@ B = 0.75
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
+TermRows = tuple[Int32s, Int32s]
+"""Rows of the `terms` table with one key, and their passage rows."""
+
+_NO_ROWS = np.empty(0, dtype=np.int32)
+
 WORD = re.compile(r"\w+")
 NO_OTHERS: Mapping[str, Integers] = {}
 OF_FORMS = 0.9  # the worth of another form of a word, beside the word as typed
+_TERMS_KEPT, _MOST_ROWS_KEPT = 64, 1 << 14  # terms whose rows are cached, and rows of one term
 _COMMON_KEPT = 8  # common terms whose scores are cached for each version
 
 
 class Having:
     """The visible passages that have a term. `df` is their number."""
 
-    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s) -> None:
-        """`rows` are all rows of the `terms` table with this key."""
+    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s, own: TermRows | None) -> None:
+        """`rows` are all rows of the `terms` table with this key. `own` are the visible ones, if
+        they are known."""
         self._snapshot, self._key, self._rows = snapshot, key, rows
+        if own:
+            self._own = own
+        elif len(rows) <= _MOST_ROWS_KEPT:
+            kept = snapshot.statistics.term_rows
+            if len(kept) >= _TERMS_KEPT:
+                kept.clear()
+            kept[key] = self._own
         known = snapshot.statistics.term_passage_counts
         if key not in known:
             known[key] = len(self._own[0])
         self.df = known[key]
 
     @cached_property
-    def _own(self) -> tuple[Int32s, Int32s]:
+    def _own(self) -> TermRows:
         """The rows of the `terms` table, and their passage rows."""
         rows = self._rows
         entries = self._snapshot.index.terms.passage_row.take(rows)
@@ -77,7 +91,7 @@ class HavingForms(Having):
     """The visible passages that have a term, or another form of it. Other forms count less."""
 
     def __init__(self, having: Having, others: Integers) -> None:
-        super().__init__(having._snapshot, having._key, having._rows)
+        super().__init__(having._snapshot, having._key, having._rows, having._own)
         self._others = np.setdiff1d(others, self._own[1]).astype(np.int32)
         self.df += len(self._others)
 
@@ -120,8 +134,12 @@ def having(
     `others` has the passage rows with other forms, by term.
     """
     keys = [name_key(term) for term in terms]
-    every = snapshot.index.postings.terms_by_key.find_each(np.array(keys, dtype=np.int64))
-    found = [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
+    kept = snapshot.statistics.term_rows
+    own = {key: kept.get(key) for key in keys}
+    new = [key for key, known in own.items() if known is None]
+    every = snapshot.index.postings.terms_by_key.find_each(np.array(new, dtype=np.int64))
+    rows = dict(zip(new, every, strict=True))
+    found = [Having(snapshot, key, rows.get(key, _NO_ROWS), own[key]) for key in keys]
     return [
         HavingForms(one, others[term]) if term in others else one
         for term, one in zip(terms, found, strict=True)

@@ -36,6 +36,7 @@ score has come back.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -68,6 +69,7 @@ _SEEDS = 2.0**-32  # sums of the seeds' scores are exact in these units
 # Titles of documents that the question names.
 CANDIDATES = 50  # the passages most like the question, whose titles are looked at
 LEAST_TITLE_SHARE = 0.1  # of the question's idf, which a title must have
+_TITLES_KEPT = 1 << 11  # titles whose words are cached
 _MOST_CHARACTERS = 500  # of a title
 _SUBJECT_SHARE = 0.9  # of the seeds' scores, which goes to the subjects
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)\s*$")
@@ -161,14 +163,23 @@ def find_subjects(context: QueryContext) -> list[int]:
         passage = passages.get(PassageId(int(ids[row])))
         if passage is None or not passage.heading:
             continue
-        whole = passage.heading[0][:_MOST_CHARACTERS]
-        for title in dict.fromkeys((whole, _PARENTHESIS.sub("", whole))):
-            start, end = _find_words(lower, [word.lower() for word in WORD.findall(title)])
+        for title, title_words in _list_titles(passage.heading[0]):
+            start, end = _find_words(lower, title_words)
             if all(map(str.islower, words[start:end])):  # not there, or not written as a name
                 continue
             if _weigh_title(context, title) >= LEAST_TITLE_SHARE:
                 found.append(_Title(start, end, likeness, row))
     return [title.passage_row for title in _drop_overlapping(found)]
+
+
+@lru_cache(_TITLES_KEPT)
+def _list_titles(heading: str) -> tuple[tuple[str, list[str]], ...]:
+    """A title, and if it ends with a parenthesis, the title without it; each with its words."""
+    whole = heading[:_MOST_CHARACTERS]
+    return tuple(
+        (title, [word.lower() for word in WORD.findall(title)])
+        for title in dict.fromkeys((whole, _PARENTHESIS.sub("", whole)))
+    )
 
 
 def _find_words(words: Sequence[str], title: Sequence[str]) -> tuple[int, int]:

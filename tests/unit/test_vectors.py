@@ -107,3 +107,13 @@ def test_cosines_of_selected_rows_equal_those_of_all_rows() -> None:
     table = table_of(vectors)
     rows = np.random.default_rng(6).integers(0, 5_000, 4_500)
     assert (table.compute_cosines(vectors[7], rows) == cosines(table, vectors[7])[rows]).all()
+
+
+def test_several_vectors_compared_at_once_have_the_cosines_of_each_alone() -> None:
+    vectors = to_grid(np.random.default_rng(8).normal(size=(40_000, 24)))
+    table = table_of(vectors)
+    asked = vectors[[7, 39_000, 11]]
+    found = table.compare_with_all(asked, table.codes)
+    assert found.dtype == np.float32
+    assert (found == [cosines(table, one) for one in asked]).all()
+    assert table.compare_with_all(asked[:1], table.codes[:0]).shape == (1, 0)
