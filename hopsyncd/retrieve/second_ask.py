@@ -48,7 +48,7 @@ _ANSWERS = 20  # They get score from a follow-up.
 _NO_ANSWER = 13.0  # The likeness of "no answer" in the softmax.
 _ABOUT_NAME = 1.0  # Likeness for being about a name.
 _MOST_ABOUT = 20  # A name that more passages are about tells nothing.
-_ROUNDING = 1e-4  # Of a likeness in 32 bits, far more than it can be.
+_ROUNDING = 1e-4  # A bound of the rounding error of a likeness in 32 bits.
 _SHARE = 0.4  # All follow-ups bring this part of the walk's score.
 
 
