@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from itertools import takewhile
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -184,13 +185,19 @@ class FormMatches:
 
 NO_FORMS = FormMatches()
 
+# The last text of each snapshot, because each question is looked at twice: by its words as typed,
+# and by its meaning.
+_LAST: WeakKeyDictionary[Snapshot, tuple[str, FormMatches]] = WeakKeyDictionary()
+
 
 def match_other_forms(snapshot: Snapshot, question: str, read: Read) -> FormMatches:
     """Find the other forms of a question's words, and the visible passages that have them."""
-    forms = find_other_forms(snapshot, question, read)
-    if not forms:
-        return NO_FORMS
-    return FormMatches(forms, [_find_rows(snapshot, form, read) for form in forms])
+    text, matches = _LAST.get(snapshot, ("", NO_FORMS))
+    if text != question:
+        forms = find_other_forms(snapshot, question, read)
+        matches = FormMatches(forms, [_find_rows(snapshot, form, read) for form in forms])
+        _LAST[snapshot] = question, matches
+    return matches
 
 
 def _find_rows(snapshot: Snapshot, form: OtherForm, read: Read) -> Integers:

@@ -254,8 +254,10 @@ def _ask(
     rows = _find_candidates(context, plan.start, whole, words)
     fits = compare_best_vectors(snapshot, vector, rows)
     likeness = OF_LIKENESS * fits + OF_WORDS * words[rows]
+    counts = snapshot.statistics
     for number in plan.numbers:
-        if snapshot.statistics.as_topic[number] > _MOST_ABOUT:
+        topics, documents = int(counts.as_topic[number]), int(counts.as_document_name[number])
+        if topics > _MOST_ABOUT or not (topics or documents):
             continue
         about = snapshot.find_by_topic(number)
         if len(about) <= _MOST_ABOUT:
