@@ -16,6 +16,7 @@ from store.sources import (
     skipped_of_item,
 )
 from store.visibility import HiddenFolders, Mask
+from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 PAGE = "<nav><a href=/a>A page</a></nav><h1>Mill</h1><p>It grinds.</p><script>f()</script>"
@@ -149,3 +150,24 @@ def test_files_and_folders_that_look_like_secrets_are_counted(
     assert "looks like a secret: 1 .pem, 1 .txt, 1 folders, 1 no suffix\n" in printed
     assert "`not_secret`" in printed
     assert "types" not in printed
+
+
+def test_the_status_reads_only_items_with_problems_or_skipped_parts(tmp_path: Path) -> None:
+    """By their indexes: the others may be a million."""
+    made = Stack(tmp_path / "s.db", MemoryConnector({"a.md": b"Rome."}))
+    made.sync()
+    asked: list[str] = []
+    made.file.set_trace_callback(asked.append)
+    all_sources(made.connection)
+    skipped_by_kind(made.connection)
+    item_problems(made.connection, 10)
+    count_problems(made.connection, "notes", frozenset())
+    made.file.set_trace_callback(None)
+    used = []
+    for sql in asked:
+        plan = made.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+        of_items = [row[3] for row in plan if row[3].startswith(("SCAN", "SEARCH"))]
+        used += [step for step in of_items if step.split()[1] in ("seen", "i")]
+    assert len(used) == 4
+    assert all("INDEX seen_problem" in step or "INDEX seen_skipped" in step for step in used), used
+    made.close()
