@@ -5,6 +5,7 @@ and asks the same questions in other forms: on real documents and three samples,
 The searches are in variants.py.
 
 python benchmarks/ablation.py
+python benchmarks/ablation.py --parts    # the parts alone
 python benchmarks/ablation.py --limits   # the four limits of the walk alone
 python benchmarks/ablation.py --forms    # the forms of questions alone
 python benchmarks/ablation.py --asides   # the share below which a question's sentence is left out
@@ -173,15 +174,19 @@ def by_forms(asked: Asked) -> Iterator[Trial]:
         yield Trial(OTHER_FORMS, f"{name}, nothing left out", asked.head, ours, FORMS[name], True)
 
 
-def trials(asked: Asked) -> Iterator[Trial]:
-    """Every search that is compared on a collection."""
-    yield from by_limits(asked)
+def by_parts(asked: Asked) -> Iterator[Trial]:
     for name, rank in VARIANTS.items():
         yield Trial(PARTS, name, asked.head, rank)
     ours = partial(hop, settings=DEFAULT)
     for name, find in MATCHES.items():
         matched = match_again(asked.connection, asked.head.version, find)
         yield Trial(PARTS, name, matched, ours)
+
+
+def trials(asked: Asked) -> Iterator[Trial]:
+    """Every search that is compared on a collection."""
+    yield from by_limits(asked)
+    yield from by_parts(asked)
     for name, rank in STEPS.items():
         yield Trial(STEPS_TO_OURS, name, asked.head, rank)
     yield from by_forms(asked)
@@ -252,6 +257,7 @@ def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--parts", {"action": "store_true", "help": "The parts alone"}),
         ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
         ("--forms", {"action": "store_true", "help": "The forms of questions alone"}),
         (
@@ -268,6 +274,7 @@ def main() -> None:
     models = replace(models, maker=BuiltinMaker(models.language, vectors))
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     compared = by_limits if given.limits else by_forms if given.forms else trials
+    compared = by_parts if given.parts else compared
     tables = dict[str, dict[str, list[object]]]()
     recalls: Recalls = {}
     for data in COLUMNS:

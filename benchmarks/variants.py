@@ -260,7 +260,6 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
         graph.statistics.visible.document_of_row,
         inquiry.coverage,
         k,
-        read_clauses(inquiry),
     )
     return ranked(graph, [one[:2] for one in found])
 
