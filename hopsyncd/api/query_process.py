@@ -35,12 +35,14 @@ from hopsyncd.retrieve.visible_sources import Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
 from store.content import get_generation
 from store.exceptions import NoSuchVersion
-from store.heap import release_heap
 from store.open_database import Database, open_reader
 from store.records import GenerationConfig, Version
+from store.space import release_memory
 from store.transactions import rewrites, snapshot
 from store.versions import head, version
 from store.visibility import Mask
+
+_QUIET_S = 1.0  # without a message, after which a worker gives memory back
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,11 @@ class _Copy:
         self._statistics = None
         self._index = self._saved.load(self._connection, self._generation, wanted.id)
         self._publish(wanted)
-        release_heap()
+        self.release_memory()
+
+    def release_memory(self) -> None:
+        """Release memory that only answering needs."""
+        release_memory(self._connection)
 
     def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
         """Answer a message; None if the daemon must answer. Raises _Outdated."""
@@ -242,6 +248,8 @@ def serve(descriptor: int) -> None:
         copy = _Copy(pipe.recv(), wants)
         pipe.send(copy.version)
         while True:
+            if not pipe.poll(_QUIET_S):
+                copy.release_memory()
             message = pipe.recv()
             if isinstance(message, int):
                 copy.follow(message)

@@ -361,6 +361,8 @@ def test_a_worker_reads_an_index_that_was_saved_again(
         assert (copy._index is not before) == bool(number)
         message = desk.message(desk.stack.head.id, HOP, NOBODY)
         assert copy.answer(message) == desk.alone()
+        copy.release_memory()
+        assert copy.answer(message) == desk.alone()
     desk.workers.close()
     desk.stack.close()
 
