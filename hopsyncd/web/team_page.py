@@ -361,7 +361,7 @@ async def _form_of(request: Request) -> dict[str, str]:
 
 
 def _stale(detail: str) -> LoginFailed:
-    why = "This login was not begun in this browser, or is over"
+    why = "This login has expired, or began in another browser"
     return LoginFailed(why, "Log in again", 403, detail)
 
 
