@@ -112,6 +112,7 @@ LIES: dict[str, tuple[Callable[[], Response], str]] = {
     "no access": (lambda: error(401, "bad key secret-key-1"), "401"),
     "gone": (lambda: error(404), "404"),
     "down": (lambda: error(503), "503"),
+    "too many requests": (lambda: error(429, retry_after="3600"), "429"),
     "dropped": (lambda: Response(whole=b""), ""),
 }
 
