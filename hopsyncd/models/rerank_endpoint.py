@@ -81,7 +81,7 @@ def read_scores(body: bytes, count: int) -> Scores:
     by_index = {one.index: one.score for one in found}
     if len(found) != len(by_index) or by_index.keys() != {*range(count)}:
         raise UnusableReply(
-            f"it has {len(found)} scores instead of one for each of the {count} texts"
+            f"it has {len(found)} scores, and must score each of the {count} texts once"
         )
     usage = reply.get("usage") if isinstance(reply, dict) else None
     return Scores([by_index[index] for index in range(count)], usage)

@@ -91,11 +91,14 @@ def score(index: object, value: object = 0.5) -> dict[str, object]:
 
 
 LIES: dict[str, tuple[Callable[[], Response], str]] = {
-    "short list": (lambda: replying([score(0), score(1)]), "scores 2 texts"),
-    "unknown index": (lambda: replying([score(0), score(1), score(7)]), "each of the 3 once"),
+    "short list": (lambda: replying([score(0), score(1)]), "has 2 scores"),
+    "unknown index": (lambda: replying([score(0), score(1), score(7)]), "each of the 3 texts once"),
     "negative index": (lambda: replying([score(0), score(1), score(-1)]), "no list of scores"),
-    "one index twice": (lambda: replying([score(0), score(1), score(1)]), "each of the 3 once"),
-    "more than asked": (lambda: replying([score(at) for at in range(4)]), "scores 4 texts"),
+    "one index twice": (
+        lambda: replying([score(0), score(1), score(1)]),
+        "each of the 3 texts once",
+    ),
+    "more than asked": (lambda: replying([score(at) for at in range(4)]), "has 4 scores"),
     "not a number": (
         lambda: Response(b'{"results": [{"index": 0, "relevance_score": NaN}]}'),
         "no list of scores",
