@@ -18,7 +18,7 @@ from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.ingest.index_loading import follow
+from hopsyncd.ingest.index_loading import follow, is_mostly_deleted
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
@@ -43,6 +43,7 @@ from store.versions import head
 log = structlog.get_logger(__name__)
 
 _ROUND_S = 0.5  # how often a follower polls and stands for election.
+_WORN_S = 60.0  # how often it looks whether most of its index is unused.
 _REPLY_S = 0.05  # how often it polls while it waits for a reply.
 
 Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
@@ -99,6 +100,7 @@ class Follower:
         self._index: LiveIndex | None = None
         self._encoder = ""  # of the index
         self._statistics: Statistics | None = None
+        self._worn_check_s = 0.0  # when to look for unused rows again
         self.served = self.newest = 0
         self.lacks_encoder = ""  # of the newest version, if this daemon has other models
         self.is_writer = False
@@ -316,6 +318,7 @@ class Follower:
             if lacks:
                 audience.serve(None)
                 return
+            self._forget_if_worn(connection)
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
@@ -331,6 +334,20 @@ class Follower:
             self._saved.finish_saving()
             if self._saved.is_due(index):
                 self._saved.start_saving(self._made, index, self._encoder)
+
+    def _forget_if_worn(self, connection: Connection) -> None:
+        """Drop the index if a garbage collection has deleted most of its rows.
+
+        The next load then reads only what is left. Meanwhile, the served version stays.
+        """
+        index, now_s = self._index, time.monotonic()
+        if index is None or now_s < self._worn_check_s:
+            return
+        self._worn_check_s = now_s + _WORN_S
+        if index.is_worn and is_mostly_deleted(connection, index):
+            log.info("most of the index is unused, so it is rebuilt", version=index.version)
+            self._saved.forget()
+            self._index = self._made = self._statistics = None
 
     def _follow_to(
         self, connection: Connection, generation: GenerationConfig, until: int

@@ -57,6 +57,16 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     index.settle(until)
 
 
+def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
+    """Whether the database has at most half of the question sets, or of the places of passages,
+    that the index has."""
+    tables = (("question_set", len(index.passages)), ("placement", len(index.occurrences)))
+    return any(
+        2 * int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) <= rows
+        for table, rows in tables
+    )
+
+
 def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
     """The index as of a version (0: before the first), in memory, read only from the database."""
     index = LiveIndex(generation.dimensions)
