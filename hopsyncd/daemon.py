@@ -22,7 +22,7 @@ from hopsyncd.api.audit_service import AuditService
 from hopsyncd.api.backup_service import BackupService
 from hopsyncd.api.collection_service import CollectionService
 from hopsyncd.api.connection import raise_descriptor_limit
-from hopsyncd.api.guard import guard_daemon
+from hopsyncd.api.guard import TeamPage, guard_daemon
 from hopsyncd.api.metrics import Load, Metrics
 from hopsyncd.api.model_reload import ModelReload, has_other_models, run_in_thread
 from hopsyncd.api.query_workers import query_workers
@@ -43,6 +43,7 @@ from hopsyncd.api.status_service import StatusService, now_ms
 from hopsyncd.api.supervisor import Supervisor, is_terminal, reload_at_hang_ups
 from hopsyncd.api.tls import ServerTls
 from hopsyncd.api.watch_delivery import ACTIONS_NAME, WatchActions
+from hopsyncd.api.watch_rights import Makers
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.api.worker_pools import worker_pools
@@ -112,6 +113,7 @@ class Daemon:
         read_config: Callable[[], Config],
         config_file: Path,
         tls: ServerTls | None = None,
+        page: TeamPage | None = None,
     ) -> None:
         self._tls = tls
         self._read_config = read_config
@@ -149,6 +151,7 @@ class Daemon:
             lambda: self._serving.state.answering,
             self._worker,
             now_ms,
+            Makers.of(config, self.access, page),
             WatchActions(config.daemon.data_dir / ACTIONS_NAME),
         )
         self._publisher = Publisher(self._serving, self._follower, self._watched, self._engine_of)
@@ -458,7 +461,7 @@ def run(
     # Until there is work to finish, SIGTERM unwinds the stack below, which frees socket and locks.
     signal.signal(signal.SIGTERM, supervisor.end)
     hang_ups: SimpleQueue[None] = SimpleQueue()
-    at_terminal = is_terminal()
+    asked = {"at_terminal": is_terminal()}
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     share_heap()
     raise_descriptor_limit()
@@ -478,13 +481,12 @@ def run(
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         file = config_path(config_file)
         again = partial(load_checked, file)
-        daemon = Daemon(config, connection, load, again, file, listeners.tls)
+        daemon = Daemon(config, connection, load, again, file, listeners.tls, page)
         services, summary = daemon.services, daemon.services.status.summary
         stack.callback(daemon.stop)
         daemon.start()
         daemon.wait_for_stored()
         answer = partial(reload_at_hang_ups, hang_ups, daemon.reload, supervisor, summary)
-        asked = {"at_terminal": at_terminal}
         threading.Thread(target=answer, kwargs=asked, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:

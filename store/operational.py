@@ -15,7 +15,8 @@ UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
 _KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
 _MAX_NOTIFICATIONS = 100  # of a watched question
-_NOTIFICATION = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
+_WATCH = "id, question, act, created_ms, version, state, maker, login, rights"
+_NOTIFICATION = "id, number, watch, old, new, told_ms, before, after, delivered_ms, error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +154,10 @@ def end_waits(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql.
+    """A watched question. `act` and `state` are JSON, as in schema/014_watches.sql.
 
-    The daemon trusts only the kind of an act (`kind_of_act`): anyone with access to the database
-    may have written the rest.
+    maker, login, rights: who made it, as in schema/022_makers.sql. The daemon trusts only the kind
+    of an act (`kind_of_act`): anyone with access to the database may have written the rest.
     """
 
     id: int
@@ -165,13 +166,20 @@ class Watch:
     created_ms: int
     version: int
     state: str
+    maker: str | None = None
+    login: str | None = None
+    rights: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A change of a watched question between two versions; a row of the table `telling`."""
+    """A change of a watched question between two versions; a row of the table `telling`.
+
+    id: counts the changes of all watches. number: counts the changes of this watch.
+    """
 
     id: int
+    number: int
     watch: int
     old: int
     new: int
@@ -182,22 +190,59 @@ class Notification:
     error: str | None
 
 
-def add_watch(
-    connection: Connection,
-    question: str,
-    act: str | None,
-    now_ms: int,
-    version: int,
-    state: str,
-) -> int:
-    """Add a watched question with its state at `version`; returns its number."""
+def add_watch(connection: Connection, watch: Watch) -> int:
+    """Add a watched question with its state at its version; returns its number.
+
+    The `id` of `watch` is ignored.
+    """
     with transaction(connection):
         added = connection.execute(
-            "INSERT INTO watch (question, act, created_ms, version, state) VALUES (?, ?, ?, ?, ?)"
-            " RETURNING id",
-            [question, act, now_ms, version, state],
+            "INSERT INTO watch (question, act, created_ms, version, state, maker, login, rights)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+            [
+                watch.question,
+                watch.act,
+                watch.created_ms,
+                watch.version,
+                watch.state,
+                watch.maker,
+                watch.login,
+                watch.rights,
+            ],
         )
         return int(added.fetchone()[0])
+
+
+def change_login(connection: Connection, number: int, login: str | None) -> None:
+    """Find the maker of a watch by another login from now on."""
+    with transaction(connection):
+        connection.execute("UPDATE watch SET login = ? WHERE id = ?", [login, number])
+
+
+def change_rights(connection: Connection, number: int, rights: str | None) -> None:
+    """Record the rights that a watch was compared with."""
+    with transaction(connection):
+        connection.execute("UPDATE watch SET rights = ? WHERE id = ?", [rights, number])
+
+
+def restart_watch(
+    connection: Connection,
+    number: int,
+    version: int,
+    state: str,
+    rights: str | None,
+    *,
+    forgets: bool,
+) -> None:
+    """Record a state with other rights, without a notification. If it `forgets`, the notifications
+    are deleted."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE watch SET version = ?, state = ?, rights = ? WHERE id = ?",
+            [version, state, rights, number],
+        )
+        if forgets:
+            connection.execute("DELETE FROM telling WHERE watch = ?", [number])
 
 
 def kind_of_act(act: str | None) -> str | None:
@@ -240,9 +285,7 @@ def remove_watch(connection: Connection, number: int) -> bool:
 
 def all_watches(connection: Connection) -> list[Watch]:
     """All watched questions, the oldest first."""
-    rows = connection.execute(
-        "SELECT id, question, act, created_ms, version, state FROM watch ORDER BY id"
-    )
+    rows = connection.execute(f"SELECT {_WATCH} FROM watch ORDER BY id")
     return [Watch(*row) for row in rows]
 
 
@@ -256,8 +299,9 @@ def record_change(
     """
     with transaction(connection):
         rows = connection.execute(
-            "INSERT INTO telling (watch, old, new, told_ms, before, after)"
-            " SELECT id, ?2, ?3, ?5, state, ?4 FROM watch WHERE id = ?1 AND state <> ?4",
+            "INSERT INTO telling (number, watch, old, new, told_ms, before, after)"
+            " SELECT (SELECT coalesce(max(number), 0) + 1 FROM telling WHERE watch = ?1),"
+            " id, ?2, ?3, ?5, state, ?4 FROM watch WHERE id = ?1 AND state <> ?4",
             [number, old, new, state, now_ms],
         ).rowcount
         if rows:

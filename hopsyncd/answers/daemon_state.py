@@ -392,6 +392,8 @@ class WatchedState(TypedDict):
 class WatchChange(TypedDict):
     """A change between two versions. `before` or `after` is null if its version was collected.
 
+    `id` counts the changes of one watch.
+
     `delivered` is when the program or webhook received it, or null if it did not.
     """
 
@@ -409,6 +411,9 @@ class WatchChange(TypedDict):
 class Watched(TypedDict):
     """A watched question. `checked` is the version up to which it was compared.
 
+    `user` made it; null in databases of earlier versions. `unavailable` says why its results are
+    not shown, for example because the token of its user was revoked.
+
     `action` is what happens after a change: `exec`, `webhook` or `mcp`. `disabled` is a program or
     webhook that came with the database and is turned off, or `true` if this machine does not have
     it. `act` and `off` are their old names, which the next version drops.
@@ -416,6 +421,7 @@ class Watched(TypedDict):
 
     id: int
     question: str
+    user: str | None
     action: dict[str, Any] | None
     disabled: dict[str, Any] | None
     act: dict[str, Any] | None
@@ -425,6 +431,7 @@ class Watched(TypedDict):
     changes: int
     changed: str | None
     error: str | None
+    unavailable: str | None
 
 
 class WatchesAnswer(TypedDict):

@@ -62,6 +62,9 @@ class TeamPage(Protocol):
     def find_person(self, key: bytes) -> Person | None:
         """The user whose session has this key; None if there is no such session or it has ended."""
 
+    def find_user(self, user: str) -> Person | None:
+        """The user of this name, as of the newest login whose session is open."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 

@@ -258,6 +258,12 @@ class Tokens:
         self._uses.note(token, [*self._known.values()], self._now_s())
         return token
 
+    def find_valid(self, token_id: str) -> Token | None:
+        """The token with this id; None if it was revoked or has expired."""
+        self._follow()
+        token = self._known.get(token_id)
+        return token if token and not token.is_expired(self._now_s()) else None
+
     def _follow(self) -> None:
         """Read the file again if it has changed."""
         try:

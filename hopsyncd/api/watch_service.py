@@ -1,7 +1,10 @@
-"""The endpoints of watched questions. They are for admins only, because notifications quote all
-sources."""
+"""The endpoints of watched questions.
+
+Each watch belongs to the user who made it, and shows what that user may see.
+"""
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +19,6 @@ from hopsyncd.api.requests import (
     WatchRequest,
 )
 from hopsyncd.api.serving import DaemonParts
-from hopsyncd.api.watched_questions import checked_program
 from hopsyncd.errors import BadRequest, Forbidden
 
 
@@ -27,7 +29,7 @@ class WatchService:
     def __init__(self, parts: DaemonParts) -> None:
         self._parts = parts
 
-    @endpoint("POST", "/v1/watches", "admin")
+    @endpoint("POST", "/v1/watches", "write")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
         """Watch a question, and report when its answer or first passages change."""
         if sum(map(bool, (request.exec, request.webhook, request.mcp))) > 1:
@@ -40,10 +42,16 @@ class WatchService:
         if request.exec:
             self._require_own_record(caller)
             program = checked_program(request.exec)
+        if request.webhook and not caller.may("admin"):
+            raise Forbidden(
+                "The question cannot be watched",
+                "it names a webhook, which the server would call, and only admins may name one",
+                "Leave the webhook out; `hopsyncd watches` shows what changed",
+            )
         number = self._parts.watched.add(
-            request.question.strip(), program, request.webhook, request.mcp
+            request.question.strip(), caller, program, request.webhook, request.mcp
         )
-        return self._watch(number, 1)
+        return self._watch(number, 1, caller)
 
     @endpoint("POST", "/v1/watches/allow", "owner")
     def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
@@ -52,7 +60,7 @@ class WatchService:
             self._require_own_record(caller)
         wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
         self._parts.watched.allow(request.id, wanted)
-        return self._watch(request.id, 1)
+        return self._watch(request.id, 1, caller)
 
     def _require_own_record(self, caller: Caller) -> None:
         """Raise Forbidden unless this caller may add programs to the watches of this database."""
@@ -68,23 +76,37 @@ class WatchService:
                 "Leave the program out; `hopsyncd watches` shows what changed",
             )
 
-    @endpoint("GET", "/v1/watches", "admin")
+    @endpoint("GET", "/v1/watches", "write")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
-        """All watched questions."""
-        return {"version": self._parts.state.version, "watches": self._parts.watched.list_all()}
+        """Your watched questions. An admin gets all users' questions."""
+        watches = self._parts.watched.list_all(caller)
+        return {"version": self._parts.state.version, "watches": watches}
 
-    @endpoint("GET", "/v1/watches/{id}", "admin")
+    @endpoint("GET", "/v1/watches/{id}", "write")
     def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
         """A watched question with its newest changes, each before and after."""
-        return self._watch(request.id, request.limit)
+        return self._watch(request.id, request.limit, caller)
 
-    @endpoint("DELETE", "/v1/watches/{id}", "admin")
+    @endpoint("DELETE", "/v1/watches/{id}", "write")
     def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
         """Stop watching a question, and delete its changes."""
-        self._parts.watched.remove(request.id)
+        self._parts.watched.remove(request.id, caller)
         return {"id": request.id}
 
-    def _watch(self, number: int, limit: int) -> WatchAnswer:
-        watch, now, changes = self._parts.watched.details(number, limit)
+    def _watch(self, number: int, limit: int, caller: Caller) -> WatchAnswer:
+        watch, now, changes = self._parts.watched.details(number, limit, caller)
         version = self._parts.state.version
         return {"version": version, "watch": watch, "now": now, "changes": changes}
+
+
+def checked_program(arguments: Sequence[str]) -> list[str]:
+    """Resolve the program to its absolute path, and return it with its arguments. Raises BadRequest
+    if there is no such program."""
+    found = shutil.which(arguments[0])
+    if found is None:
+        raise BadRequest(
+            "The question cannot be watched",
+            f"there is no program {arguments[0]!r}",
+            "Give its absolute path",
+        )
+    return [str(Path(found).absolute()), *arguments[1:]]

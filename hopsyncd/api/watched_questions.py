@@ -5,19 +5,18 @@ both versions. A change is recorded in one transaction with the new state. `watc
 programs and webhooks, which are in `watch_actions`."""
 
 import json
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from hopsyncd.answers.daemon_state import WatchChange, Watched, WatchedPassage, WatchedState
-from hopsyncd.api.version_log import moment_text, start_of, time_text
+from hopsyncd.answers.daemon_state import WatchChange, Watched, WatchedState
+from hopsyncd.api.access import Caller
+from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.api.watch_delivery import (
     Delivery,
     WatchAction,
@@ -26,25 +25,31 @@ from hopsyncd.api.watch_delivery import (
     action_in_record,
     digest_of,
 )
-from hopsyncd.config.values import Search
-from hopsyncd.display import document_name, mail_name, title_of
+from hopsyncd.api.watch_rights import (
+    Makers,
+    Rights,
+    is_maker,
+    login_of,
+    refuse_too_many,
+)
+from hopsyncd.api.watch_states import ask_head, reasons_of, state_at
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.sync_worker import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.dependencies import Dependencies
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import Answer, id_text, placed_json
+from hopsyncd.retrieve.visible_sources import NOTHING, Acl
 from store.contract import Connection
-from store.exceptions import NoSuchVersion, StoreError
-from store.history import log as history_log
+from store.exceptions import StoreError
 from store.open_database import Database, open_reader
 from store.operational import (
     Notification,
     Watch,
     add_watch,
     all_watches,
+    change_login,
+    change_rights,
     kind_of_act,
     list_notifications,
     list_undelivered,
@@ -53,14 +58,12 @@ from store.operational import (
     record_change,
     remove_watch,
     replace_act,
+    restart_watch,
 )
+from store.sources import source_names
 
 log = structlog.get_logger(__name__)
 
-_PASSAGES = 5  # the first passages, whose changes are reported
-_ANSWER_FROM = 8  # the default `k` of an ask
-_MAX_WATCHES = 100
-_MAX_REASONS = 10
 _ROUND_S = 60.0  # a purge changes what is served without a new version
 _STORE_S = 60.0
 
@@ -68,7 +71,8 @@ _STORE_S = 60.0
 class WatchedQuestions:
     """Compares watched questions. `parts` returns the current engine and asker; `worker` writes.
 
-    `actions` has the programs and webhooks of this machine.
+    `makers` finds the rights of the users who made them. `actions` has the programs and webhooks of
+    this machine.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class WatchedQuestions:
         parts: Callable[[], tuple[Engine, Asker]],
         worker: SyncWorker,
         now_ms: Callable[[], int],
+        makers: Makers,
         actions: WatchActions,
     ) -> None:
         self._database = database
         self._parts = parts
         self._worker = worker
         self._now_ms = now_ms
+        self._makers = makers
         self._actions = actions
         self.delivery = WatchDelivery(
             self._deliveries, self._report, self._note_delivery, self.note_version
@@ -109,34 +115,47 @@ class WatchedQuestions:
     def add(
         self,
         question: str,
+        caller: Caller,
         program: Sequence[str] = (),
         webhook: str | None = None,
         mcp: bool = False,
     ) -> int:
-        """Watch a question from the served version on. Returns the number of the watch.
+        """Watch a question from the served version on, with the caller's rights. Returns the
+        number of the watch.
 
-        At each change, the program is started, the webhook is called, or agents are notified.
-        Raises BadRequest, or DiskFailure if the program or webhook cannot be stored.
+        A paused watch of the caller for the same question continues. At each change, the program is
+        started, the webhook is called, or agents are notified. Raises BadRequest, or DiskFailure if the
+        program or webhook cannot be stored.
         """
-        engine, _ = self._parts()
+        engine, asker = self._parts()
         if engine.head is None:
             raise BadRequest(
                 "The question cannot be watched",
                 "nothing is indexed yet",
                 "Try again once `hopsyncd status` shows a version",
             )
-        if len(self._all()) >= _MAX_WATCHES:
-            raise BadRequest(
-                "The question cannot be watched",
-                f"{_MAX_WATCHES} questions are watched",
-                "`hopsyncd unwatch` ends one",
-            )
-        version, state, _ = self._ask(question)
         kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
         act = next((json.dumps({kind: True}) for kind, given in kinds if given), None)
-        number = self._worker.submit(
-            lambda path: add_watch(path.connection, question, act, self._now_ms(), version, state)
-        ).result(_STORE_S)
+        if paused := self._makers.find_paused(self._all(), question, act, caller):
+            self._worker.submit(
+                lambda path: change_login(path.connection, paused.id, login_of(caller))
+            ).result(_STORE_S)
+            self._wake.set()
+            return paused.id
+        refuse_too_many(self._all(), caller)
+        version, state, _ = ask_head(asker, question, caller.acl)
+        made = Watch(
+            0,
+            question,
+            act,
+            self._now_ms(),
+            version,
+            state,
+            caller.name,
+            login_of(caller),
+            self._rights(caller).to_json(),
+        )
+        number = self._worker.submit(lambda path: add_watch(path.connection, made)).result(_STORE_S)
         if program or webhook:
             try:
                 self._actions.add(
@@ -148,13 +167,18 @@ class WatchedQuestions:
                     )
                 )
             except StoreError:
-                self.remove(number)
+                self.remove(number, caller)
                 raise
         self._wake.set()
         return number
 
-    def remove(self, number: int) -> None:
+    def _rights(self, caller: Caller | None) -> Rights:
+        with closing(open_reader(self._database)) as connection:
+            return _rights_in(connection, caller)
+
+    def remove(self, number: int, caller: Caller) -> None:
         """End a watch. Raises NotFound."""
+        self._watch(number, caller)
         removed = self._worker.submit(lambda path: remove_watch(path.connection, number))
         if not removed.result(_STORE_S):
             raise _not_watched(number)
@@ -168,7 +192,7 @@ class WatchedQuestions:
         `action` is the action that the owner saw; if it differs, BadRequest is raised. Waiting
         changes are not delivered. Raises NotFound.
         """
-        watch = self._watch(number)
+        watch = self._watch(number, None)
         proposed = self._actions.find_proposed(number, watch.question)
         if proposed is None or proposed.to_json() != action:
             raise BadRequest(
@@ -196,29 +220,51 @@ class WatchedQuestions:
             )
         return found
 
-    def list_all(self) -> list[Watched]:
-        """All watched questions, the oldest first."""
+    def list_all(self, caller: Caller) -> list[Watched]:
+        """The caller's watched questions, the oldest first. An admin gets all users' questions."""
         with closing(open_reader(self._database)) as connection:
-            return [self._describe(connection, one)[0] for one in self._all()]
+            return [
+                self._describe(connection, one, caller)[0]
+                for one in self._all()
+                if _is_listed(one, caller)
+            ]
 
     def details(
-        self, number: int, limit: int
+        self, number: int, limit: int, caller: Caller
     ) -> tuple[Watched, WatchedState | None, list[WatchChange]]:
         """A watched question, its current result, and its newest changes. Raises NotFound."""
-        watch = self._watch(number)
+        watch = self._watch(number, caller)
         with closing(open_reader(self._database)) as connection:
-            description, notifications = self._describe(connection, watch)
-        changes = [self._change(watch, notification) for notification in notifications[:limit]]
-        return description, self._state_at(watch.question, "head"), changes
+            description, notifications = self._describe(connection, watch, caller)
+        if description["unavailable"]:
+            return description, None, []
+        acl = self._acl(watch)
+        changes = [self._change(watch, one, acl) for one in notifications[:limit]]
+        _, asker = self._parts()
+        return description, state_at(asker, watch.question, "head", acl), changes
 
-    def _describe(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Notification]]:
+    def _acl(self, watch: Watch) -> Acl:
+        """The sources and folders that the watch shows now."""
+        maker = self._makers.find(watch)
+        return maker.acl if maker else NOTHING
+
+    def _describe(
+        self, connection: Connection, watch: Watch, caller: Caller
+    ) -> tuple[Watched, list[Notification]]:
         # Before the tellings are read: they have whatever was found up to that version.
         checked = self._checked.get(watch.id, watch.version)
-        notifications = list_notifications(connection, watch.id, 100)
+        sources = source_names(connection).values()
+        unavailable = self._makers.why_unavailable(watch, caller, sources)
+        notifications, error = list[Notification](), None
+        if unavailable is None:
+            if not self._has_lost(connection, watch):
+                notifications = list_notifications(connection, watch.id, 100)
+            error = self.delivery.trouble(watch.id)
         action, disabled = self._find_action(watch), self._find_disabled_action(watch)
         return {
             "id": watch.id,
             "question": watch.question,
+            "user": watch.maker,
             "action": action,
             "disabled": disabled,
             "act": action,
@@ -227,9 +273,14 @@ class WatchedQuestions:
             "checked": checked,
             "changes": len(notifications),
             "changed": time_text(notifications[0].notified_ms) if notifications else None,
-            "error": self.delivery.trouble(watch.id)
-            or next((notification.error for notification in notifications), None),
+            "error": error or next((notification.error for notification in notifications), None),
+            "unavailable": unavailable,
         }, notifications
+
+    def _has_lost(self, connection: Connection, watch: Watch) -> bool:
+        """Whether the maker saw more at the last comparison, so that the changes may show it."""
+        now = _rights_in(connection, self._makers.find(watch))
+        return Rights.from_json(watch.rights).has_lost(now)
 
     def _find_action(self, watch: Watch) -> dict[str, Any] | None:
         """The action that runs at a change of the watch."""
@@ -246,9 +297,10 @@ class WatchedQuestions:
         kind = _kind(watch)
         return {kind: True} if kind in ("exec", "webhook") else None
 
-    def _watch(self, number: int) -> Watch:
+    def _watch(self, number: int, caller: Caller | None) -> Watch:
+        """The watch, if the caller may know of it; without a caller, any. Raises NotFound."""
         watch = next((one for one in self._all() if one.id == number), None)
-        if watch is None:
+        if watch is None or (caller and not _is_listed(watch, caller)):
             raise _not_watched(number)
         return watch
 
@@ -279,7 +331,9 @@ class WatchedQuestions:
         """
         if self._worker.is_following:
             return
-        steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in self._all()]
+        # Watches of users with the same rights in turn, so that each view is made once.
+        watches = sorted(self._all(), key=lambda watch: (watch.rights or "", watch.id))
+        steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in watches]
         errors = []
         for step in (self._take_out_acts, *steps, self.delivery.start_due):
             if self._stopping:
@@ -313,37 +367,50 @@ class WatchedQuestions:
         return sum(self._find_disabled_action(one) is not None for one in self._all())
 
     def _check(self, watch: Watch) -> None:
-        """Ask the question again if its dependencies changed, and record a new state."""
-        engine, _ = self._parts()
-        head = engine.head
-        if head is None:
+        """Ask the question again if its dependencies changed, and record a new state.
+
+        The watch is paused while its maker has no valid login. If the maker's rights have changed,
+        the state is recorded without a notification; if they have shrunk, the former changes are
+        deleted.
+        """
+        engine, asker = self._parts()
+        head, maker = engine.head, self._makers.find(watch)
+        if head is None or maker is None:
+            self._dependencies.pop(watch.id, None)
             return
         known = self._dependencies.get(watch.id)
         if known is not None and not engine.may_differ(watch.question, known):
             self._checked[watch.id] = head.version.id
             return
-        version, state, dependencies = self._ask(watch.question)
+        version, state, dependencies = ask_head(asker, watch.question, maker.acl)
+        self._record(watch, version, state, self._rights(maker))
+        self._checked[watch.id] = version
+        self._dependencies.pop(watch.id, None)
+        if dependencies is not None:
+            self._dependencies[watch.id] = dependencies
+
+    def _record(self, watch: Watch, version: int, state: str, rights: Rights) -> None:
+        """Record the result of a comparison, if it differs."""
+        before, old = Rights.from_json(watch.rights), self._checked.get(watch.id, watch.version)
+        text = rights.to_json()
+        if before.differs(rights):
+            restart = partial(restart_watch, forgets=before.has_lost(rights))
+            self._worker.submit(
+                lambda path: restart(path.connection, watch.id, version, state, text)
+            ).result(_STORE_S)
+            log.info("the rights of a watch have changed", watch=watch.id, version=version)
+            return
+        if text != watch.rights:
+            self._worker.submit(lambda path: change_rights(path.connection, watch.id, text)).result(
+                _STORE_S
+            )
         if state != watch.state:
-            old = self._checked.get(watch.id, watch.version)
             self._worker.submit(
                 lambda path: record_change(
                     path.connection, watch.id, old, version, state, self._now_ms()
                 )
             ).result(_STORE_S)
             log.info("the answer to a watched question changed", watch=watch.id, version=version)
-        self._checked[watch.id] = version
-        self._dependencies.pop(watch.id, None)
-        if dependencies is not None:
-            self._dependencies[watch.id] = dependencies
-
-    def _ask(self, question: str) -> tuple[int, str, Dependencies | None]:
-        """The served version, the question's state at that version, and the state's
-        dependencies."""
-        _, asker = self._parts()
-        traced = asker.trace(question, _ANSWER_FROM, _PASSAGES)
-        assert traced is not None  # a version is served
-        found, reply, dependencies = traced
-        return found.version, _state(found, reply), dependencies
 
     # Delivering
 
@@ -355,6 +422,8 @@ class WatchedQuestions:
             one.id: (one, action)
             for one in self._all()
             if (action := self._actions.find(one.id, one.question))
+            and (maker := self._makers.find(one))
+            and maker.may("admin")
             # Whoever writes to a shared record could write changes too, as often as they like.
             and (action.webhook or isinstance(self._database, Path))
         }
@@ -370,7 +439,7 @@ class WatchedQuestions:
 
     def _report(self, delivery: Delivery) -> str:
         watch = delivery.watch
-        change = self._change(watch, delivery.notification)
+        change = self._change(watch, delivery.notification, self._acl(watch))
         report = {"watch": watch.id, "question": watch.question, **change}
         return json.dumps(report, ensure_ascii=False)
 
@@ -379,11 +448,15 @@ class WatchedQuestions:
             lambda path: note_delivery(path.connection, notification, self._now_ms(), error)
         ).result(_STORE_S)
 
-    def _change(self, watch: Watch, notification: Notification) -> WatchChange:
-        before = self._state_at(watch.question, str(notification.old))
-        after = self._state_at(watch.question, str(notification.new))
+    def _change(self, watch: Watch, notification: Notification, acl: Acl) -> WatchChange:
+        _, asker = self._parts()
+        before = state_at(asker, watch.question, str(notification.old), acl)
+        after = state_at(asker, watch.question, str(notification.new), acl)
+        with closing(open_reader(self._database)) as connection:
+            hidden = acl.hidden_among(source_names(connection).values())
+            why = reasons_of(connection, notification, before, after, hidden)
         return {
-            "id": notification.id,
+            "id": notification.number,
             "old": notification.old,
             "new": notification.new,
             "told": moment_text(notification.notified_ms),
@@ -391,61 +464,18 @@ class WatchedQuestions:
             "error": notification.error,
             "before": before,
             "after": after,
-            "why": self._reasons(notification, before, after),
+            "why": why,
         }
 
-    def _state_at(self, question: str, at: str) -> WatchedState | None:
-        """The answer to the question at a version; None if that version is not kept."""
-        _, asker = self._parts()
-        try:
-            found, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at)
-        except NoSuchVersion:
-            return None
-        if found is None:
-            return None
-        return {
-            "version": found.version,
-            "answer": reply.text if reply.found else None,
-            "passages": [_passage(found, at) for at in range(min(_PASSAGES, len(found.ranked)))],
-        }
 
-    def _reasons(
-        self, notification: Notification, before: WatchedState | None, after: WatchedState | None
-    ) -> list[str]:
-        """Explain a change: the reasons of the versions in between, and the passages that entered
-        or left the first results."""
-        with closing(open_reader(self._database)) as connection:
-            between = history_log(connection, _MAX_REASONS, notification.new + 1)
-        why = [
-            f"version {one.version.id}: {one.version.reason}"
-            for one in reversed(between)
-            if one.version.id > notification.old and one.version.reason
-        ]
-        if before is None or after is None:
-            return why
-        went, came = _beyond(before, after), _beyond(after, before)
-        for reason, names in (
-            ("edited", went & came),
-            ("no longer among the first results", went - came),
-            ("now among the first results", came - went),
-        ):
-            why += [f"{reason}: {name}" for name in sorted(names)]
-        if before["answer"] != after["answer"]:
-            why.append("the answer changed")
-        return why
+def _is_listed(watch: Watch, caller: Caller) -> bool:
+    """Whether the caller may know of a watch: admins of all, other users of their own."""
+    return caller.may("admin") or is_maker(caller, watch)
 
 
-def checked_program(arguments: Sequence[str]) -> list[str]:
-    """Resolve the program to its absolute path, and return it with its arguments. Raises BadRequest
-    if there is no such program."""
-    found = shutil.which(arguments[0])
-    if found is None:
-        raise BadRequest(
-            "The question cannot be watched",
-            f"there is no program {arguments[0]!r}",
-            "Give its absolute path",
-        )
-    return [str(Path(found).absolute()), *arguments[1:]]
+def _rights_in(connection: Connection, caller: Caller | None) -> Rights:
+    acl = caller.acl if caller else NOTHING
+    return Rights.of(acl, source_names(connection).values())
 
 
 def _kind(watch: Watch) -> str | None:
@@ -456,38 +486,6 @@ def _kind(watch: Watch) -> str | None:
 
 def _replace_act(watch: Watch, kind: str | None, path: SourceSync) -> None:
     replace_act(path.connection, watch.id, watch.act, kind)
-
-
-def _state(found: Answer, reply: AskReply) -> str:
-    """The state to compare: the answer, and the set of the first passages."""
-    first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
-    digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
-    return json.dumps({"answer": digest, "passages": first})
-
-
-def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
-    """The first passages of a state that are not in the other state, by heading and document."""
-    known = {one["id"] for one in there["passages"]}
-    return {
-        f"{title_of(one)} ({document_name(one)})"
-        for one in here["passages"]
-        if one["id"] not in known
-    }
-
-
-def _passage(found: Answer, rank: int) -> WatchedPassage:
-    id_ = found.ranked[rank].passage
-    whole = placed_json(id_, found.passages[id_], found.places.get(id_, ()))
-    passage: WatchedPassage = {
-        "id": whole["id"],
-        "heading": whole["heading"],
-        "source": whole["source"],
-        "document": whole["document"],
-        "start": start_of(whole["text"]),
-    }
-    if name := mail_name(whole["origin"], whole["heading"]):
-        passage["document_name"] = name
-    return passage
 
 
 def _not_watched(number: int) -> NotFound:

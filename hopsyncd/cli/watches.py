@@ -73,7 +73,7 @@ def watch(
 def watches(
     context: click.Context, number: int | None, allow: bool, yes: bool, as_json: bool
 ) -> None:
-    """List the watched questions, or show the changes of one.
+    """List your watched questions, or show the changes of one. Admins see all users' questions.
 
     A program or webhook from a copied, restored or older database is off. --allow shows it, asks,
     and turns it on.
@@ -90,8 +90,9 @@ def watches(
             listed = client.watches()
             if print_if_json(listed, as_json):
                 return
+            by_others = len({one["user"] for one in listed["watches"]}) > 1
             for one in listed["watches"]:
-                _print_watch(one)
+                _print_watch(one, with_user=by_others)
             if not listed["watches"]:
                 click.echo('You are not watching a question. `hopsyncd watch "..."` adds one.')
             return
@@ -99,6 +100,8 @@ def watches(
     if print_if_json(shown, as_json):
         return
     _print_watch(shown["watch"])
+    if shown["watch"]["unavailable"]:
+        return
     _print_state(shown["now"])
     for change in shown["changes"]:
         click.secho(
@@ -157,9 +160,13 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
         click.echo(f"Stopped watching question {done['id']}.")
 
 
-def _print_watch(one: Mapping[str, Any]) -> None:
+def _print_watch(one: Mapping[str, Any], *, with_user: bool = False) -> None:
     actions = "".join(f" ({kind})" for kind in one["action"] or ())
-    click.secho(f"{one['id']}. {printable(one['question'])}{actions}", bold=True)
+    user = f" (of {printable(one['user'])})" if with_user and one["user"] else ""
+    click.secho(f"{one['id']}. {printable(one['question'])}{actions}{user}", bold=True)
+    if one["unavailable"]:
+        click.secho(f"   {printable(one['unavailable'])}", fg="yellow")
+        return
     last = f", the last one {relative_time(one['changed'])}" if one["changed"] else ""
     click.echo(
         f"   {plural(one['changes'], 'change')}{last}; compared up to version {one['checked']}"

@@ -294,7 +294,7 @@ def allow_watch(
 
 
 def watches() -> Call[daemon_state.WatchesAnswer]:
-    """All watched questions."""
+    """Your watched questions. An admin gets all users' questions."""
     return call("GET", "/v1/watches", {}, "WatchesAnswer")
 
 

@@ -116,6 +116,15 @@ def _known_groups(uid: int, gid: int) -> list[int]:
         return []
 
 
+def credentials_of(uid: int) -> Credentials:
+    """A user of this machine, with the groups in the system's user database."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return Credentials(uid)
+    return Credentials(uid, None, frozenset({gid, *_known_groups(uid, gid)}))
+
+
 def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
     """Parse struct xucred: version, uid, number of groups, 16 groups."""
     packed = connection.getsockopt(_MACOS_LEVEL, _MACOS_CREDENTIALS, struct.calcsize("2Ih16I"))

@@ -311,21 +311,28 @@ class Engine:
         settings = self._searcher.settings
         return Searcher(StoredVectors(served), settings, self._llm, self._reranker)
 
-    def trace(self, question: str, k: int) -> tuple[Answer, Dependencies | None] | None:
+    def trace(
+        self, question: str, k: int, hidden: Mask | Acl = EVERYTHING
+    ) -> tuple[Answer, Dependencies | None] | None:
         """Search the head with `hop`. Returns the answer and its dependencies, or None if there is
         no version yet.
 
-        Raises EncoderUnavailable instead of using stored vectors, which would give another answer.
+        An ACL view has no dependencies (None), because a known passage can enter it. Raises
+        EncoderUnavailable, because stored vectors would give another answer.
         """
-        with self.reading() as (connection, served):
+        hop = Search("hop")
+        with self.reading("head", hidden) as (connection, served):
             if served is None:
                 return None
             spelling = _correct(connection, served, question)
-            asked = spelling.question
-            ranked, dependencies = self._searcher.trace(connection, served, asked, k)
-            hop = Search("hop")
-            found = _answer(self._searcher, connection, served, asked, hop, Found(ranked))
-            return replace(found, spelling=spelling), dependencies
+            asked, dependencies = spelling.question, None
+            if served.hidden:
+                found = self._searcher.find(connection, served, asked, k, hop)
+            else:
+                ranked, dependencies = self._searcher.trace(connection, served, asked, k)
+                found = Found(ranked)
+            answer = _answer(self._searcher, connection, served, asked, hop, found)
+        return replace(answer, spelling=spelling), dependencies
 
     def may_differ(self, question: str, dependencies: Dependencies) -> bool:
         """Whether the answer to the question may be different at the head.

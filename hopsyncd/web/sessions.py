@@ -49,7 +49,7 @@ class Session:
 
 
 class Sessions:
-    """A limited number of open sessions. Only one thread may use it.
+    """A limited number of open sessions. Only one thread may use it, except for `find_user`.
 
     A session ends at logout, IDLE_S after its last use, LONGEST_S after its login, and when
     `has_ended` returns True for its user and opened_s.
@@ -99,11 +99,14 @@ class Sessions:
 
     def is_open(self, session: Session) -> bool:
         """Whether a session has not ended. Ends it if its time is over."""
-        now_s = self._now_s()
-        is_old = now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S
-        if is_old or self._has_ended(session.user, session.opened_s):
+        if self._has_lapsed(session):
             self.end(session)
         return not session.is_over
+
+    def _has_lapsed(self, session: Session) -> bool:
+        now_s = self._now_s()
+        is_old = now_s - session.used_s > IDLE_S or now_s - session.began_s > LONGEST_S
+        return is_old or self._has_ended(session.user, session.opened_s)
 
     def end(self, session: Session) -> None:
         """End a session at once."""
@@ -115,6 +118,14 @@ class Sessions:
         """The user whose open session has this key; None if there is none."""
         found = self._by_key.get(key)
         return found.person if found and self.is_open(found) else None
+
+    def find_user(self, user: str) -> Person | None:
+        """The user of this name, as of the newest login whose session is open. Any thread may
+        call it."""
+        opened = [one for one in [*self._by_key.values()] if one.user == user and one.person]
+        newest = max(opened, key=lambda one: one.began_s, default=None)
+        is_open = newest and not newest.is_over and not self._has_lapsed(newest)
+        return newest.person if newest and is_open else None
 
     def _end_old(self) -> None:
         for session in list(self._by_cookie.values()):

@@ -102,6 +102,10 @@ class TeamPage:
         """The user whose session has this key; None if there is no such session or it has ended."""
         return self._sessions.find_person(key.decode("latin-1"))
 
+    def find_user(self, user: str) -> Person | None:
+        """The user of this name, as of the newest login whose session is open."""
+        return self._sessions.find_user(user)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = add_security_headers(send)
         request = Request(scope, receive)

@@ -41,7 +41,8 @@ class WatchViews(View):
     def _watch(self, request: Request, question: str) -> Response:
         watched = self.client.watches()["watches"]
         same = [one for one in watched if one["question"] == question.strip() and not one["act"]]
-        watch = same[0] if same else self.client.watch(question)["watch"]
+        known = [one for one in same if not one["unavailable"]]
+        watch = known[0] if known else self.client.watch(question)["watch"]
         return self.to(f"/watches/{watch['id']}")
 
     async def unwatch(self, request: Request) -> Response:

@@ -1,5 +1,6 @@
 """Watched questions over a stack: versions come one by one, and each is compared at once."""
 
+import os
 import random
 import threading
 import time
@@ -9,13 +10,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from hopsyncd.api.access import Access, AccessRules, Caller
+from hopsyncd.api.tokens import Tokens, TokenUses
 from hopsyncd.api.watch_delivery import WatchActions
+from hopsyncd.api.watch_rights import Makers, login_of
 from hopsyncd.api.watched_questions import WatchedQuestions
+from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
 from hopsyncd.retrieve.walk_settings import WalkSettings
-from store.operational import list_notifications
+from store.operational import Watch, list_notifications
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -24,6 +30,9 @@ TOWNS = ["Lisbon", "Cork", "Riga", "Graz", "Split", "Gent", "Turku", "Bergen", "
 NAMES = [f"{first}{last}" for first in ("Ada", "Mira", "Tove", "Olaf", "Nils", "Vera")
          for last in ("berg", "lund", "holm", "dahl", "vik")]  # fmt: skip
 DEEDS = ["paints", "repairs clocks", "bakes bread", "sails", "builds organs", "keeps bees"]
+
+ACCESS = Access(lambda: AccessRules({}))
+OWNER = Caller("owner", "owner", EVERYTHING, Credentials(os.geteuid()))
 
 
 def fact(drawn: random.Random) -> bytes:
@@ -64,6 +73,7 @@ class Watching:
         self.asker = Asker(self.engine, encoder, FakeLanguage())
         self._database = folder / "s.db"
         self.actions_file = folder / "watch_actions.json"
+        self.tokens_file = folder / "tokens.json"
         self.meanwhile: Callable[[], object] = lambda: None  # whenever a question is asked
         self.publish()
         self.restart()
@@ -75,6 +85,7 @@ class Watching:
             self._parts,
             Inline(self.stack),  # type: ignore[arg-type]
             lambda: 1,
+            Makers(ACCESS, Tokens(self.tokens_file, TokenUses(self.tokens_file))),
             WatchActions(self.actions_file),
         )
 
@@ -130,3 +141,18 @@ class Watching:
                 self.connector.remove(path)
             self.sync()
             yield
+
+
+class FakeMakers(Makers):
+    """The users by their logins. A user without an entry may not watch any more."""
+
+    def __init__(self, *callers: Caller) -> None:
+        self.callers = {login_of(one): one for one in callers}
+
+    def find(self, watch: Watch) -> Caller | None:
+        return self.callers.get(watch.login)
+
+
+def member(name: str, acl: Acl, token: str = "") -> Caller:
+    """A user with the role write, who has a token."""
+    return Caller(name, "write", acl, Credentials(holder=name, token=token or name))

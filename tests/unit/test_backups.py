@@ -21,7 +21,7 @@ from store.check import check
 from store.engines.sqlite.database import open_reader, open_writer
 from store.exceptions import BackupFailed
 from store.history import set_tag
-from store.operational import add_watch
+from store.operational import Watch, add_watch
 from store.purge import pending_purges, purge, request_purge
 from store.restoring import (
     Loss,
@@ -151,7 +151,7 @@ def test_a_restore_says_what_it_takes(stack: Stack, tmp_path: Path) -> None:
     edit(stack, "new.md", page("Turin", "Rome"))
     edit(stack, "new.md", page("Turin", "Oslo"))
     set_tag(stack.connection, "draft", 7, NOW_MS)
-    add_watch(stack.connection, "Who left Oslo?", None, NOW_MS, 8, "{}")
+    add_watch(stack.connection, Watch(0, "Who left Oslo?", None, NOW_MS, 8, "{}"))
     loss = describe_loss(database, done.database)
     assert (loss.version, loss.versions) == (8, 2)
     assert (loss.tags, loss.watches, loss.is_other) == (("draft",), ("Who left Oslo?",), False)

@@ -33,6 +33,9 @@ class OnePage:
     def find_person(self, key: bytes) -> Person | None:
         return self.persons.get(key)
 
+    def find_user(self, user: str) -> Person | None:
+        return next((one for one in self.persons.values() if one.user == user), None)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("the page")(scope, receive, send)
 

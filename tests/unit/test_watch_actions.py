@@ -14,7 +14,7 @@ from store.copying import copy_record
 from store.engines.sqlite.database import open_writer
 from store.exceptions import DiskFailure
 from store.operational import all_watches
-from tests.fakes.watching import Watching
+from tests.fakes.watching import OWNER, Watching
 
 FILES = {
     "door.md": b"# Bronze Door\n\nBronze Door is a film by Kaltenbrunn. It lasts four hours.\n",
@@ -51,11 +51,11 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
 ) -> None:
     made = tmp_path / "made"
     program = ["/usr/bin/touch", str(made)]
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     write_act(watching, number, {"exec": program})
     watching.restart()
     move_to(watching, TOWNS[0])
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert (listed["action"], listed["disabled"], listed["changes"]) == (None, {"exec": program}, 1)
     assert acts(watching) == ['{"exec": true}'] and not made.exists()
     (problem,) = watching.watched.problems()
@@ -70,15 +70,15 @@ def test_a_program_in_a_record_is_taken_out_and_does_nothing_until_it_is_allowed
     watching.restart()
     move_to(watching, TOWNS[1])
     assert made.exists()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert (listed["action"], listed["disabled"]) == ({"exec": program}, None)
 
 
 def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     write_act(watching, number, {"webhook": "http://127.0.0.1:9/secret"})
     watching.compare()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert (listed["action"], listed["disabled"]) == (
         None,
         {"webhook": "http://127.0.0.1:9/secret"},
@@ -95,10 +95,10 @@ def test_a_webhook_in_a_record_is_off_too(watching: Watching) -> None:
     ],
 )
 def test_what_could_not_be_used_is_dropped(watching: Watching, act: object) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     write_act(watching, number, act)
     watching.compare()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert listed["action"] is None and listed["disabled"] in (
         None,
         {"exec": True},
@@ -108,16 +108,16 @@ def test_what_could_not_be_used_is_dropped(watching: Watching, act: object) -> N
 
 
 def test_nested_json_without_end_is_dropped(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     watching.stack.connection.execute("UPDATE watch SET act = ?", ["[" * 100_000])
     watching.compare()
-    assert acts(watching) == [None] and watching.watched.list_all()[0]["id"] == number
+    assert acts(watching) == [None] and watching.watched.list_all(OWNER)[0]["id"] == number
 
 
 def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    number = watching.watched.add(QUESTION, ["/usr/bin/touch", str(made)])
-    other = watching.watched.add("Where was Kaltenbrunn born?")
+    number = watching.watched.add(QUESTION, OWNER, ["/usr/bin/touch", str(made)])
+    other = watching.watched.add("Where was Kaltenbrunn born?", OWNER)
     watching.stack.connection.execute(
         "UPDATE watch SET question = 'Where was Kaltenbrunn from Bronze Door born?' WHERE id = ?",
         [number],
@@ -127,17 +127,17 @@ def test_a_program_belongs_to_its_question_and_number(watching: Watching, tmp_pa
     )
     watching.restart()
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.list_all()] == [1, 1]
-    assert [one["action"] for one in watching.watched.list_all()] == [None, None]
+    assert [one["changes"] for one in watching.watched.list_all(OWNER)] == [1, 1]
+    assert [one["action"] for one in watching.watched.list_all(OWNER)] == [None, None]
     assert not made.exists()
 
 
 def test_neither_the_record_nor_its_copy_has_the_program(
     watching: Watching, tmp_path: Path
 ) -> None:
-    watching.watched.add(QUESTION, ["/usr/bin/touch", str(tmp_path / "made")])
-    watching.watched.add(QUESTION, webhook="http://127.0.0.1:9/s3cr3t")
-    watching.watched.add(QUESTION, mcp=True)
+    watching.watched.add(QUESTION, OWNER, ["/usr/bin/touch", str(tmp_path / "made")])
+    watching.watched.add(QUESTION, OWNER, webhook="http://127.0.0.1:9/s3cr3t")
+    watching.watched.add(QUESTION, OWNER, mcp=True)
     kinds: list[str | None] = ['{"exec": true}', '{"webhook": true}', '{"mcp": true}']
     assert acts(watching) == kinds
     write_act(watching, 1, {"exec": ["/usr/bin/touch", "elsewhere"]})
@@ -147,10 +147,10 @@ def test_neither_the_record_nor_its_copy_has_the_program(
 
 
 def test_the_end_of_a_watch_removes_its_program(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, ["/usr/bin/true"])
+    number = watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
     assert oct(watching.actions_file.stat().st_mode & 0o777) == "0o600"
     assert "/usr/bin/true" in watching.actions_file.read_text()
-    watching.watched.remove(number)
+    watching.watched.remove(number, OWNER)
     assert "/usr/bin/true" not in watching.actions_file.read_text()
 
 
@@ -186,13 +186,13 @@ def test_a_damaged_file_prevents_nothing_and_is_kept(tmp_path: Path, text: str) 
     file.write_text(text, errors="surrogateescape")
     file.chmod(0o600)
     watching = Watching(tmp_path, FILES)
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     move_to(watching, TOWNS[0])
     assert watching.told(number) == [(1, 2)]
     assert any(str(file) in one for one in watching.watched.problems())
     with pytest.raises(DiskFailure):
-        watching.watched.add(QUESTION, ["/usr/bin/true"])
-    assert len(watching.watched.list_all()) == 1
+        watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
+    assert len(watching.watched.list_all(OWNER)) == 1
     assert file.read_text(errors="surrogateescape") == text
 
 
@@ -234,8 +234,8 @@ def test_a_file_that_cannot_be_written_refuses_the_watch(
 
     monkeypatch.setattr("hopsyncd.api.watch_delivery._replace", fail)
     with pytest.raises(DiskFailure, match="no space left"):
-        watching.watched.add(QUESTION, ["/usr/bin/true"])
-    assert watching.watched.list_all() == []
+        watching.watched.add(QUESTION, OWNER, ["/usr/bin/true"])
+    assert watching.watched.list_all(OWNER) == []
 
 
 def test_an_action_is_a_program_or_a_webhook() -> None:

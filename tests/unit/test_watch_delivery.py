@@ -14,7 +14,7 @@ import pytest
 from hopsyncd.api import watch_delivery
 from hopsyncd.api.watch_delivery import MAX_AT_ONCE, post
 from store.open_database import open_reader
-from tests.fakes.watching import Watching
+from tests.fakes.watching import OWNER, Watching
 from tests.unit.test_watch_actions import FILES, QUESTION, TOWNS, move_to
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -168,9 +168,9 @@ def test_slow_listeners_delay_no_other_watch_and_few_run_at_once(
 
     slow, quick = listening(wait), listening(lambda connection: connection.sendall(OK))
     watching = Watching(tmp_path, FILES)
-    watching.watched.add(QUESTION, webhook=f"{slow.address}/slow")
-    plain = watching.watched.add(QUESTION)
-    watching.watched.add(QUESTION, webhook=f"{quick.address}/quick")
+    watching.watched.add(QUESTION, OWNER, webhook=f"{slow.address}/slow")
+    plain = watching.watched.add(QUESTION, OWNER)
+    watching.watched.add(QUESTION, OWNER, webhook=f"{quick.address}/quick")
     text = f"# Kaltenbrunn\n\nKaltenbrunn was born in {TOWNS[0]}.\n".encode()
     watching.connector.put("mira.md", text)
     watching.stack.sync()
@@ -185,12 +185,14 @@ def test_slow_listeners_delay_no_other_watch_and_few_run_at_once(
 
     release.clear()
     for at in range(2 * MAX_AT_ONCE):
-        watching.watched.add(QUESTION, webhook=f"{slow.address}/{at}")
+        watching.watched.add(QUESTION, OWNER, webhook=f"{slow.address}/{at}")
     watching.connector.put("mira.md", text.replace(TOWNS[0].encode(), TOWNS[1].encode()))
     watching.stack.sync()
     watching.publish()
     watching.watched.compare()
-    time.sleep(0.3)
+    end_s = time.monotonic() + 30
+    while open_now[0] < MAX_AT_ONCE and time.monotonic() < end_s:
+        time.sleep(0.01)
     assert watching.watched.delivery.running == MAX_AT_ONCE
     release.set()
     watching.compare()
@@ -204,14 +206,14 @@ def test_a_webhook_that_fails_is_tried_again_and_then_named(
     answers = [b"HTTP/1.1 503 Busy\r\n\r\n"] * 2 + [OK] + [b"HTTP/1.1 500 Broken\r\n\r\n"] * 3
     listener = listening(lambda connection: connection.sendall(answers.pop(0)))
     watching = Watching(tmp_path, FILES)
-    watching.watched.add(QUESTION, webhook=f"{listener.address}/hook")
+    watching.watched.add(QUESTION, OWNER, webhook=f"{listener.address}/hook")
     move_to(watching, TOWNS[0])
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert "answered 503; it is tried again" in (listed["error"] or "")
     for _ in range(2):
         time.sleep(0.06)
         watching.compare()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert listed["error"] is None and len(listener.received) == 3
     ids = {json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in listener.received}
     assert ids == {1}
@@ -219,7 +221,7 @@ def test_a_webhook_that_fails_is_tried_again_and_then_named(
     for _ in range(3):
         time.sleep(0.06)
         watching.compare()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert len(listener.received) == 6
     assert listed["error"] == f"{listener.address} answered 500"
 
@@ -229,7 +231,7 @@ def test_a_delivery_that_cannot_be_noted_is_not_repeated_at_once(
 ) -> None:
     listener = listening(lambda connection: connection.sendall(OK))
     watching = Watching(tmp_path, FILES)
-    watching.watched.add(QUESTION, webhook=f"{listener.address}/hook")
+    watching.watched.add(QUESTION, OWNER, webhook=f"{listener.address}/hook")
 
     def fail(*_: object) -> None:
         raise OSError("the disk is full")
@@ -248,11 +250,11 @@ def test_for_a_shared_record_no_program_is_started_and_webhooks_are_told(
     listener = listening(lambda connection: connection.sendall(OK))
     made = tmp_path / "made"
     watching = Watching(tmp_path, FILES)
-    watching.watched.add(QUESTION, ["/usr/bin/touch", str(made)])
-    watching.watched.add(QUESTION, webhook=f"{listener.address}/hook")
+    watching.watched.add(QUESTION, OWNER, ["/usr/bin/touch", str(made)])
+    watching.watched.add(QUESTION, OWNER, webhook=f"{listener.address}/hook")
     file = tmp_path / "s.db"
     monkeypatch.setattr("hopsyncd.api.watched_questions.open_reader", lambda _: open_reader(file))
     watching.watched._database = "postgresql://elsewhere/notes"
     move_to(watching, TOWNS[0])
-    assert [one["changes"] for one in watching.watched.list_all()] == [1, 1]
+    assert [one["changes"] for one in watching.watched.list_all(OWNER)] == [1, 1]
     assert len(listener.received) == 1 and not made.exists()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.watched_questions import checked_program
+from hopsyncd.api.watch_service import checked_program
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.dependencies import is_touched
-from tests.fakes.watching import Watching, fact
+from tests.fakes.watching import OWNER, Watching, fact
 
 FILES = {
     "door.md": b"# Bronze Door\n\nBronze Door is a film by Kaltenbrunn. It lasts four hours.\n",
@@ -32,10 +32,10 @@ def watching(tmp_path: Path) -> Watching:
 
 
 def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
-    watch, now, (change,) = watching.watched.details(number, 10)
+    watch, now, (change,) = watching.watched.details(number, 10, OWNER)
     assert (watch["changes"], watch["checked"], change["old"], change["new"]) == (1, 2, 1, 2)
     assert change["before"] and "Ostrava" in (change["before"]["answer"] or "")
     assert now and change["after"] == now and "Vasterholm" in (now["answer"] or "")
@@ -47,7 +47,7 @@ def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
 def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
     watching: Watching,
 ) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
 
@@ -58,19 +58,19 @@ def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
 
     watching.meanwhile = move_back
     for version in (2, 3):
-        watch, _, changes = watching.watched.details(number, 10)
+        watch, _, changes = watching.watched.details(number, 10, OWNER)
         assert (watch["checked"], changes[0]["new"]) == (version, version)
 
 
 def test_what_changes_nothing_is_not_told(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("copy/mira.md", FILES["mira.md"])
     watching.sync()
     assert watching.stack.head.id == 2 and watching.told(number) == []
 
 
 def test_nothing_is_told_twice_and_nothing_missed_by_a_restart(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION)
+    number = watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.stack.sync()
     watching.publish()
@@ -89,7 +89,7 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
     watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
     questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
     questions.append("who repairs clocks and who lives there")  # direct hits keep places
-    watched = {watching.watched.add(one): one for one in questions}
+    watched = {watching.watched.add(one, OWNER): one for one in questions}
     told: dict[int, list[int]] = {number: [] for number in watched}
     expected: dict[int, list[int]] = {number: [] for number in watched}
     before = watching.stack.head.id
@@ -128,7 +128,7 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     }
     watching = Watching(tmp_path, {"sea.md": b"# Sea\n\nThe lighthouse burns oil.\n"} | far)
     typed = "Who keeps the lighthousse?"
-    number = watching.watched.add(typed)
+    number = watching.watched.add(typed, OWNER)
     found = watching.engine.trace(typed, 5)
     assert found and found[0].spelling.applied == {"lighthousse": "lighthouse"}
     asked = watching.engine.query(typed, 5, Search("hop"))
@@ -143,7 +143,7 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     assert watching.engine.may_differ(typed, dependencies)
     now_id = watching.stack.head.id
     assert watching.told(number) == [(now_id - 1, now_id)]
-    _, now, _ = watching.watched.details(number, 1)
+    _, now, _ = watching.watched.details(number, 1, OWNER)
     assert now and "Jorun" in (now["answer"] or "")
 
 
@@ -158,7 +158,7 @@ def test_a_question_is_asked_again_when_an_abbreviation_is_defined(tmp_path: Pat
     }
     watching = Watching(tmp_path, near | far)
     question = "Which quarrels go to the EST?"
-    watching.watched.add(question)
+    watching.watched.add(question, OWNER)
     watching.compare()
     (dependencies,) = watching.watched._dependencies.values()
     dependencies = replace(dependencies, lead=1.0)
@@ -177,7 +177,7 @@ def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path)
         for at in range(300)
     }
     watching = Watching(tmp_path, FILES | far)
-    watching.watched.add(QUESTION)
+    watching.watched.add(QUESTION, OWNER)
     watching.compare()
     (dependencies,) = watching.watched._dependencies.values()
     dependencies = replace(dependencies, lead=1.0)
@@ -198,7 +198,7 @@ def test_drift_is_noticed_at_one_in_a_hundred_passages_or_where_two_are_close(
 ) -> None:
     far = {f"{at}.md": f"# Topic{at}\n\nTopic{at} has valve{at}.\n".encode() for at in range(250)}
     watching = Watching(tmp_path, FILES | far)
-    watching.watched.add(QUESTION)
+    watching.watched.add(QUESTION, OWNER)
     watching.compare()
     (dependencies,) = watching.watched._dependencies.values()
     close, clear = replace(dependencies, lead=0.001), replace(dependencies, lead=1.0)
@@ -220,7 +220,7 @@ def test_a_program_is_told_once_with_the_change_and_without_keys(
     script = (
         f"import os,sys; open({str(told)!r}, 'a').write(sys.stdin.read() + str(dict(os.environ)))"
     )
-    number = watching.watched.add(QUESTION, [sys.executable, "-c", script])
+    number = watching.watched.add(QUESTION, OWNER, [sys.executable, "-c", script])
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     watching.restart()
@@ -230,14 +230,14 @@ def test_a_program_is_told_once_with_the_change_and_without_keys(
     assert (report["watch"], report["question"], report["id"]) == (number, QUESTION, 1)
     assert "Vasterholm" in report["after"]["answer"]
     assert text.count('"watch"') == 1 and "secret" not in text[end:]
-    assert watching.watched.details(number, 1)[2][0]["delivered"]
+    assert watching.watched.details(number, 1, OWNER)[2][0]["delivered"]
 
 
 def test_a_program_that_fails_is_named(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, [sys.executable, "-c", "raise SystemExit(3)"])
+    number = watching.watched.add(QUESTION, OWNER, [sys.executable, "-c", "raise SystemExit(3)"])
     watching.connector.put("mira.md", MOVED)
     watching.sync()
-    (listed,) = watching.watched.list_all()
+    (listed,) = watching.watched.list_all(OWNER)
     assert listed["id"] == number and "status 3" in (listed["error"] or "")
     with pytest.raises(BadRequest, match="no program"):
         checked_program(["no-such-program"])
@@ -270,28 +270,28 @@ def test_a_webhook_is_told_and_does_not_lead_away(
     watching: Watching, hook: tuple[str, list[bytes]]
 ) -> None:
     address, received = hook
-    watching.watched.add(QUESTION, webhook=f"{address}/here")
-    watching.watched.add(QUESTION, webhook=f"{address}/away")
+    watching.watched.add(QUESTION, OWNER, webhook=f"{address}/here")
+    watching.watched.add(QUESTION, OWNER, webhook=f"{address}/away")
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     assert sorted(json.loads(one)["watch"] for one in received) == [1, 2]
-    here, away = watching.watched.list_all()
+    here, away = watching.watched.list_all(OWNER)
     assert here["error"] is None and "answered 307" in (away["error"] or "")
 
 
 def test_the_number_of_watches_is_bounded(watching: Watching) -> None:
     for at in range(100):
-        watching.watched.add(f"Question {at}?")
+        watching.watched.add(f"Question {at}?", OWNER)
     with pytest.raises(BadRequest, match="100 questions are watched"):
-        watching.watched.add("One more?")
-    watching.watched.remove(7)
-    watching.watched.add("One more?")
+        watching.watched.add("One more?", OWNER)
+    watching.watched.remove(7, OWNER)
+    watching.watched.add("One more?", OWNER)
     with pytest.raises(NotFound):
-        watching.watched.remove(7)
+        watching.watched.remove(7, OWNER)
 
 
 def test_no_text_of_documents_is_stored_with_a_watch(watching: Watching) -> None:
-    watching.watched.add(QUESTION)
+    watching.watched.add(QUESTION, OWNER)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     rows = [

@@ -107,12 +107,12 @@ def text_of(client: Client, source: str, document: str) -> str:
 
 
 def watched_questions(client: Client) -> Mapping[str, Mapping[str, Any]]:
-    """The questions that are watched for agents, by their addresses. Empty if another daemon
-    compares them."""
+    """The questions that are watched for agents, by their addresses; empty if the user may only
+    read."""
     try:
         watches = client.watches()["watches"]
     except RequestFailed as error:
-        if error.status == 403:  # they see all sources, so they are for admins
+        if error.status == 403:
             return {}
         raise
     return {f"{WATCHES}{one['id']}": one for one in watches if "mcp" in (one["action"] or ())}

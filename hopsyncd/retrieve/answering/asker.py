@@ -258,14 +258,14 @@ class Asker:
         )
 
     def trace(
-        self, question: str, k: int, first: int
+        self, question: str, k: int, first: int, hidden: Mask | Acl = EVERYTHING
     ) -> tuple[Answer, AskReply, Dependencies | None] | None:
         """Search with `hop` at the head, answer, and collect the dependencies of both.
 
         The dependencies cover the set of the `first` passages and the answer's text. Returns None
         if there is no version yet.
         """
-        traced = self._engine.trace(question, k)
+        traced = self._engine.trace(question, k, hidden)
         if traced is None:
             return None
         found, dependencies = traced

@@ -1,0 +1,178 @@
+"""Finds the rights of the user who made a watch, at each comparison.
+
+The database names the maker and a login; the rights themselves come from this machine: from its
+token file, from open sessions of the page, or from `[access]`. So a copied or restored database
+gives nobody access, and a revoked token pauses the watches that were made with it.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from hopsyncd.api.access import Access, Caller
+from hopsyncd.api.guard import TeamPage
+from hopsyncd.api.tokens import Tokens
+from hopsyncd.client.trust import Credentials, credentials_of
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import BadRequest
+from hopsyncd.retrieve.visible_sources import EVERYTHING, Acl
+from store.operational import Watch, kind_of_act
+from store.visibility import HiddenFolders, Mask
+
+_MAX_WATCHES = 300
+_MAX_OF_ADMIN, _MAX_OF_USER = 100, 20
+_TOKEN, _LOCAL, _PAGE = "token:", "local:", "page"
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The hidden parts at a comparison. sources: the names of all sources at that time.
+
+    `sources` is None if nothing was hidden and the caller may see all sources.
+    """
+
+    sources: frozenset[str] | None
+    mask: Mask
+
+    @classmethod
+    def of(cls, acl: Acl, sources: Iterable[str]) -> "Rights":
+        known = frozenset(sources)
+        return cls(None if acl.visible is None else known, acl.hidden_among(known))
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "Rights":
+        """The rights in the column `rights`."""
+        if text is None:
+            return cls(None, frozenset())
+        read = json.loads(text)
+        folders = (
+            HiddenFolders(source, tuple(patterns), tuple(decisions))
+            for source, patterns, decisions in read["folders"]
+        )
+        return cls(frozenset(read["sources"]), frozenset([*read["hidden"], *folders]))
+
+    def to_json(self) -> str | None:
+        if self.sources is None:
+            return None
+        folders = [one for one in self.mask if isinstance(one, HiddenFolders)]
+        return json.dumps(
+            {
+                "sources": sorted(self.sources),
+                "hidden": sorted(one for one in self.mask if isinstance(one, str)),
+                "folders": sorted([one.source, one.patterns, one.decisions] for one in folders),
+            }
+        )
+
+    def has_lost(self, now: "Rights") -> bool:
+        """Whether `now` hides something that could be seen with these rights."""
+        return any(self._knows(part) for part in now.mask - self.mask)
+
+    def differs(self, now: "Rights") -> bool:
+        """Whether `now` hides other parts of the sources that these rights know."""
+        return any(self._knows(part) for part in now.mask ^ self.mask)
+
+    def _knows(self, part: str | HiddenFolders) -> bool:
+        return self.sources is None or _source_of(part) in self.sources
+
+
+def covers(acl: Acl, rights: Rights, sources: Iterable[str]) -> bool:
+    """Whether a caller may see everything that these rights show."""
+    hidden = acl.hidden_among(sources)
+    return all(part in rights.mask or _source_of(part) in rights.mask for part in hidden)
+
+
+def _source_of(part: str | HiddenFolders) -> str:
+    return part if isinstance(part, str) else part.source
+
+
+def login_of(caller: Caller) -> str | None:
+    """How the caller is found again. None: the daemon's own user."""
+    credentials = caller.credentials
+    if credentials.uid is not None:
+        return None if credentials.uid == os.geteuid() else f"{_LOCAL}{credentials.uid}"
+    return f"{_TOKEN}{credentials.token}" if credentials.token else _PAGE
+
+
+def is_maker(caller: Caller, watch: Watch) -> bool:
+    """Whether the caller is the user who made the watch, perhaps with another token."""
+    return watch.login is not None and watch.maker == caller.name
+
+
+class Makers:
+    """Finds the users who made watches, with their present rights."""
+
+    def __init__(self, access: Access, tokens: Tokens, page: TeamPage | None = None) -> None:
+        self._access = access
+        self._tokens = tokens
+        self._page = page
+
+    @classmethod
+    def of(cls, config: Config, access: Access, page: TeamPage | None) -> "Makers":
+        return cls(access, Tokens.of(config), page)
+
+    def find(self, watch: Watch) -> Caller | None:
+        """The maker of a watch. None if the maker may not watch questions any more."""
+        found = self._find(watch)
+        return found if found and found.may("write") else None
+
+    def find_paused(
+        self, watches: Iterable[Watch], question: str, act: str | None, caller: Caller
+    ) -> Watch | None:
+        """The caller's paused watch for the same question, without a program or webhook."""
+        if act and kind_of_act(act) != json.dumps({"mcp": True}):
+            return None
+        same = (one for one in watches if (one.question, one.act) == (question, act))
+        own = (one for one in same if is_maker(caller, one))
+        return next((one for one in own if self.find(one) is None), None)
+
+    def why_unavailable(self, watch: Watch, caller: Caller, sources: Collection[str]) -> str | None:
+        """Why the caller may not see the results of a watch; None if the caller may."""
+        maker = self.find(watch)
+        if maker is None:
+            return _why_paused(watch)
+        if covers(caller.acl, Rights.of(maker.acl, sources), sources):
+            return None
+        return "It was made with a token that may see other sources. Use that token to see it."
+
+    def _find(self, watch: Watch) -> Caller | None:
+        login, maker = watch.login, watch.maker or ""
+        if login is None:
+            return Caller(maker, "owner", EVERYTHING)
+        if login.startswith(_TOKEN):
+            token = self._tokens.find_valid(login.removeprefix(_TOKEN))
+            if token is None or token.user != maker:
+                return None
+            known = Credentials(holder=maker, group_names=frozenset(token.groups), token=token.id)
+            return self._access.remote_caller(token.role, known, token.sources)
+        if login.startswith(_LOCAL) and login.removeprefix(_LOCAL).isdecimal():
+            return self._access.caller(credentials_of(int(login.removeprefix(_LOCAL))))
+        person = self._page.find_user(maker) if login == _PAGE and self._page else None
+        if person is None:
+            return None
+        known = Credentials(holder=maker, group_names=frozenset(person.groups))
+        return self._access.remote_caller(person.role, known)
+
+
+def _why_paused(watch: Watch) -> str:
+    """Why a watch is not compared, as a sentence with a remedy."""
+    again = "Watch the question again to continue."
+    if watch.login == _PAGE:
+        return f"Paused, because {watch.maker} is not logged in to the page. Log in to continue."
+    if (watch.login or "").startswith(_TOKEN):
+        return f"Paused, because the token that made it was revoked or has expired. {again}"
+    return f"Paused, because {watch.maker} may not watch questions any more. {again}"
+
+
+def refuse_too_many(watches: Sequence[Watch], caller: Caller) -> None:
+    """Raise BadRequest if the caller may not add to these watches."""
+    login = login_of(caller)
+    own = [one for one in watches if is_maker(caller, one) or one.login == login is None]
+    most = _MAX_OF_ADMIN if caller.may("admin") else _MAX_OF_USER
+    if len(own) >= most:
+        why = f"{most} questions are watched"
+    elif len(watches) >= _MAX_WATCHES:
+        why = f"all users together watch {_MAX_WATCHES} questions"
+    else:
+        return
+    raise BadRequest("The question cannot be watched", why, "`hopsyncd unwatch` ends one")

@@ -1,0 +1,130 @@
+"""The result of a watched question at a version, and why it changed between two versions."""
+
+import json
+from hashlib import blake2b
+
+from hopsyncd.answers.daemon_state import WatchedPassage, WatchedState
+from hopsyncd.api.version_log import start_of
+from hopsyncd.config.values import Search
+from hopsyncd.display import document_name, mail_name, title_of
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.dependencies import Dependencies
+from hopsyncd.retrieve.results import Answer, id_text, placed_json
+from hopsyncd.retrieve.visible_sources import Acl
+from store.contract import Connection
+from store.exceptions import NoSuchVersion
+from store.history import VisibleCounts, visible_entry
+from store.history import log as history_log
+from store.operational import Notification
+from store.visibility import Mask
+
+_PASSAGES = 5  # the first passages, whose changes are reported
+_ANSWER_FROM = 8  # the default `k` of an ask
+_MAX_REASONS = 10
+_PAGE, _MAX_PAGES = 20, 25  # versions that are read for the reasons
+
+
+def ask_head(asker: Asker, question: str, acl: Acl) -> tuple[int, str, Dependencies | None]:
+    """The served version, the question's state at that version, and the state's dependencies.
+
+    The dependencies are None unless the caller sees everything.
+    """
+    traced = asker.trace(question, _ANSWER_FROM, _PASSAGES, acl)
+    assert traced is not None  # a version is served
+    found, reply, dependencies = traced
+    return found.version, _state(found, reply), dependencies if acl.visible is None else None
+
+
+def state_at(asker: Asker, question: str, at: str, acl: Acl) -> WatchedState | None:
+    """The answer to the question at a version; None if that version is not kept."""
+    try:
+        found, reply = asker.ask(question, _ANSWER_FROM, Search("hop"), at, hidden=acl)
+    except NoSuchVersion:
+        return None
+    if found is None:
+        return None
+    return {
+        "version": found.version,
+        "answer": reply.text if reply.found else None,
+        "passages": [_passage(found, at) for at in range(min(_PASSAGES, len(found.ranked)))],
+    }
+
+
+def reasons_of(
+    connection: Connection,
+    notification: Notification,
+    before: WatchedState | None,
+    after: WatchedState | None,
+    hidden: Mask,
+) -> list[str]:
+    """The reasons of the versions in between, and the passages that entered and left the first
+    results. Versions of hidden sources have no reason."""
+    reasons = _version_reasons(connection, notification, hidden)
+    why = [f"version {number}: {reason}" for number, reason in reversed(reasons)]
+    if before is None or after is None:
+        return why
+    went, came = _beyond(before, after), _beyond(after, before)
+    for reason, names in (
+        ("edited", went & came),
+        ("no longer among the first results", went - came),
+        ("now among the first results", came - went),
+    ):
+        why += [f"{reason}: {name}" for name in sorted(names)]
+    if before["answer"] != after["answer"]:
+        why.append("the answer changed")
+    return why
+
+
+def _version_reasons(
+    connection: Connection, notification: Notification, hidden: Mask
+) -> list[tuple[int, str]]:
+    """The newest versions in between that have a reason to show, the newest first."""
+    nothing = VisibleCounts(0, 0, 0, 0, 0)  # the counts are not shown
+    found, before = list[tuple[int, str]](), notification.new + 1
+    for _ in range(_MAX_PAGES):
+        entries = history_log(connection, _PAGE, before)
+        for entry in entries:
+            if entry.version.id <= notification.old or len(found) == _MAX_REASONS:
+                return found
+            shown = entry
+            if hidden:
+                shown = visible_entry(connection, entry, hidden, lambda _: 0, lambda _: nothing)
+            if shown.version.reason:
+                found.append((entry.version.id, shown.version.reason))
+        if not entries:
+            break
+        before = entries[-1].version.id
+    return found
+
+
+def _state(found: Answer, reply: AskReply) -> str:
+    """The state to compare: the answer, and the set of the first passages."""
+    first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
+    digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
+    return json.dumps({"answer": digest, "passages": first})
+
+
+def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
+    """The first passages of one state that are not in the other, by heading and document."""
+    known = {one["id"] for one in there["passages"]}
+    return {
+        f"{title_of(one)} ({document_name(one)})"
+        for one in here["passages"]
+        if one["id"] not in known
+    }
+
+
+def _passage(found: Answer, rank: int) -> WatchedPassage:
+    id_ = found.ranked[rank].passage
+    whole = placed_json(id_, found.passages[id_], found.places.get(id_, ()))
+    passage: WatchedPassage = {
+        "id": whole["id"],
+        "heading": whole["heading"],
+        "source": whole["source"],
+        "document": whole["document"],
+        "start": start_of(whole["text"]),
+    }
+    if name := mail_name(whole["origin"], whole["heading"]):
+        passage["document_name"] = name
+    return passage
