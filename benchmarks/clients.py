@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPResponse
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -34,11 +35,26 @@ _RETRY_AFTER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One request: its kind, the status of the answer (0: none), and its duration."""
+    """One request: its kind, the status of the answer (0: none), and its duration.
+
+    failure: the code of the error. retry_after: whether the answer said when to ask again.
+    """
 
     kind: str
     status: int
     ms: float
+    failure: str = ""
+    retry_after: bool = False
+
+
+class AskingClient(Client):
+    """A client that remembers whether the last answer said when to ask again."""
+
+    retry_after = False
+
+    def _content_of(self, response: HTTPResponse) -> bytes:
+        self.retry_after = response.headers.get("Retry-After") is not None
+        return super()._content_of(response)
 
 
 def main() -> None:
@@ -65,7 +81,7 @@ def main() -> None:
             for _ in range(given.rounds):
                 for writer, found in told.items():
                     threads = given.clients // _PROCESSES
-                    connects = [partial(Client, place.socket)]
+                    connects = [partial(AskingClient, place.socket)]
                     ask = partial(run_clients, connects, questions, threads, given.phase_s)
                     asking = [processes.submit(ask, seed) for seed in range(_PROCESSES)]
                     until_s = time.monotonic() + given.phase_s
@@ -98,7 +114,7 @@ def main() -> None:
 
 
 def run_clients(
-    connects: Sequence[Callable[[], Client]],
+    connects: Sequence[Callable[[], AskingClient]],
     questions: Sequence[str],
     threads: int,
     seconds: float,
@@ -119,20 +135,21 @@ def run_clients(
 
 
 def _client(
-    connect: Callable[[], Client], questions: Sequence[str], until_s: float, seed: int
+    connect: Callable[[], AskingClient], questions: Sequence[str], until_s: float, seed: int
 ) -> list[Told]:
-    chance, told = Random(seed), []
-    with connect() as client:
+    chance, told, client = Random(seed), list[Told](), connect()
+    with client:
         while time.monotonic() < until_s:
             kind = chance.choice(_KINDS)
-            began_s, status = time.perf_counter(), 200
+            began_s, status, failure = time.perf_counter(), 200, ""
             try:
                 _ask(client, kind, chance, questions)
             except RequestFailed as error:
-                status = error.status
-            except DaemonUnavailable:
-                status = 0
-            told.append(Told(kind, status, (time.perf_counter() - began_s) * 1000))
+                status, failure = error.status, error.code
+            except DaemonUnavailable as error:
+                status, failure = 0, error.why
+            ms = (time.perf_counter() - began_s) * 1000
+            told.append(Told(kind, status, ms, failure, bool(status) and client.retry_after))
             if status == 503:
                 time.sleep(_RETRY_AFTER_S)
     return told

@@ -1,28 +1,29 @@
 """A hundred clients of twenty users over TLS, beside as many over the local socket.
 
-The same mixed requests as in `clients.py`, from the same machine. Phases over the socket and over
-TLS alternate, so that the noise of the machine falls on both. If the daemon asks a client to retry
-later (503), it waits that long.
+The same mixed requests as in `clients.py`, from the same machine, five minutes over each way. The
+phases over the socket and over TLS alternate, so that the noise of the machine falls on both. If
+the daemon asks a client to retry later (503), it waits that long. Each kind of failure is printed.
 
 python benchmarks/remote_clients.py
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from clients import Told, figures, run_clients
+from clients import AskingClient, Told, figures, run_clients
 from common import JSON, arguments, dataset, indexed_daemon, lines, table, write_result
 
-from hopsyncd.client import Client
 from tests.e2e.daemon import Place
 from tests.fakes.certificates import Authority
 from tests.fakes.port import free_port
 
 _PROCESSES = 4
 _USERS = 20
+_ANSWERED, _BUSY = 200, 503
 
 
 def main() -> None:
@@ -46,8 +47,8 @@ def main() -> None:
         cert, key = authority.issue()
         access = f'[access]\nlisten = "127.0.0.1:{port}"\ntls_cert = "{cert}"\ntls_key = "{key}"\n'
         with indexed_daemon(corpus, access) as (place, files):
-            connects: dict[str, Sequence[Callable[[], Client]]] = {
-                "local socket": [partial(Client, place.socket)],
+            connects: dict[str, Sequence[Callable[[], AskingClient]]] = {
+                "local socket": [partial(AskingClient, place.socket)],
                 "remote, TLS": _remote(place, f"https://localhost:{port}", authority.file),
             }
             for _ in range(given.rounds):
@@ -61,17 +62,42 @@ def main() -> None:
         f" {given.rounds} phases of {given.phase_s:.0f} s over each way; milliseconds\n"
     )
     seconds = given.rounds * given.phase_s
-    columns = ["way", "answers/s", "p50 ms", "p95 ms", "refused (503), %", "other failures"]
-    rows = [[way, *figures(found, seconds)] for way, found in told.items()]
+    columns = ["way", "answers/s", "of the local rate, %", "p50 ms", "p95 ms", "refused (503), %"]
+    columns += ["503 with Retry-After, %", "other failures"]
+    rows = _rows(told, seconds)
     table(columns, rows)
+    failures = Counter(
+        (way, one.kind, one.status, one.failure)
+        for way, found in told.items()
+        for one in found
+        if one.status != _ANSWERED
+    )
+    table(
+        ["way", "kind", "status", "failure", "times"],
+        [[*failure, times] for failure, times in sorted(failures.items())],
+    )
     if given.json:
         write_result("remote-clients", columns, rows)
 
 
-def _remote(place: Place, url: str, ca: Path) -> Sequence[Callable[[], Client]]:
+def _rows(told: Mapping[str, Sequence[Told]], seconds: float) -> list[list[object]]:
+    """A row for each way: its figures, and its rate as a share of the rate of the first way."""
+    rows, local_per_s = list[list[object]](), 0.0
+    for way, found in told.items():
+        per_s = sum(one.status == _ANSWERED for one in found) / seconds
+        local_per_s = local_per_s or per_s
+        rate, p50_ms, p95_ms, refused, others = figures(found, seconds)
+        busy = [one.retry_after for one in found if one.status == _BUSY]
+        said = 100 * sum(busy) / len(busy) if busy else "none"
+        share = 100 * per_s / local_per_s
+        rows.append([way, rate, share, p50_ms, p95_ms, refused, said, others])
+    return rows
+
+
+def _remote(place: Place, url: str, ca: Path) -> Sequence[Callable[[], AskingClient]]:
     """The functions that connect each user, each with a token."""
     made = [place.run("token", "create", "--user", f"user{one}") for one in range(_USERS)]
-    return [partial(Client, url, one.stdout.strip(), None, ca) for one in made]
+    return [partial(AskingClient, url, one.stdout.strip(), None, ca) for one in made]
 
 
 if __name__ == "__main__":

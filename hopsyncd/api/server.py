@@ -314,6 +314,12 @@ def bound_listeners(stack: ExitStack, config: Config) -> Listeners:
     listeners, secured = [listener], list[socket.socket]()
     warn_of_former_files(config)
     tls = server_tls(config)
+    if config.access.listen and config.access.listen == config.web.listen:
+        raise SocketRefused(
+            f"Cannot listen on {config.web.listen}",
+            "access.listen and web.listen are the same address",
+            "Set web.listen to another port, or remove it: access.page opens the page to a team",
+        )
     for key, address in (
         ("access.listen", config.access.listen),
         ("web.listen", config.web.listen),

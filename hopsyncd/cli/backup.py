@@ -159,6 +159,7 @@ def restore(
 
     Example: hopsyncd backup restore latest
     """
+    from hopsyncd.api.tokens import TokenFile
     from hopsyncd.ingest.backup_process import verify_copy
     from store.backup_folder import Backup
     from store.restoring import describe_loss, pending_restore, stage
@@ -183,6 +184,8 @@ def restore(
     answer = {**asdict(done), "replaced": str(done.replaced or ""), "started": started}
     if not print_if_json(answer, as_json):
         _report(done, started)
+        if config.access.listen and not TokenFile.of(config).read():
+            click.echo("A backup has no tokens: make new ones with `hopsyncd token create`.")
 
 
 def _database_file(config: Config) -> Path:

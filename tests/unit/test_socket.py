@@ -21,6 +21,7 @@ from hopsyncd.api import server
 from hopsyncd.api.server import bound_address, bound_listeners, bound_socket
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import AlreadyRunning, SocketRefused
+from tests.fakes.port import free_port
 
 
 @pytest.fixture
@@ -154,6 +155,14 @@ def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
     assert not path.exists()
     with bound_socket(path):
         connect(path)
+
+
+def test_two_listeners_on_one_address_are_refused(path: Path) -> None:
+    address = {"listen": f"127.0.0.1:{free_port()}"}
+    places = {"socket": str(path), "data_dir": str(path.parent)}
+    config = Config.model_validate({"daemon": places, "access": address, "web": address})
+    with pytest.raises(SocketRefused, match="are the same address"), ExitStack() as stack:
+        bound_listeners(stack, config)
 
 
 def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:
