@@ -53,6 +53,7 @@ from tests.fakes.postgres import postgres
 
 _SIZES = [1_000]
 _POLL_S, _LAG_POLL_S = 0.02, 0.1
+_IMPORT_POLL_S = 0.25  # each status reads the list of documents, so polling takes time too
 _LONG_S = 7200.0
 _NUMBERS = count()
 
@@ -177,10 +178,10 @@ def _measure(team: Team, files: Sequence[Path], load: Load, edits: int, kills: i
     began_s = time.monotonic()
     writer = team.writer()
     assert writer is not None
-    writer.until(partial(_has_scanned, writer), _LONG_S)
+    writer.until(partial(_has_scanned, writer), _LONG_S, _IMPORT_POLL_S)
     import_s, passages = time.monotonic() - began_s, writer.status()["passages"]
     for place in team.places:
-        place.until(partial(_serves, place, passages), _LONG_S)
+        place.until(partial(_serves, place, passages), _LONG_S, _IMPORT_POLL_S)
     followed_s = time.monotonic() - began_s
     edit = partial(_edit, files, team.reader())
     idle_s, busy_s, behind = [edit() for _ in range(edits)], list[float](), list[int]()

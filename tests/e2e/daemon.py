@@ -164,12 +164,14 @@ class Place:
         """For how many passages questions were ever made."""
         return int(self.status()["counters"]["passages_generated"])
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> float:
+    def until(
+        self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S, poll_s: float = 0.02
+    ) -> float:
         """Poll until the condition holds; the seconds it took."""
         began_s = time.monotonic()
         while not condition():
             assert time.monotonic() - began_s < timeout_s, f"waited {timeout_s} s in vain"
-            time.sleep(0.02)
+            time.sleep(poll_s)
         return time.monotonic() - began_s
 
     def files_bytes(self, pattern: str = "*") -> dict[Path, bytes]:
