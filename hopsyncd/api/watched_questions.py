@@ -124,8 +124,8 @@ class WatchedQuestions:
         number of the watch.
 
         A paused watch of the caller for the same question continues. At each change, the program is
-        started, the webhook is called, or agents are notified. Raises BadRequest, or DiskFailure if the
-        program or webhook cannot be stored.
+        started, the webhook is called, or agents are notified. Raises BadRequest, or DiskFailure if
+        the program or webhook cannot be stored.
         """
         engine, asker = self._parts()
         if engine.head is None:
