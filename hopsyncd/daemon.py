@@ -115,8 +115,7 @@ class Daemon:
         tls: ServerTls | None = None,
         page: TeamPage | None = None,
     ) -> None:
-        self._tls = tls
-        self._read_config = read_config
+        self._tls, self._read_config = tls, read_config
         self._models = ModelReload(load)
         self._backups = Backups(lambda: self._serving.state.config, config_file)
         self._connection = connection
