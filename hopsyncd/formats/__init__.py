@@ -1,4 +1,5 @@
-"""Converts bytes to blocks, with a reader for each format, and blocks to passages."""
+"""Readers that convert bytes to blocks, a reader per format, and the chunker that groups blocks
+into passages."""
 
 from importlib import import_module
 from typing import Any
@@ -7,8 +8,8 @@ from hopsyncd.errors import ReaderUnavailable
 
 
 def library(name: str) -> Any:
-    """Import a library. Raises ReaderUnavailable if it is missing, so that the document is not
-    reported as broken."""
+    """Import a library. Raises ReaderUnavailable if it is missing, so that no document is reported
+    as damaged."""
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:
@@ -16,5 +17,5 @@ def library(name: str) -> Any:
         raise ReaderUnavailable(
             "Documents of this type cannot be read",
             f"the library {name} cannot be loaded ({reason})",
-            "Install hopsyncd again, or free memory. The next sync reads the documents that wait",
+            "Install hopsyncd again, or free memory. The next sync retries the unread documents",
         ) from error

@@ -1,5 +1,5 @@
-"""Office documents that are ZIP archives of XML: opens them within limits, and finds their parts
-and relations."""
+"""Opens Office documents, which are ZIP archives of XML, within size limits, and finds their parts
+and relationships."""
 
 import io
 import re
@@ -25,7 +25,7 @@ _OTHER_ENCODING = re.compile(
 def open_archive(data: bytes) -> ZipFile:
     """Open an archive. Raises DocumentUnreadable if its declared content is too large.
 
-    A member is never read beyond the size that the archive declares for it.
+    No member is read beyond its declared size.
     """
     archive = ZipFile(io.BytesIO(data))
     members = archive.infolist()
@@ -46,10 +46,10 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 
 
 class Children:
-    """The child elements of one name in an XML part, by the value of an attribute.
+    """Finds the child elements with one tag in an XML part by the value of an attribute.
 
-    Each is found and parsed when it is first used: a Word document has hundreds of styles and uses
-    few of them.
+    Each element is parsed at its first use: a Word document has hundreds of styles and uses few of
+    them.
     """
 
     def __init__(self, data: bytes, name: str, key: str) -> None:
@@ -66,7 +66,7 @@ class Children:
                     self._parsed[attribute(child, key)] = child
 
     def get(self, key: str) -> ElementTree.Element | None:
-        """The element whose attribute has the value `key`."""
+        """Return the element whose attribute has the value `key`."""
         if key not in self._parsed:
             self._parsed[key] = self._find(key)
         return self._parsed[key]
@@ -89,8 +89,10 @@ class Children:
         return None
 
     def _parse(self, inside: bytes, prefix: bytes) -> ElementTree.Element:
-        """Parse an element. Most elements need only the namespace of their own prefix, and Word
-        declares thirty."""
+        """Parse an element, if possible with the namespace of its own prefix only.
+
+        Word declares thirty namespaces, which would be parsed for each element.
+        """
         root = self._root
         assert root is not None
         if self._short_root is None:
@@ -98,33 +100,33 @@ class Children:
             found = re.search(rb"\s" + name + rb"""\s*=\s*("[^"]*"|'[^']*')""", root[2])
             declared = b" " + name + b"=" + found[1] if found else b""
             self._short_root = (b"<root" + declared + b">", b"</root>")
-        with suppress(ElementTree.ParseError):  # for want of another namespace
+        with suppress(ElementTree.ParseError):  # it needs another namespace
             return ElementTree.fromstring(inside.join(self._short_root))[0]
         return ElementTree.fromstring(inside.join((root[0], b"</" + root[1] + b">")))[0]
 
 
 def relation_of(element: ElementTree.Element) -> str:
-    """The id of the relation that an element names; empty without one."""
+    """Return the relationship id in an element's attributes, or an empty string."""
     return next((value for key, value in element.items() if key.endswith(_RELATION_ID)), "")
 
 
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """The targets of a member's relations: id to (kind, name of the target).
+    """Map a member's relationship ids to (type, name of the target).
 
-    The empty name stands for the relations of the archive itself.
+    An empty member name selects the relationships of the archive itself.
     """
     return all_targets_of(archive, name)[0]
 
 
 def link_targets_of(archive: ZipFile, name: str) -> dict[str, str]:
-    """The addresses outside the file that a member refers to, by the ids of the relations."""
+    """Map a member's relationship ids to addresses outside the file."""
     return all_targets_of(archive, name)[1]
 
 
 def all_targets_of(
     archive: ZipFile, name: str
 ) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """The results of `targets_of` and of `link_targets_of`."""
+    """Return the results of `targets_of` and `link_targets_of`."""
     parts: dict[str, tuple[str, str]] = {}
     links: dict[str, str] = {}
     folder = "/" + dirname(name)
@@ -144,7 +146,7 @@ def _relations(archive: ZipFile, name: str) -> Iterable[ElementTree.Element]:
 
 
 def attribute(element: ElementTree.Element, name: str) -> str:
-    """The value of an attribute in any namespace; empty if the element lacks it."""
+    """Return the value of an attribute in any namespace, or an empty string."""
     for key, value in element.items():
         if key.rpartition("}")[2] == name:
             return value
@@ -152,7 +154,7 @@ def attribute(element: ElementTree.Element, name: str) -> str:
 
 
 def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | None:
-    """The element reached by following `path`, a name per level, in any namespace."""
+    """Return the element at `path`, a tag per level, in any namespace."""
     for name in path:
         end = "}" + name
         for one in element:
@@ -165,12 +167,12 @@ def child_of(element: ElementTree.Element, *path: str) -> ElementTree.Element | 
 
 
 def local_name(element: ElementTree.Element) -> str:
-    """The name of an element without its namespace."""
+    """Return the tag of an element without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
 def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements of that name below `parent`, except those inside another such element."""
+    """Yield the elements with this tag below `parent`, without those nested in another match."""
     for child in parent:
         if local_name(child) == name:
             yield child

@@ -1,4 +1,4 @@
-"""Reads AsciiDoc: rewrites it line by line as Markdown, and reads its tables as grids."""
+"""Reads AsciiDoc: rewrites each line as Markdown, and reads tables as grids of cells."""
 
 import csv
 import re
@@ -54,7 +54,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def asciidoc_blocks(text: str) -> tuple[Block, ...]:
-    """Read a document; included files are left out."""
+    """Read a document; `include` directives are not followed."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
     return tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
@@ -62,7 +62,7 @@ def asciidoc_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a document. Each line gives one line, so line numbers stay the same."""
+    """Rewrites the lines of a document one for one, so that line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -95,7 +95,8 @@ class _Reader:
         return out
 
     def _length(self, at: int, delimiter: str) -> int:
-        """The number of lines of the block whose delimiter is at `at`, with both delimiters."""
+        """The number of lines in the block whose opening delimiter is at `at`, both delimiters
+        included."""
         for end in range(at + 1, len(self.lines)):
             if self.lines[end].rstrip() == delimiter:
                 return end - at + 1
@@ -112,7 +113,7 @@ class _Reader:
         return [f"~~~~{language}", *(inner[:-1] if is_closed else inner), *["~~~~"] * is_closed]
 
     def _is_tex(self, lines: Sequence[str]) -> bool:
-        """Whether the block that follows is a formula in TeX, and not one in AsciiMath."""
+        """Whether the next formula is in TeX rather than AsciiMath."""
         kind = self._above.split(",")[0].strip()
         kind = self._attributes.get("stem") or kind if kind == "stem" else kind
         return kind == "latexmath" or (kind == "stem" and any("\\" in line for line in lines))
@@ -162,7 +163,7 @@ class _Reader:
         return text
 
     def _read_table(self, first_line: int, lines: list[str], sign: str, caption: str) -> bool:
-        """Read the lines of a table whose cells are separated by `sign`. Returns whether it has any
+        """Read the lines of a table with the cell separator `sign`. Returns False if it has no
         cells."""
         above, self._above = self._above, ""
         if found := _FORMAT.search(above):
@@ -209,7 +210,7 @@ class _TableCell:
 
 
 def _cells(lines: Iterable[str]) -> Iterable[_TableCell]:
-    """The cells in the lines of a table; a cell may continue in the lines below it."""
+    """The cells in the lines of a table; a cell may span several lines."""
     cell: _TableCell | None = None
     for at, line in enumerate(lines):
         end = 0
@@ -235,7 +236,7 @@ def _split_separator(lines: list[str], sign: str) -> Iterable[_TableCell]:
 
 
 def _width(above: str, cells: list[_TableCell]) -> int:
-    """The number of columns: from the attribute `cols`, else the number of cells in the first
+    """The number of columns: the attribute `cols`, or else the number of cells in the first
     line."""
     found = re.search(r'cols\s*=\s*(?:"([^"]*)"|(\d+\*?|[^\s,\]]+))', above)
     if found:

@@ -1,4 +1,4 @@
-"""Reads BibTeX and BibLaTeX: an item for each entry, with its authors, year and place."""
+"""Reads BibTeX and BibLaTeX: a list item per entry."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 
 
 def bibliography_blocks(text: str) -> tuple[Block, ...]:
-    """Read a file. The item of an entry has its key, authors, year, title, place and abstract."""
+    """Read a file. Each entry becomes a list item with its key, authors, year, title, place and
+    abstract."""
     strings: dict[str, str] = {}
     ends = _ends_of(text)
     for found in _STRING.finditer(text):
@@ -53,7 +54,7 @@ def _entries(text: str, strings: dict[str, str], ends: dict[int, int]) -> Iterat
 def _value(
     text: str, at: int, end: int, strings: dict[str, str], ends: dict[int, int]
 ) -> tuple[str, int]:
-    """The value that begins at `at`, and the position after it. Parts may be joined by `#`.
+    """Return the value that begins at `at`, and the position after it. `#` joins several parts.
 
     A part is in braces, in quotes or bare. An unclosed part ends at the end of its line.
     """
@@ -77,7 +78,7 @@ def _value(
 
 
 def _ends_of(text: str) -> dict[int, int]:
-    """The end of each closed part in braces or quotes, by the position where it begins.
+    """Map the start of each closed part in braces or quotes to its end.
 
     A quoted part ends at the next quotation mark at the same depth of braces.
     """

@@ -1,5 +1,5 @@
-"""The blocks of a document and their links: readers produce them, and the chunker splits them into
-passages."""
+"""Defines blocks, the parts of a document that readers produce, and their links. The chunker groups
+blocks into passages."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WrittenLink:
-    """The target of a link as it is written, and the text that a reader sees in its place."""
+    """A link target as written in the document, and the visible text of the link."""
 
     target: str
     text: str
 
 
 def link_to_address(address: str, shown: str) -> WrittenLink | None:
-    """A link of Markdown or HTML; None if it does not lead to a document (mailto, scripts,
-    data).
+    """Make a link from a Markdown or HTML address; None if the address is not a document (mailto,
+    scripts, data).
 
     >>> link_to_address("../My%20Notes.md#a", "mine")
     WrittenLink(target='../My Notes.md#a', text='mine')
@@ -38,7 +38,7 @@ def link_to_address(address: str, shown: str) -> WrittenLink | None:
 
 
 def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
-    """A link to a document by its name. The name is shown unless another text is given."""
+    """Make a link to a document by its name. The visible text defaults to the name."""
     return _link(name, shown or name)
 
 
@@ -72,22 +72,22 @@ MAX_HEADING_CHARACTERS = 300
 class Block:
     """One piece of a document's structure, in reading order.
 
-    Lines are 1-based and inclusive, in the file as it is on disk. In documents without lines they
-    number pages, slides and so on (see formats/media_types.py). `text` keeps the line breaks of the
-    file, so that every part of it has a line. `level` is 1..6 for a heading and 0 for others. A
-    heading with empty text closes the sections of its level without opening one.
+    Lines are 1-based and inclusive, and refer to the file on disk. Formats without lines count
+    pages, slides or other units instead (see formats/media_types.py). `text` keeps the file's line
+    breaks, so that the line of each part is known. `level` is 1..6 for a heading and 0 for others.
+    A heading with empty text closes the sections of its level without opening one.
 
     A `table` block is one row (see formats/tables.py). A `figure` is the caption or the description
     of a picture. A `note` is a footnote or a comment, after the block that refers to it. A
-    `skipped` block counts what a reader left out on purpose: `skipped_block` makes it, `skipped_of`
-    reads it. A `picture` marks the place of a picture until its text is recognized; no reader
-    returns one in the end.
+    `skipped` block counts parts that a reader omits on purpose (see `skipped_block` and
+    `skipped_of`). A `picture` block marks the place of a picture until text recognition replaces
+    it.
 
-    `links` are the links in the text. `names` are names that the block gives the document,
-    `properties` are facts about the document, such as tags, authors and dates, as (name, value).
-    `leads` are the texts above the block without which it cannot be understood, outermost first:
-    the sentence that introduces its list, the items it is nested in, the term that it explains. A
-    passage that begins with the block repeats them.
+    `links` are the links in the text. `names` are other names of the document that the block
+    contains, `properties` are facts about the document, such as tags, authors and dates, as (name,
+    value). `leads` are earlier texts that the reader needs to understand the block, outermost
+    first: the sentence that introduces its list, its parent items, the term that it explains. A
+    passage that begins with the block repeats its leads.
     """
 
     kind: Kind
@@ -102,9 +102,10 @@ class Block:
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Drop blocks without text and links, and turn headings that are too long into paragraphs.
+    """Drop blocks without text and links, and turn overlong headings into paragraphs.
 
-    A `?` replaces characters that UTF-8 cannot encode; JSON and some charsets can contain them.
+    A `?` replaces characters that UTF-8 cannot encode, which JSON and some character sets can
+    contain.
     """
     return tuple(
         replace(block, kind="paragraph", level=0)
@@ -116,13 +117,13 @@ def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
 
 
 def skipped_block(counts: Mapping[str, int]) -> Block:
-    """Make the block that counts what a reader left out on purpose, by kind."""
+    """Make a block that counts the parts that a reader omitted on purpose, by kind."""
     properties = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
     return Block("skipped", "", 1, 1, properties=properties)
 
 
 def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
-    """Count the parts that the readers left out on purpose, by kind.
+    """Count the parts that readers omitted on purpose, by kind.
 
     >>> skipped_of([skipped_block({"navigation": 2}), skipped_block({"navigation": 1})])
     {'navigation': 3}
@@ -135,7 +136,7 @@ def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
 
 
 def squeeze(text: str, links: Links) -> tuple[str, Links]:
-    """Put a text into one line with single spaces, and adjust the offsets of its links."""
+    """Collapse white space to single spaces, and adjust the offsets of its links."""
     ends = [0, *(at for at, _ in links), len(text)]
     marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
     starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
@@ -153,9 +154,9 @@ def with_title(
 ) -> tuple[Block, ...]:
     """Put `title` first as the level-1 heading, unless the document has its own title.
 
-    The document's own title is its only level-1 heading, if nothing precedes it. It is also a first
-    heading of any level that equals `title`; that heading then moves to the top. If the title
-    `is_certain`, as in a book, only a heading with all of its words counts. All other level-1
+    A level-1 heading is the document's own title if it is the only one and comes first. A first
+    heading that equals `title` also counts, whatever its level; it moves to the top. If
+    `is_certain`, as in a book, only a heading with all words of `title` counts. All other level-1
     headings become chapters below the title.
     """
     title = in_one_line(title)
@@ -178,7 +179,7 @@ def with_title(
 
 
 def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) -> Iterator[Block]:
-    """Insert tables, which were read separately, at their places among the blocks of a document."""
+    """Insert tables, which were read separately, at their lines among the other blocks."""
     remaining = iter(tables)
     table = next(remaining, ())
     for block in blocks:
@@ -193,10 +194,10 @@ def in_line_order(blocks: Iterable[Block], tables: Iterable[Sequence[Block]]) ->
 
 
 def title_from_path(path: str, blocks: Iterable[Block]) -> str:
-    """A title made of the file's name, for a document that has chapters but no title; else empty.
+    """Derive a title from the file name for a document with chapters but no title; otherwise empty.
 
     A chapter "Usage" says little without a title above it. A file without headings gets no title,
-    because many file names say nothing: "notes" or "2024-05-07".
+    because names such as "notes" or "2024-05-07" say nothing.
 
     >>> chapters = [Block("heading", text, 1, 1, level=2) for text in ("Usage", "Limits")]
     >>> title_from_path("tools/Export.md", chapters)
@@ -217,14 +218,14 @@ def _is_empty(blocks: Iterable[Block]) -> bool:
 
 
 def lower_headings(blocks: Iterable[Block], by: int = 1) -> Iterator[Block]:
-    """Yield the blocks, with their headings `by` levels deeper; 6 is the deepest level."""
+    """Yield the blocks with their headings `by` levels deeper, down to level 6."""
     for block in blocks:
         yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
-    """The names of a document: the source's title, the first level-1 heading, and names in its
-    text."""
+    """Return the names of a document: the source's title, the first level-1 heading, and names in
+    its text."""
     said = list(blocks)
     first = next((block.text for block in said if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in said for name in block.names)]

@@ -1,7 +1,4 @@
-"""Reads calendars (RFC 5545), each event with its time, place and people, and contacts (RFC 6350).
-
-Both have lines of the same form.
-"""
+"""Reads calendars (RFC 5545) and contacts (RFC 6350), which share one line format."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -70,13 +67,13 @@ class _Event:
 def calendar_blocks(text: str) -> tuple[Block, ...]:
     """Read events, tasks and journal entries: a heading, a line for each fact, and the description.
 
-    Times have their time zone. Alarms and the rules of time zones are left out.
+    Times include their time zone. Alarms and time zone definitions are left out.
     """
     return tuple(block for event in _events(text) for block in _event_blocks(event))
 
 
 def contact_blocks(text: str) -> tuple[Block, ...]:
-    """Read contacts: a row for each person, with all fields."""
+    """Read contacts: a table row for each person, with all fields."""
     return tuple(filter(None, map(_contact_block, _events(text, frozenset(("VCARD",))))))
 
 
@@ -92,7 +89,7 @@ def _contact_block(card: _Event) -> Block | None:
 
 
 def _contact_value(value: _Value) -> str:
-    """A value with its parts in order, followed by its kind: "+46 1 (work)"."""
+    """Format the parts of a value in order, followed by its kind: "+46 1 (work)"."""
     text = value.text
     if re.match(r"\A[\w.+-]{1,10}:", text) and not text.startswith("http"):
         text = text.partition(":")[2]  # tel:, mailto:
@@ -141,7 +138,7 @@ def _events(text: str, components: frozenset[str] = _COMPONENTS) -> Iterator[_Ev
 
 
 def _unfold(text: str) -> Iterator[str]:
-    """Join each line of a calendar with the lines that continue it."""
+    """Join each line with its continuation lines."""
     waiting: list[str] = []
     for line in text.split("\n"):
         if waiting and line[:1] not in (" ", "\t"):
@@ -181,7 +178,7 @@ def _field_text(event: _Event, name: str) -> str:
 
 
 def _person(value: _Value) -> str:
-    """A person as "Ann Lee <ann@example.org>", with the answer to the invitation if there is
+    """Format a person as "Ann Lee <ann@example.org>", with the reply to the invitation if there is
     one."""
     address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
     name = value.parameters.get("CN", "").strip()
@@ -191,7 +188,7 @@ def _person(value: _Value) -> str:
 
 
 def _time(value: _Value) -> str:
-    """A date, or a time with its zone: "2026-07-01 08:00 UTC"."""
+    """Format a date, or a time with its zone: "2026-07-01 08:00 UTC"."""
     found = _TIME.match(value.text)
     if not found:
         return value.text
@@ -203,7 +200,7 @@ def _time(value: _Value) -> str:
 
 
 def _duration(text: str) -> str:
-    """A duration in words.
+    """Format a duration in words.
 
     >>> _duration("PT1H30M"), _duration("P1D")
     ('1 hour 30 minutes', '1 day')
@@ -229,7 +226,7 @@ _DAYS = {
 
 
 def _rule(text: str) -> str:
-    """How an event repeats, in words.
+    """Describe in words how an event repeats.
 
     >>> _rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
     'every 2 weeks, on Monday and Thursday, until 2026-12-31'

@@ -1,4 +1,4 @@
-"""Whether the text of a table's cell is a number or a year."""
+"""Classifies the text of table cells as numbers or years."""
 
 import re
 
@@ -12,5 +12,5 @@ def is_number(text: str) -> bool:
 
 
 def is_year(text: str) -> bool:
-    """Whether a cell contains a year, which may name a column."""
+    """Whether a cell contains a year, which is also a possible column header."""
     return _YEAR.match(text) is not None

@@ -1,7 +1,7 @@
 """Detects the character set of a text from its declarations and its bytes.
 
-`chardet` is the last resort. On sentences of 27 languages in 46 character sets it finds 96 % (and
-all but one of the texts of several sentences); charset-normalizer finds 69 %.
+`chardet` is the last resort. On single sentences in 27 languages and 46 character sets it is right
+for 96 %; charset-normalizer is right for 69 %.
 """
 
 import re
@@ -54,7 +54,7 @@ _EBCDIC = frozenset("cp037 cp273 cp424 cp500 cp875 cp1026 cp1140".split())
 
 
 def declarations(data: bytes, kind: str) -> Iterator[str]:
-    """The labels of character sets that a text of this media type declares in its content."""
+    """Yield the character set labels that a text declares in its content, by its media type."""
     head = data[:_DECLARED_WITHIN_BYTES]
     if found := _XML_PROLOG.match(head):
         yield found[1].decode("ascii")
@@ -74,16 +74,16 @@ def declarations(data: bytes, kind: str) -> Iterator[str]:
 
 
 def escaped_charset(data: bytes) -> str | None:
-    """ISO-2022-JP or ISO-2022-KR, if the bytes contain its escape sequences; else None."""
+    """Return ISO-2022-JP or ISO-2022-KR if the bytes contain its escape sequences, else None."""
     found = _ESCAPED.search(data)
     return None if not found else "iso2022_kr" if found[0] == b"\x1b$)C" else "iso2022_jp"
 
 
 def utf_16_of(data: bytes) -> str | None:
-    """The byte order of UTF-16 without a byte order mark; None for other text.
+    """Return the byte order of UTF-16 without a byte order mark, or None for other text.
 
-    In such text, all NULs are at even or all at odd offsets, as halves of ASCII and Latin-1
-    characters. A short text must consist mostly of such characters.
+    In UTF-16 all NULs are at even or all at odd offsets, as halves of ASCII and Latin-1 characters.
+    A short text must consist mostly of such characters.
     """
     if len(data) < 4:
         return None
@@ -114,9 +114,9 @@ def _is_assigned(text: str) -> bool:
 
 
 def guess_codecs(data: bytes) -> Iterator[str]:
-    """The probable codecs of the bytes, the likeliest first; none if the bytes are not text.
+    """Yield the probable codecs of the bytes, most likely first; empty if the bytes are not text.
 
-    Judged by a sample that begins near the first byte beyond ASCII.
+    The guess is based on a sample that begins near the first non-ASCII byte.
     """
     chardet = library("chardet")
     found = _BEYOND_ASCII.search(data)
@@ -143,7 +143,8 @@ def guess_codecs(data: bytes) -> Iterator[str]:
 
 
 def odd_share(text: str) -> float:
-    """The share of words with non-ASCII letters that look like no language, from 0 to 1.
+    """Return the share of words with non-ASCII letters that look wrong in any language, from 0 to
+    1.
 
     Such words mix two alphabets, have a capital after a small letter, or contain a symbol.
     """
@@ -160,7 +161,8 @@ def _is_odd(word: str) -> bool:
 
 
 def _is_heap_of_signs(text: str) -> bool:
-    """Whether most of a text is beyond ASCII and much of that is symbols, as in no language."""
+    """Whether a text consists mostly of non-ASCII characters, many of them symbols: no language
+    does."""
     beyond = [one for one in text[:2000] if one > "\x7f" and not _USUAL_SIGN.match(one)]
     signs = sum(unicodedata.category(one)[0] in "SPC" for one in beyond)
     return 2 * len(beyond) > min(len(text), 2000) and 5 * signs > len(beyond)

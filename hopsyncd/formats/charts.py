@@ -15,7 +15,7 @@ _MAX_POINTS = 200  # of one series; the rows of a larger one lie in the sheet
 
 
 def chart_blocks(chart: Element, line: int) -> Iterator[Block]:
-    """The kind and title of a chart, its axis titles, and its values as a table.
+    """Yield the kind and title of a chart, its axis titles, and its values as a table.
 
     The table has a row for each category and a column for each series.
     """
@@ -74,7 +74,7 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
-    """The saved texts of a series by their index; numbers in the format that the chart shows."""
+    """The saved texts of a series by their index; numbers are formatted as in the chart."""
     points: dict[int, str] = {}
     for name in names:
         for saved in series.iterfind(f"{{*}}{name}"):
@@ -91,8 +91,8 @@ def _points(series: Element, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
-    """Categories in groups, the innermost level first: "2024 > Q1". A group has the index of its
-    first category."""
+    """Categories in groups, outermost group first: "2024 > Q1". A group has the index of its first
+    category."""
     texts = [
         {int(at): _text(point) for point in level if (at := point.get("idx", "")).isdecimal()}
         for level in levels
@@ -108,7 +108,7 @@ def _points_of_levels(levels: Sequence[Element]) -> dict[int, str]:
 
 
 def _show_number(text: str, number_format: str) -> str:
-    """Format a number as the chart shows it: files contain 4.4000000000000004 for 4.4."""
+    """Format a number without binary rounding noise: files contain 4.4000000000000004 for 4.4."""
     if not _NUMBER.match(text):
         return text
     return show_value(float(text), number_format)

@@ -1,7 +1,7 @@
-r"""Blocks to passages; an edit moves boundaries only nearby.
+r"""Groups blocks into passages. An edit moves passage boundaries only near the edit.
 
-A section (the blocks between two headings) is a row of units: its blocks, or the sentences of a
-block that is too long. Between two units lies a boundary; its *rank* is a hash of the two units.
+A section (the blocks between two headings) is a sequence of units: its blocks, or the sentences of
+a block that is too long. Between two units lies a boundary; its *rank* is a hash of the two units.
 A boundary is a cut if it has the lowest rank of all boundaries nearer than GAP = 0.3 x target
 tokens on either side, and is no nearer than GAP to the ends of the section.
 
@@ -16,25 +16,23 @@ only 50 before the end. The passages are AB, CD, EFG. Insert X (50 tokens) betwe
 8 (between E and F) is replaced by, say, 6 and 1; 1 lies at 300 and is a cut. The passages are AB,
 CD, EX, FG: two new ones.
 
-Why at most three. Take a section in which no two boundaries rank the same. Two cuts lie at least
-GAP apart, because of two nearer boundaries the higher-ranked is not a cut. Whether a boundary is a
-cut depends only on what is nearer than GAP. So inserting, editing or deleting a unit turns cuts on
-or off only nearer than GAP to the place: left of it (its left edge included) at most one cut p
-stands there afterwards, and right of it at most one, q. Between p and q there is no other. Every
-passage that ends before p or begins after q is as before, save the one that p ends and the one that
-q begins; the third is the passage between p and q.
+Why an edit makes at most three new passages: assume that all ranks in a section differ. Two cuts
+are at least GAP apart, because the higher-ranked of two nearer boundaries is not a cut. Whether a
+boundary is a cut depends only on the boundaries nearer than GAP. So an edit of a unit adds or
+removes cuts only within GAP of the edit. Afterwards there is at most one cut p within GAP to its
+left (its left edge included) and at most one cut q to its right. No cut lies between p and q. At
+most three passages are new: the passage that ends at p, the passage from p to q, and the passage
+that begins at q.
 
-Where the proof ends. (1) A stretch in which the ranks rise and then fall for more than 2 x target
-tokens holds no cut and must be split all the same: `_split` sees that stretch alone, so that the
-harm stays in it. Of stretches of random paragraphs of 1 to 120 words 1 in 100,000 is so long, of
-paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a further coincidence.
-(2) Repeated text has equal ranks. Comparing four units instead of two tells most of them apart.
-Boundaries that are still equal are not cuts. The exception is a long run of one repeated text:
-there each of them is a cut, so the run becomes one passage many times over, and text that is
-inserted into it does not shift the rest.
-tests/property/test_chunk_stability.py tries both. (3) A passage that begins inside a list, or below
-a term, repeats its leads, as far as these reach. An edit of a lead changes those passages. An edit
-that moves the end of a reach over a passage changes that passage too.
+The proof has three exceptions. (1) A stretch of more than 2 x target tokens may have no cut.
+`_split` divides it and reads only that stretch, so the effect of an edit stays inside it. With
+random paragraphs of 1 to 120 words, 1 stretch in 100,000 is that long; with paragraphs of equal
+length, at worst 1 in 100. (2) Repeated text has equal ranks. Comparing four units instead of two
+distinguishes most of them. Boundaries that are still equal are not cuts. In a long run of one
+repeated text, however, every boundary is a cut. The run becomes equal passages, and text inserted
+into it does not shift the rest. tests/property/test_chunk_stability.py tests (1) and (2). (3) A
+passage that begins inside a list, or below a term, repeats its leads. An edit of a lead changes
+those passages. An edit that changes which passages a lead applies to changes them too.
 """
 
 from bisect import bisect_right
@@ -53,10 +51,10 @@ _END = b""  # sorts before every hash
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A future passage: the heading path, outermost first, and the text below it.
+    """The content of a future passage: the heading path, outermost first, and the text below it.
 
-    Lines are 1-based and inclusive, in the file as it is on disk. `links` are in order of their
-    place in the text; the links of a heading belong to the first passage below it.
+    Lines are 1-based and inclusive, and refer to the file on disk. `links` are in text order; the
+    links of a heading belong to the first passage below it.
     """
 
     heading: tuple[str, ...]
@@ -69,13 +67,13 @@ class Chunk:
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Split a document into passages of about `target_tokens`, never across headings.
 
-    Passages have 0.3 to 2 times the target; fewer only if the section is shorter or repeats itself.
+    A passage has 0.3 to 2 times the target; less only if the section is shorter or repeats itself.
     A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
     and table rows by a newline; wrapped lines are joined, except in code. Headings with nothing
-    below them become a passage of their own below the heading above them; in a document of headings
-    alone, all of them below the first. Text before the first heading gets the document's title, if
-    there is exactly one heading of level 1. A passage begins with the leads of its first block, one
-    per line.
+    below them become a passage of their own, under their parent heading. In a document that has
+    only headings, all of them are listed under the first. Text before the first heading gets the
+    document's title, if there is exactly one heading of level 1. A passage begins with the leads of
+    its first block, each on its own line.
 
     Inserting, editing or deleting one block makes at most 3 new passages (see the module's
     docstring). The result is the same on every platform. Raises ValueError for a target under 1.
@@ -84,12 +82,10 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
 
 
 def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
-    """Split a document like `chunk`, one passage at a time.
-
-    A large document takes seconds, and other threads can work in between.
-    """
+    """Yield passages like `chunk`, so that other threads can work while a large document is
+    split."""
     if target_tokens < 1:
-        raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
+        raise ValueError(f"target_tokens is {target_tokens}; it must be at least 1")
     if not any(block.kind != "heading" and block.text.strip() for block in blocks):
         yield from _headings_alone(blocks, target_tokens)
         return
@@ -98,8 +94,8 @@ def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
 
 
 def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
-    """Move links of headings and of blocks without text to the next text, or else to the text
-    before."""
+    """Move links of headings, and of blocks without text, to the next text, or else to the previous
+    text."""
     moved: list[Block] = []
     waiting: list[WrittenLink] = []
     last = None
@@ -145,7 +141,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
 
 
 def _with_heading(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
-    """Yield each run of blocks with the headings above it, the nearest last; a run may be empty."""
+    """Yield each run of blocks with its headings, outermost first; a run may be empty."""
     path: list[Block] = []
     body: list[Block] = []
     for block in blocks:
@@ -166,7 +162,7 @@ def _texts(path: Iterable[Block]) -> tuple[str, ...]:
 
 
 def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The heading of level 1 as a path, if there is exactly one."""
+    """Return the only level-1 heading as a path; empty unless there is exactly one."""
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     return (tops[0],) if len(tops) == 1 else ()
 
@@ -206,7 +202,7 @@ def _join(body: list[Block], target: int) -> Iterator[Unit]:
 def _mark_starts(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """The leads with the offsets where they began. Leads that are not in `known` begin at
+    """Pair each lead with the offset where it began. Leads that are not in `known` begin at
     `offset`."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
@@ -232,8 +228,7 @@ class _Boundary:
 
 
 def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
-    """Yield the units of each passage. Only a few passages are in memory, however long the
-    section."""
+    """Yield the units of each passage. A long section is never in memory as a whole."""
     gap, limit = max(1, target * 3 // 10), 2 * target
     row: list[_Boundary] = []  # since the last cut
     for place in _compare_neighbors(_boundaries(units, gap), gap):
@@ -257,10 +252,10 @@ def _units(row: Iterable[_Boundary]) -> list[Unit]:
 def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
     """Yield the boundary before each unit, with its rank, and the boundary after the last unit.
 
-    The rank is the hash of the two units at the boundary. If two boundaries have the same hash
-    (repeated text), the hash of the four units around each decides. In a run of one repeated text,
-    all boundaries have the same rank; if its units have half a gap or more, the rank is the hash of
-    the unit twice. The first and last boundary rank lowest.
+    The rank is the hash of the two units at the boundary. Boundaries with the same hash (repeated
+    text) are ranked by the hash of the four units around each. In a run of one repeated text, all
+    boundaries have the same rank. If that text has half a gap or more, the rank is the hash of the
+    text twice. The first and last boundary rank lowest.
     """
     offset = 0
     above, before, own = b"", b"", b""  # digests of the units before the boundary, and after it
@@ -293,10 +288,11 @@ def _digest(data: bytes) -> bytes:
 
 
 def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
-    """Mark boundaries that another one within `gap` beats; yield each as soon as its mark is known.
+    """Mark each boundary that another one within `gap` beats; yield boundaries in order once
+    marked.
 
-    Each boundary enters and leaves both queues once, so the time is linear, and neither queue holds
-    more than `gap` tokens. `ascending` are the boundaries with no lower rank after them.
+    Each boundary enters and leaves both queues once, so the time is linear. Neither queue holds
+    more than `gap` tokens. `ascending` holds the boundaries with no lower rank after them.
     """
     waiting: deque[_Boundary] = deque()
     ascending: deque[_Boundary] = deque()
@@ -317,11 +313,11 @@ def _compare_neighbors(places: Iterable[_Boundary], gap: int) -> Iterator[_Bound
 
 
 def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
-    """The index at which to split a stretch that is too long and ends after `end` tokens.
+    """Return the index at which to split an overlong stretch that ends after `end` tokens.
 
-    It is the boundary with the lowest rank that leaves both parts long enough; of equal ranks
-    (repeated text), the one nearest to the target. Each step reads 2 x target tokens and advances
-    by at least a seventh of that.
+    It is the boundary with the lowest rank that leaves both parts long enough; among equal ranks
+    (repeated text), the boundary nearest to the target. Each step reads 2 x target tokens and
+    advances by at least a seventh of that.
     """
     start, gap = row[0].offset, max(1, target * 3 // 10)
     reach = bisect_right(row, start + 2 * target, key=lambda place: place.offset)

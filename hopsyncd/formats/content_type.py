@@ -31,9 +31,10 @@ _BEGIN_BYTES = 1024
 
 
 def type_of_content(data: bytes, media_type: str) -> str:
-    """The media type of an office document according to its content, or else `media_type`.
+    """Return the media type of an office document according to its content, or `media_type`.
 
-    Other documents keep their type. Text in a `.doc` is plain text, in a `.xls` a table.
+    Documents other than office documents keep their type. Text in a `.doc` counts as plain text,
+    and text in a `.xls` as a table.
 
     >>> type_of_content(b"{\\\\rtf1 Tides}", DOC), type_of_content(b"{\\\\rtf1}", "text/plain")
     ('application/rtf', 'text/plain')
@@ -57,8 +58,8 @@ def type_of_content(data: bytes, media_type: str) -> str:
 
 
 def _type_of_package(data: bytes, media_type: str) -> str:
-    """The type of a ZIP archive, found without unpacking, since this also runs in the daemon's
-    process."""
+    """The type of a ZIP archive, without unpacking it, because this function also runs in the
+    daemon process."""
     if data[30:38] == b"mimetype":  # the first file of OpenDocument and EPUB, and not compressed
         declared = data[38:_BEGIN_BYTES].partition(b"PK")[0].decode("ascii", "replace").strip()
         return declared if declared in _PACKAGES else media_type
@@ -68,7 +69,8 @@ def _type_of_package(data: bytes, media_type: str) -> str:
 
 
 def _directory_of(data: bytes) -> bytes:
-    """The central directory of a ZIP archive, which lists its files; empty if it is damaged."""
+    """Return the central directory of a ZIP archive, which lists its files; empty if it is
+    damaged."""
     end = data.rfind(b"PK\x05\x06")
     if end < 0 or end + 20 > len(data):
         return b""

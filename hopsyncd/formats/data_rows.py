@@ -1,4 +1,4 @@
-"""Reads data: the rows of CSV and the members of JSON, with their lines; also canvases."""
+"""Reads CSV rows, JSON values and Obsidian canvases, with their line numbers."""
 
 import csv
 import io
@@ -29,10 +29,10 @@ _decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 def csv_blocks(text: str) -> tuple[Block, ...]:
-    """Read CSV: a block for each row, each value with its column's name if the file has names.
+    """Read CSV: a block for each row; if the file has column names, each value follows its name.
 
-    The delimiter is the one of comma, semicolon, tab and bar that gives most rows the same number
-    of values. A first line `sep=;`, as Excel writes it, sets the delimiter.
+    The delimiter is the comma, semicolon, tab or bar that gives most rows the same number of
+    values. A first line `sep=;`, as Excel writes it, sets the delimiter.
     """
     if not text.strip():
         return ()
@@ -47,7 +47,7 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _delimiter_of(text: str) -> str:
-    """The delimiter by which most rows have the same number of values, at least two."""
+    """Return the delimiter that gives most rows the same number of values, at least two."""
 
     def evenness(delimiter: str) -> tuple[float, int]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -60,7 +60,7 @@ def _delimiter_of(text: str) -> str:
 
 
 def _number(rows: Any) -> Iterator[SheetRow]:
-    """The rows that have text, with their first and last lines."""
+    """Pair each row that has text with its first and last line."""
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num
@@ -83,7 +83,7 @@ def json_blocks(text: str) -> tuple[Block, ...]:
 
 
 class _Members:
-    """One pass over the outermost values of a JSON text."""
+    """Reads the outermost values of a JSON text in one pass."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -98,8 +98,7 @@ class _Members:
             self._skip(_BLANKS)
 
     def _inside(self, way: str) -> Iterator[Block]:
-        """Read the members of the object or list that begins at the current position; `way` is its
-        path."""
+        """Read the object or list that begins at the current position; `way` is its path."""
         named = self._text[self._place] == "{"
         self._place += 1
         self._skip(_BLANKS)
@@ -154,9 +153,9 @@ _NAME_CHARACTERS = 60
 def canvas_blocks(text: str) -> tuple[Block, ...]:
     """Read a canvas of Obsidian (JSON Canvas 1.0); an empty canvas has no blocks.
 
-    Cards are read as Markdown in the order of the file; the number of the card serves as the line
-    number. The label of a group is a heading. An arrow with a label becomes a sentence about the
-    cards it joins. Raises DocumentUnreadable for other JSON.
+    Cards are read as Markdown in file order; the line number of a block is the number of its card.
+    The label of a group becomes a heading. A labelled arrow becomes a sentence about the two cards.
+    Raises DocumentUnreadable for other JSON.
     """
     if not text.strip():
         return ()
@@ -167,7 +166,7 @@ def canvas_blocks(text: str) -> tuple[Block, ...]:
         arrows = [one for one in edges if isinstance(one, dict)]
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DocumentUnreadable(
-            "the canvas", f"it is not JSON Canvas ({error})", "Save it again in its own program"
+            "the canvas", f"it is not a JSON Canvas file ({error})", "Save it again in Obsidian"
         ) from error
     blocks = [block for number, one in enumerate(cards, 1) for block in _card(one, number)]
     return (*blocks, *_arrows(arrows, cards))
@@ -197,8 +196,8 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _card_name(card: Mapping[str, Any]) -> str:
-    """The name of a card in an arrow's sentence: its first line, or the name of the embedded
-    file."""
+    """Return the name of a card for an arrow's sentence: its first line, or the name of the
+    embedded file."""
     name = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(name.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Decodes bytes to text: the only place that decides in which order character sets are tried."""
+"""Decodes bytes to text, and defines the order in which character sets are tried."""
 
 import codecs
 import re
@@ -149,5 +149,5 @@ def _is_clearly_text(text: str) -> bool:
 
 
 def _is_mostly_good(text: str) -> bool:
-    """Whether fewer than one character in 200 could not be decoded."""
+    """Whether less than 1 character in 200 could not be decoded."""
     return text.count(_BAD) * 200 < len(text)

@@ -72,7 +72,7 @@ def docx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 class _Reader:
-    """Reads one document. `number` is the number of the last paragraph or row."""
+    """Reads one document. `number` counts paragraphs and table rows."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
         self.number = 0
@@ -103,12 +103,12 @@ class _Reader:
         return Numbering(self._data("numbering"), self._styles)
 
     def _data(self, kind: str) -> bytes:
-        """The bytes of the related part of this kind; empty if the document has none."""
+        """Return the bytes of the related part of this kind, or empty bytes."""
         name = self._first_of.get(kind, "")
         return self._archive.read(name) if name in self._archive.NameToInfo else b""
 
     def _tree(self, kind: str) -> Element | None:
-        """The parsed related part of this kind; None if the document has none."""
+        """Parse the related part of this kind; None if the document has none."""
         name = self._first_of.get(kind, "")
         return tree_of(self._archive, name) if name in self._archive.NameToInfo else None
 
@@ -136,7 +136,7 @@ class _Reader:
             yield Block("paragraph", text, line := self._next(), line)
 
     def _other_document(self, chunk: Element) -> Iterator[Block]:
-        """Read a chunk of HTML that Word would import when it opens the document."""
+        """Read an embedded HTML document, which Word imports when it opens the file."""
         _, name = self._parts.get(attribute(chunk, "id"), ("", ""))
         if name.endswith((".html", ".htm", ".xhtml")) and name in self._archive.NameToInfo:
             line = self._next()
@@ -186,7 +186,7 @@ class _Reader:
             yield Block("paragraph", text, line, line, links=links)
 
     def _label(self, paragraph: Element, named: str, style: Style) -> tuple[str, int | None]:
-        """A paragraph's automatic number, and its level in a list (None outside lists)."""
+        """Return a paragraph's automatic number, and its list level (None outside lists)."""
         number, depth = number_of(paragraph)
         if not number and not style.number:
             return "", depth if child_of(paragraph, "pPr", "numPr") is None else depth or 0
@@ -202,8 +202,8 @@ class _Reader:
     def _inline(
         self, parent: Element, line: Line, beside: list[Element], mark: str, font: str
     ) -> None:
-        """Add the text of an element to a line, and collect the objects that are not part of the
-        line."""
+        """Append the text of an element to `line`, and collect objects such as tables and
+        pictures."""
         for child in _visible_children(parent):
             name = local_name(child)
             if name == "t":
@@ -261,7 +261,7 @@ class _Reader:
                 self._fields.pop()
 
     def _beside(self, element: Element) -> Iterator[Block]:
-        """Read the objects next to a text: notes, text boxes, charts, diagrams and pictures."""
+        """Read the objects attached to a text: notes, text boxes, charts, diagrams and pictures."""
         name = local_name(element)
         if name in _NOTES:
             yield from self._note(_NOTES[name], attribute(element, "id"))
@@ -305,7 +305,7 @@ class _Reader:
             yield from self._beside(element)
 
     def _flat(self, parent: Element) -> tuple[str, Links, list[Element]]:
-        """The whole text of a note or a cell, its links, and the objects in it."""
+        """Return the whole text of a note or cell in one line, its links, and the objects in it."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
@@ -359,7 +359,8 @@ class _Reader:
             waiting = next(after, None)
 
     def _grid(self, table: WordTable, beside: list[tuple[int, Element]]) -> Table:
-        """The cells of a table. Adds to `beside` the objects in them, with the last line before."""
+        """Build the grid of a table. Appends the objects in its cells to `beside`, with their
+        line."""
 
         def read(cell: Element) -> CellContent:
             text, links, found = self._flat(cell)
@@ -399,8 +400,8 @@ def _at_line(block: Block, line: int) -> Block:
 
 
 def _visible_children(parent: Element) -> Iterator[Element]:
-    """The child elements. Of alternative forms of the same content, only the first that is not
-    empty."""
+    """Yield the child elements. Of alternative versions of the same content, only the first
+    non-empty version is returned."""
     for child in parent:
         if local_name(child) != "AlternateContent":
             yield child
@@ -410,7 +411,8 @@ def _visible_children(parent: Element) -> Iterator[Element]:
 
 
 def _reading(element: Element) -> str:
-    """The pronunciation in a ruby element, to be put after its text; empty for other elements."""
+    """Return the pronunciation in a ruby element, to be placed after the text; empty for other
+    elements."""
     if local_name(element) != "ruby":
         return ""
     base, reading = (
@@ -421,7 +423,7 @@ def _reading(element: Element) -> str:
 
 
 def _in_font(text: str, font: str) -> str:
-    """The text as its font shows it: in symbol fonts, letters stand for symbols."""
+    """Return the characters that a text shows in its font: symbol fonts map letters to symbols."""
     if not font or font.casefold() not in ("symbol", "wingdings"):
         return text
     return "".join(symbol_of(ord(c), font) or c for c in text)

@@ -1,5 +1,4 @@
-"""Reads books (EPUB): their chapters in reading order, below the title, with the book's
-metadata."""
+"""Reads EPUB books: chapters in reading order below the title, and the book's metadata."""
 
 import re
 import zlib
@@ -80,7 +79,7 @@ def _leaves(metadata: Element) -> Iterator[Element]:
 
 
 def chapter_blocks(chapter: tuple[Block, ...], title: str, number: int) -> Iterator[Block]:
-    """The blocks of a chapter. Without a heading, it gets its title from the table of contents."""
+    """Read a chapter. A chapter without a heading gets its title from the table of contents."""
     has_heading = any(block.level and block.text for block in chapter)
     # A chapter without a title must not stand under the one before.
     yield Block("heading", "" if has_heading else title, number, number, level=1)
@@ -103,7 +102,7 @@ def with_title_page(blocks: list[Block], metadata: tuple[Element, ...]) -> tuple
 
 
 def _titles(archive: ZipFile, items: list[tuple[Element, str]]) -> dict[str, str]:
-    """The title of each file: its first entry in the table of contents."""
+    """Map each file to its first title in the table of contents."""
     titles: dict[str, str] = {}
     for item, name in items:
         is_nav = "nav" in item.get("properties", "").split()

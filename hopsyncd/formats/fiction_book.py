@@ -1,4 +1,4 @@
-"""Reads books in FictionBook (FB2) by rewriting each chapter in HTML."""
+"""Reads books in FictionBook (FB2) by converting each chapter to HTML."""
 
 from collections.abc import Iterator
 from xml.etree import ElementTree
@@ -21,8 +21,8 @@ _NAMES = ("first-name", "middle-name", "last-name")
 
 
 def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a book; line numbers count its chapters, from 1. Notes follow the chapter that refers
-    to them."""
+    """Read a book; line numbers count its chapters, from 1. Notes follow the chapter that cites
+    them."""
     root = ElementTree.fromstring(data)
     bodies = list(root.iterfind("{*}body"))
     notes = {
@@ -51,7 +51,7 @@ def fiction_book_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _rewrite(element: Element, level: int) -> Element:
-    """An element of a book in HTML; the next title gets the heading level `level`."""
+    """Convert an element of a book to HTML; the next title becomes a heading of level `level`."""
     name = local_name(element)
     if name in ("title", "subtitle"):
         heading = Element(f"h{min(level + (name == 'subtitle'), 6)}")
@@ -70,7 +70,7 @@ def _rewrite(element: Element, level: int) -> Element:
 
 
 def _metadata(about: Element) -> Iterator[Element]:
-    """The title, the authors and other properties of a book, by their names in Dublin Core."""
+    """The title, the authors and other properties of a book, under their Dublin Core names."""
     for one in about:
         name, text = _PROPERTIES.get(local_name(one), ""), one.text
         if local_name(one) == "author":

@@ -1,4 +1,4 @@
-"""Parses `name: value` lines, the leads of lists, and the names of table columns."""
+"""Parses `name: value` lines, introductions of lists, and the names of table columns."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _MAX_CHARACTERS = 160
 
 
 def lead_of(text: str) -> str:
-    """The first sentence of a list item, in one line: the context for the items nested in it.
+    """Return the first sentence of a list item in one line: the context for the items nested in it.
 
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
@@ -20,7 +20,7 @@ def lead_of(text: str) -> str:
 
 
 def lead_in_of(text: str) -> str:
-    """The last sentence of a paragraph if it introduces what follows; empty if it does not.
+    """Return the last sentence of a paragraph if it introduces the next block, else empty.
 
     >>> lead_in_of("There are two. These are read:"), lead_in_of("There are two.")
     ('These are read:', '')
@@ -53,7 +53,7 @@ class Head:
 
 
 def are_fields(run: Sequence[str]) -> bool:
-    """Whether the lines are at least two fields; an indented line continues the field above."""
+    """Whether the lines are two or more fields; an indented line continues the field above it."""
     if not run or run[0][0].isspace():
         return False
     first_lines = [line for line in run if not line[0].isspace()]
@@ -61,7 +61,7 @@ def are_fields(run: Sequence[str]) -> bool:
 
 
 def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
-    """Read the fields of a run of lines; `number` is the line number of the first.
+    """Read a run of lines as fields; `number` is the line number of the first line.
 
     A number above the title becomes part of the title and a name of the document: "PEP: 8" and
     "Title: Style" give the title "PEP 8: Style" and the name "PEP 8".
@@ -96,9 +96,9 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
-    """The column names of a table, if its first row looks like names; else empty.
+    """Return the column names of a table if its first row looks like names, else empty.
 
-    There must be at least two names, all short, all different, and none of them a number.
+    There must be two or more names, all short, all different, and none of them a number.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())

@@ -1,8 +1,8 @@
 """Reads front matter and page properties: the fields above the text of a note.
 
-Title, aliases and tags name the document or its topics; other fields that tell a reader something
-become facts about the document. Lists are read as note programs write them: `[a, b]`, `a, b`, or
-lines that begin with `-`. The dates of creation and change become properties, not text.
+Titles and aliases name the document, and tags name its topics. Other fields that are useful to a
+reader become facts about the document. Lists are read as note programs write them: `[a, b]`, `a,
+b`, or lines that begin with `-`. The dates of creation and change become properties, not text.
 """
 
 import re
@@ -63,7 +63,7 @@ _DENDRON = frozenset(("id", "title", "created", "updated"))
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A fact about the document as it is written, and its 1-based line."""
+    """A fact about the document as written in the front matter, and its 1-based line."""
 
     text: str
     line: int
@@ -73,8 +73,8 @@ class Field:
 class FrontMatter:
     """The parsed front matter. `title_line` is 1-based; tags and properties have `links`.
 
-    properties: a (name, value) for each tag, author and other property; names are in lower case. In
-    a note of Dendron, which is `label_first`, links are written `[[label|target]]`.
+    `properties` has a (name, value) pair for each tag, author and other property; names are in
+    lower case. `label_first`: the note is from Dendron, which writes links as `[[label|target]]`.
     """
 
     title: str = ""
@@ -93,8 +93,7 @@ class FrontMatter:
 
 @dataclass(slots=True)
 class _Property:
-    """A key, its text, and the lines below that continue it. `mark` is the character after
-    the key."""
+    """A key, its text, and its continuation lines. `mark` is the character after the key."""
 
     key: str
     mark: str
@@ -117,7 +116,8 @@ class _Property:
 
 
 def without_front_matter(text: str) -> tuple[str, FrontMatter]:
-    """Separate front matter from the text, where it becomes blank lines so that line numbers stay.
+    """Separate front matter from the text. Blank lines replace it in the text, so line numbers stay
+    the same.
 
     Front matter begins in the first line, between two lines of `---` (the second may be `...`) or
     `+++`. It is YAML or TOML. A `---` with ordinary text below it is a horizontal rule.
@@ -144,13 +144,13 @@ def without_front_matter(text: str) -> tuple[str, FrontMatter]:
 
 
 def _without_lines(text: str, count: int) -> tuple[int, str]:
-    """The number of lines at the top to skip, and the text below them."""
+    """Return the number of skipped lines at the top, and the text below them."""
     return count, "".join(text.split("\n", count)[count:])
 
 
 def _second(text: str) -> tuple[int, list[str]] | None:
-    """A second front matter below one that a program added: its number of empty lines, and its
-    lines."""
+    """Find a second front matter below one that a program added: the number of empty lines before
+    it, and its lines."""
     bare = text.lstrip("\n")
     fenced = _find_fence(bare) if bare.startswith("---") else None
     if fenced is None or not all(map(_PLAIN_KEY.match, fenced[1])):
@@ -159,7 +159,7 @@ def _second(text: str) -> tuple[int, list[str]] | None:
 
 
 def _find_fence(text: str) -> tuple[str, list[str]] | None:
-    """The delimiter of the front matter and the lines between; None if there is none."""
+    """Return the delimiter of the front matter and the lines inside; None if there is none."""
     if text[:3] not in _KEYS:
         return None
     lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
@@ -183,7 +183,7 @@ def _is_toml(lines: Sequence[str]) -> bool:
 
 
 def _is_yaml(lines: Sequence[str]) -> bool:
-    """Whether the lines are names with values, as in notes; strict YAML is not required.
+    """Whether the lines are names with values, as in notes; they need not be strict YAML.
 
     Each line is a name with a value, continues the value above it, or is a comment.
     """
@@ -266,7 +266,7 @@ def _fields(properties: Iterable[_Property]) -> Iterator[Field]:
 
 
 def _date(text: str) -> str:
-    """A date as ISO 8601, from a date in this form or a Unix time; empty for other texts.
+    """Convert an ISO 8601 date or a Unix time to an ISO 8601 date; empty for other texts.
 
     >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
     ('2022-01-13', '2026-05-03', '')
@@ -283,7 +283,7 @@ def _date(text: str) -> str:
 def _parse_properties(
     lines: Iterable[str], keys: re.Pattern[str], first_line: int
 ) -> Iterator[_Property]:
-    """Yield each unindented key, with the lines below it that continue its value."""
+    """Yield each unindented key with the continuation lines of its value."""
     last: _Property | None = None
     for number, line in enumerate(lines, first_line):
         found = keys.fullmatch(line)
@@ -314,7 +314,7 @@ def _list(text: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """A value without its quotes and the brackets of links.
+    """Remove the quotes and link brackets around a value.
 
     >>> _bare(' "[[Ada Lovelace]]" ')
     'Ada Lovelace'

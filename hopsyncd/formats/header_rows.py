@@ -1,7 +1,7 @@
 """Decides by its text whether the first row of a table is a header.
 
-Word and PowerPoint format the first row of almost every table as a header, in forms too. Sheets and
-files of separated values seldom mark it.
+Word and PowerPoint format the first row of almost every table as a header, even in
+forms. Spreadsheets and CSV files rarely mark a header.
 """
 
 import re
@@ -21,10 +21,10 @@ _FORM_ROWS = 30
 
 
 def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
-    """The number of rows at the top that are headers, a title across the table among them.
+    """Count the header rows at the top, including a title across the table.
 
-    `texts` are the rows of a table whose first row is formatted as a header. With a title above
-    the names of columns, there must be a column of numbers.
+    `texts` are the rows of a table whose first row is formatted as a header. If there is a title
+    above the column names, the table must have a column of numbers.
     """
     names = texts[int(has_title) :]
     if len(names) < 2 or not may_name_columns(names[0]) or _is_form(names):
@@ -35,8 +35,8 @@ def header_rows(texts: Sequence[Sequence[str]], *, has_title: bool) -> int:
 
 
 def may_name_columns(texts: Sequence[str]) -> bool:
-    """Whether a row can name columns: it has no values, no sentences, and no names of rows, as in
-    a form."""
+    """Whether a row can name columns: it has no values, no sentences, and no row labels as in a
+    form."""
     return not any(
         text.endswith(":")
         or (_VALUE.match(text) and not _YEAR.match(text))
@@ -46,11 +46,11 @@ def may_name_columns(texts: Sequence[str]) -> bool:
 
 
 def is_data(texts: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row of texts is data, as it resembles the rows below it.
+    """Whether a first row is data, because it resembles the rows below it.
 
-    It says a value again that stands below it in the same column, or a column goes on as it begins,
-    except for the digits: "Table 1" above "Table 2". Rows that repeat the first row as a
-    whole say nothing.
+    It is data if one of its values occurs again in the same column, or if two values of a column
+    differ only in their digits, such as "Table 1" above "Table 2". Rows that repeat the whole
+    first row are ignored.
 
     >>> is_data(["Table 1", "Age"], [["Table 2", "Sex"]]), is_data(["Table", "Age"], [["1", "44"]])
     (True, False)
@@ -89,7 +89,7 @@ def _kind_of(text: str) -> str:
 
 
 def _is_form(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether rows are pairs of a name and a value: the values are of several kinds."""
+    """Whether each row is a pair of a name and a value, with values of several kinds."""
     if any(len(row) != 2 for row in texts):
         return False
     values = [bool(_HAS_DIGIT.search(row[1])) for row in texts[1:] if row[1]]
@@ -97,7 +97,7 @@ def _is_form(texts: Sequence[Sequence[str]]) -> bool:
 
 
 def _names_numbers(texts: Sequence[Sequence[str]]) -> bool:
-    """Whether a row of names stands above a column of numbers."""
+    """Whether a row of names is above a column of numbers."""
     below = zip(*(row for row in texts[1:] if len(row) == len(texts[0])), strict=True)
     columns = [[text for text in column if text] for column in below]
     return any(column and all(map(_VALUE.match, column)) for column in columns[1:])

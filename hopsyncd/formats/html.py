@@ -36,11 +36,11 @@ _MAX_META_CHARACTERS = 200
 def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
-    Scripts, styles, comments and navigation are left out; the links of menus stay, as links of the
-    text that follows. A page that would be nearly empty without its navigation is read in full. A
-    term is joined with its definition. A short paragraph all in bold is a heading. The title of a
-    box beside the text is a heading up to the end of the box; the title of a note or a table is a
-    line above it. `title` becomes the level-1 heading, unless the `h1` says the same.
+    Scripts, styles, comments and navigation are left out, but the links of menus are attached to
+    the text after them. A page that would be nearly empty without its navigation is read in full. A
+    term is joined with its definition. A short paragraph entirely in bold is a heading. The title
+    of a sidebar is a heading that ends with the sidebar; the title of a note or a table becomes a
+    line above it. `title` becomes the level-1 heading, unless the `h1` has the same text.
     """
     root = parse(text)
     if root is None:
@@ -62,7 +62,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
 def _add_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
     """Add the page's title as the top heading.
 
-    If its only `h1` has another text, the title goes above it, and all headings move down.
+    If the only `h1` has different text, the title goes above it, and all headings move down.
     """
     tops = [block.text for block in blocks if block.level == 1 and block.text]
     words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
@@ -93,7 +93,7 @@ class _Builder:
 
     @property
     def is_poor(self) -> bool:
-        """Whether almost nothing of the page was read."""
+        """Whether almost no text of the page was read."""
         if self._is_whole:
             return False
         read = sum(len(block.text) for block in self.blocks) + len(self.title)
@@ -101,7 +101,7 @@ class _Builder:
 
     @property
     def skipped(self) -> Counter[str]:
-        """The number of parts left out on purpose, by kind."""
+        """Count the parts left out on purpose, by kind."""
         return self._page.kinds + Counter({"navigation": self._menus})
 
     def read(self) -> None:
@@ -142,7 +142,7 @@ class _Builder:
             self._is_caption = True
 
     def _leave(self, around: str, line: int) -> None:
-        """Leave a note or a box. Headings in a box are below the headings around it."""
+        """Leave a note or sidebar. Headings in a sidebar rank below the headings around it."""
         self._flush()
         if around != "box":
             self._is_caption = False
@@ -154,7 +154,7 @@ class _Builder:
         self._level = above
 
     def _flush(self) -> None:
-        """End the block in progress; keep it if it has text or links."""
+        """End the current block; keep it if it has text or links."""
         inline = self._inline
         text, links = inline.take_text(pre=self._element == "pre")
         first, last = inline.lines
@@ -214,7 +214,7 @@ class _Builder:
         return kinds.get(self._element) or self._leads.kind
 
     def _heading(self, heading: Block) -> None:
-        """Add a heading, below the headings around its box; a bold heading has no level of
+        """Add a heading, in a sidebar below the outer headings; a bold paragraph has no level of
         its own."""
         above = self._levels[-1] if self._levels else 0
         if heading.level:
@@ -232,7 +232,8 @@ class _Builder:
         return is_apart and is_title and not self._inline.is_plain and bool(self._level)
 
     def _is_menu(self, text: str) -> bool:
-        """Whether a block consists of links into this page, or of links above the first heading."""
+        """Whether a block consists of links within this page, or of links above the first
+        heading."""
         if not text or not self._inline.is_linked:
             return not text
         inside = all(href.startswith("#") for href, _ in self._inline.links)
@@ -241,8 +242,8 @@ class _Builder:
 
 
 def _around(element: Element) -> str:
-    """Classify an element as a box beside the text, or a note or table with a title; empty for
-    others."""
+    """Classify an element as "box" (a sidebar) or "captioned" (a note or table with a title);
+    otherwise empty."""
     if element.tag != "aside" and not element.attrib:
         return ""
     words = (element.get("class") or "").lower().split()
@@ -257,7 +258,7 @@ def _is_beside(words: list[str]) -> bool:
 
 
 def _read_metadata(root: Element) -> dict[tuple[str, str], None]:
-    """The metadata of the page: authors and dates."""
+    """Read the authors and dates in the page's metadata."""
     found: dict[tuple[str, str], None] = {}
     for meta in root.iter("meta"):
         key = (meta.get("name") or meta.get("property") or meta.get("itemprop") or "").lower()

@@ -1,4 +1,4 @@
-"""Tracks the context of blocks in the lists of a page: introductions, parent items, terms."""
+"""Tracks the context of blocks in HTML lists: introductions, parent items and terms."""
 
 from dataclasses import replace
 
@@ -12,8 +12,6 @@ _MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without e
 
 
 class Leads:
-    """The current context: introductions, parent items, terms."""
-
     def __init__(self) -> None:
         self._open: list[str] = []  # the introduction of each list, the text of each item
         self._lists = 0
@@ -26,23 +24,22 @@ class Leads:
         return "list_item" if self._lists else "paragraph"
 
     def end_at_heading(self) -> None:
-        """Stop using the current item as a lead: a heading in it is now part of the heading
-        path."""
+        """Stop using the current item as a lead: its heading is now part of the heading path."""
         self._introduction = ""
         if self._open and not self._open[-1]:
             self._open[-1] = _UNSAID
 
     def above(self) -> tuple[str, ...]:
-        """The leads of the next block, outermost first."""
+        """Return the leads of the next block, outermost first."""
         above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
         return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
 
     def end_introduction(self) -> None:
-        """Drop the introduction, after the block that it introduces was added."""
+        """Discard the introduction once the introduced block has been added."""
         self._introduction = ""
 
     def at(self, name: str, opens: bool) -> list[Block]:
-        """Enter or leave an element. Returns a term without a definition as a block of its own."""
+        """Enter or leave an element. Returns terms without a definition as separate blocks."""
         self._element = name if opens else ""
         left = self.take_terms() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
@@ -57,7 +54,7 @@ class Leads:
         return left
 
     def add_leads(self, block: Block) -> list[Block]:
-        """Add the leads to a block. A term is kept back until its definition comes."""
+        """Return the block with its leads. A term is held back until its definition is added."""
         if self._element == "dt":
             self._terms.append(block)
             return []

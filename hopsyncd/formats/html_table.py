@@ -1,4 +1,4 @@
-"""Reads tables of pages: each cell goes into the grid, with its content in one line."""
+"""Reads HTML tables into a grid of cells, each with its content in one line."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,10 +53,10 @@ class _Row:
 
 
 def table_of(page: Page, table: Element, line: int, depth: int = 0) -> tuple[Table, list[str]]:
-    """Read a table that begins at a line. Also returns the pronunciations of words in it.
+    """Read a table that begins at `line`. Also returns the pronunciations of words in it.
 
-    `depth` is the number of tables around it. If the page marks no header in the table, bold rows
-    at its top are headers.
+    `depth` is the number of enclosing tables. If the page marks no headers in the table, bold rows
+    at the top count as headers.
     """
     builder = TableBuilder()
     readings: list[str] = []
@@ -115,9 +115,9 @@ def _read_cell(page: Page, part: Element, line: int, depth: int) -> tuple[_Cell,
 def text_of(
     page: Page, element: Element, line: int, depth: int = _MAX_DEPTH
 ) -> tuple[InlineText, list[Event]]:
-    """The text of a cell or caption, and the tables in it that name their columns.
+    """Return the text of a cell or caption, and the nested tables that name their columns.
 
-    Items, and the cells of other tables in it, are separated in the text.
+    List items, and the cells of other nested tables, are separated in the text.
     """
     inline = InlineText()
     tables: list[Event] = []
@@ -152,13 +152,13 @@ def _take(inline: InlineText, event: Event) -> None:
 
 
 def _has_names(table: Element) -> bool:
-    """Whether the first row of a table inside a cell names the columns of others below it."""
+    """Whether the first row of a nested table names its columns."""
     rows: Sequence[Element] = list(islice(own_parts(table, ("tr",)), 2))
     return len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0])
 
 
 def _row_around(cell: Element, table: Element) -> Element:
-    """The row of a cell; what is around it in a table that has cells outside rows."""
+    """Return the row of a cell; for a cell outside rows, the element around it."""
     for up in cell.iterancestors():
         if up.tag == "tr":
             return up
@@ -168,7 +168,7 @@ def _row_around(cell: Element, table: Element) -> Element:
 
 
 def _is_left_out(page: Page, cell: Element) -> bool:
-    """Whether a browser leaves out a cell, so that those after it move to the left."""
+    """Whether the browser hides a cell, so that later cells move to the left."""
     if not is_hidden(cell):
         return False
     page.kinds["hidden parts"] += bool("".join(cell.itertext()).strip())

@@ -1,4 +1,4 @@
-"""Collects the text of a paragraph, a heading or a cell from the events of a page."""
+"""Collects the inline text of a paragraph, heading or cell from HTML events."""
 
 import re
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _NOTE_NUMBER = re.compile(r"[\[(]?(\d{1,3}|[*†‡a-z])[\])]?\Z")
 
 
 class InlineText:
-    """Collects text until its block ends, with its links, superscripts and pronunciations."""
+    """Collects the text of a block, with its links, superscripts and pronunciations."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -59,7 +59,7 @@ class InlineText:
         self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
 
     def begin(self) -> None:
-        """Begin a new block; a link or bold text may continue in it."""
+        """Begin a new block; an open link or bold text continues in it."""
         self.parts, self.has_text = [], False
         self.is_plain, self.is_linked = False, True
         self.links, self._is_shown = [], False
@@ -158,13 +158,13 @@ class InlineText:
             self.lines = self.lines if self.has_text else (line, line)
 
     def _box(self, element: Element, line: int) -> None:
-        """The state of a task, written `[x]` or `[ ]`, for a checkbox."""
+        """The state of a checkbox: `[x]` or `[ ]`."""
         if (element.get("type") or "").lower() == "checkbox" and not self.has_text:
             state = "[x] " if element.get("checked") is not None else "[ ] "
             self._text(Event("text", state, line))
 
     def take_text(self, *, pre: bool = False) -> tuple[str, Links]:
-        """Return the text so far, and its links with their offsets; then start over."""
+        """Return the collected text and its links with their offsets, and start a new text."""
         if not self.parts:
             return "", ()
         text = self._tidy(pre=pre)
@@ -191,7 +191,7 @@ class InlineText:
 
 
 def _marks_in_formula(element: Element) -> list[str]:
-    """Where a part of MathML is written relative to the part before it, the outer mark first."""
+    """How a part of a MathML formula is attached to the previous part, outer mark first."""
     around = element.getparent()
     marks = []
     if around is not None and around.tag == "mfrac":
@@ -203,7 +203,7 @@ def _marks_in_formula(element: Element) -> list[str]:
 
 
 def _reading(ruby: Element) -> str:
-    """The pronunciation of a text, to be put after it; empty if the page has none."""
+    """Return the pronunciation of a text, to be placed after it; empty if there is none."""
     base: list[str] = [ruby.text or ""]
     said: list[str] = []
     for part in ruby:

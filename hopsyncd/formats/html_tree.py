@@ -1,8 +1,7 @@
 """Parses HTML into a tree, and decides which parts of a page are not its content.
 
-libxml2 parses; only the worker process loads it. Whether an element is left out depends on its
-markup *and* its content: a list of links that is called a menu is navigation, a list of dishes that
-is called a menu is content.
+Only the worker process loads the parser, libxml2. Both the markup and the content of an element
+decide whether it is left out: a "menu" of links is navigation, a "menu" of dishes is content.
 """
 
 import re
@@ -66,7 +65,8 @@ _MAIN_SHARE = 0.5  # share of a page's prose in its declared main part
 
 @dataclass(slots=True)
 class Page:
-    """A parsed page. `skipped` elements are not read; of `links_only` elements only the links are.
+    """A parsed page. `skipped` elements are not read; of `links_only` elements only the links are
+    read.
 
     `kinds` counts the skipped elements by kind; `size` is the number of characters in the page.
     """
@@ -80,8 +80,7 @@ class Page:
     first_line: int = 1
 
     def line_of(self, element: Element, line: int) -> int:
-        """The line in the file where an element begins; `line` if libxml2 reports an earlier
-        one."""
+        """Return the line where an element begins; `line` if libxml2 reports an earlier line."""
         known = element.sourceline or _LAST_KNOWN_LINE
         return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
 
@@ -115,8 +114,8 @@ def _is_cut_off(root: Element) -> bool:
 
 
 def apply_dialects(root: Element, text: str) -> None:
-    """Rewrite markup of some programs as plain HTML: ticked boxes and tags of Notion's exports,
-    titles of Word."""
+    """Rewrite program-specific markup as plain HTML: checkboxes and tags from Notion, titles from
+    Word."""
     if "checkbox-on" in text or "checkbox-off" in text:
         for box in root.iter("div"):
             states = {"checkbox-on": "[x]", "checkbox-off": "[ ]"}.items()
@@ -138,7 +137,7 @@ def apply_dialects(root: Element, text: str) -> None:
 
 
 def _write_tables(root: Element) -> None:
-    """Make tables of the elements that are tables by their roles."""
+    """Turn elements that have table roles into tables."""
     inside: set[Element] = set()  # of a table
     for element in root.iter(_etree().Element):
         tag = _TABLE_ROLES.get((element.get("role") or "").strip().lower())
@@ -150,7 +149,7 @@ def _write_tables(root: Element) -> None:
 
 
 def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
-    """Choose the elements to leave out. With `whole`, the site's navigation is kept."""
+    """Choose the elements to leave out. If `whole`, the site's navigation is kept."""
     page = Page(root, [one for one in root.iter() if isinstance(one.tag, str)])
     page.first_line = first_line
     sizes = _Sizes(page.elements)
@@ -172,7 +171,7 @@ def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
 
 
 class _Sizes:
-    """Counts the characters of each element's text, and how many of them are in links."""
+    """Counts the characters in each element, and how many of them are in links."""
 
     def __init__(self, elements: list[Element]) -> None:
         self.text: dict[Element, int] = dict.fromkeys(elements, 0)
@@ -188,7 +187,6 @@ class _Sizes:
                 self.links[parent] += self.links[element]
 
     def prose(self, element: Element) -> int:
-        """The number of characters outside links."""
         return self.text[element] - self.links[element]
 
     def is_linked(self, element: Element) -> bool:
@@ -201,9 +199,9 @@ def _length(text: str | None) -> int:
 
 
 def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
-    """Headers, footers and similar parts outside the declared main part of a page.
+    """Return the headers, footers and similar parts outside the main part of a page.
 
-    Empty unless the main part has most of the page's prose.
+    Empty unless the main part contains most of the page's prose.
     """
     root = elements[0]
     mains = {*root.iter("main"), *root.xpath("descendant-or-self::*[@role = 'main']")}
@@ -223,8 +221,8 @@ def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
 
 
 def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
-    """The kind of a skipped element; empty if it need not be counted, None if the element is
-    read."""
+    """Return why an element is skipped: a kind to count, empty if it is not counted, None if the
+    element is read."""
     tag = element.tag
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
@@ -255,7 +253,7 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
 
 
 def is_hidden(element: Element) -> bool:
-    """Whether browsers do not show an element, unless a script changes that."""
+    """Whether browsers do not show an element, before any script runs."""
     is_marked = element.get("hidden") is not None
     return is_marked or bool(_HIDDEN_STYLE.search(element.get("style", "")))
 
@@ -269,8 +267,7 @@ def _is_navigation(word: str) -> bool:
 
 
 def _is_label(button: Element) -> bool:
-    """Whether a button is only a label for an action; other buttons are questions or panel
-    titles."""
+    """Whether a button only labels an action; other buttons contain questions or panel titles."""
     text = " ".join("".join(button.itertext()).split())
     if "?" in text or len(text.split()) > _MAX_BUTTON_WORDS:
         return False
@@ -280,9 +277,9 @@ def _is_label(button: Element) -> bool:
 
 
 class Event(NamedTuple):
-    """Text, or an element that opens or closes, with its line in the file.
+    """Text, or the start or end of an element, with its line in the file.
 
-    A `link` event is a link of the navigation, without its text. A `table` event is a whole table.
+    A `link` event is a navigation link without its text. A `table` event is a whole table.
     """
 
     what: Literal["text", "open", "close", "link", "table"]
@@ -292,9 +289,9 @@ class Event(NamedTuple):
 
 
 def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
-    """Yield the readable content of an element that begins at a line, in order.
+    """Yield the readable content of an element that begins at `line`, in order.
 
-    With `tables`, tables of data come as one event, other tables as their elements.
+    With `tables`, each data table is one event, and other tables yield their elements.
     """
     walker = _etree().iterwalk(top, events=("start", "end", "comment"))
     entered: list[bool] = []  # whether what is inside is given, for each open element
@@ -323,7 +320,7 @@ def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> It
 
 
 def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
-    """Events that replace the content of an element; None if the content is read as usual."""
+    """Return the events that replace an element's content; None if the content is read normally."""
     if element in page.skipped:
         return []
     if element in page.links_only:
@@ -335,7 +332,7 @@ def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[E
 
 
 def is_data(table: Element) -> bool:
-    """Whether a table contains data, instead of laying out the parts of a page."""
+    """Whether a table contains data, rather than page layout."""
     if table.get("role") in ("presentation", "none"):
         return False
     if next(own_parts(table, ("th", "caption", "thead")), None) is not None:
@@ -345,7 +342,7 @@ def is_data(table: Element) -> bool:
 
 
 def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
-    """The elements of these names in a table, without the elements of nested tables."""
+    """Yield the elements with these tags in a table except in nested tables."""
     walker = _etree().iterwalk(table, events=("start",))
     for _, element in walker:
         if element is table:

@@ -1,4 +1,4 @@
-"""Finds the size of pictures from their headers, before anything decodes them, and writes PNGs."""
+"""Reads the size of pictures from their headers before decoding them, and writes PNGs."""
 
 import struct
 import zlib
@@ -27,7 +27,7 @@ def without_text(hint: str) -> DocumentUnreadable:
 def is_worth_reading(data: bytes) -> bool:
     """Whether a picture is larger than an icon. Only its header is read.
 
-    Raises DocumentUnreadable if it has too many pixels, or if no size is found.
+    Raises DocumentUnreadable if the picture has too many pixels or no readable size.
     """
     try:
         pixels = sum(width * height for width, height in _sizes(data))
@@ -36,20 +36,20 @@ def is_worth_reading(data: bytes) -> bool:
     if not pixels:
         raise DocumentUnreadable(
             "the document",
-            "it is damaged, or its type is not the one in its name",
+            "it is damaged, or its file extension is wrong",
             "Save it again as PNG, JPEG or TIFF, or add it to `ignore`",
         )
     if pixels > MAX_PIXELS:
         raise DocumentUnreadable(
             "the document",
-            f"it has {pixels:,} pixels, and {MAX_PIXELS:,} are the most that are read",
-            "Save it smaller, or add it to `ignore`",
+            f"it has {pixels:,} pixels; the limit is {MAX_PIXELS:,}",
+            "Save it at a lower resolution, or add it to `ignore`",
         )
     return pixels >= _LEAST_PIXELS
 
 
 def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
-    """The width and height of each picture in a file."""
+    """Yield the width and height of each picture in a file."""
     if data.startswith(_PNG_SIGN):
         yield struct.unpack_from(">II", data, 16)
     elif data.startswith(_JPEG_SIGN):
@@ -87,12 +87,12 @@ def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
 
 
 def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
-    """Write a grayscale PNG (8 bits) from the bytes of its rows."""
+    """Encode rows of bytes as a grayscale PNG with 8 bits per pixel."""
     return _png(width, height, rows, kind=0)
 
 
 def color_png(width: int, height: int, rows: Iterable[bytes], channels: int) -> bytes:
-    """Write an RGB PNG; with four channels, RGBA."""
+    """Encode rows of bytes as an RGB PNG, or RGBA with four channels."""
     return _png(width, height, rows, kind=2 if channels == 3 else 6)
 
 

@@ -1,4 +1,4 @@
-"""Writes superscripts and subscripts in plain text, where losing them would change the meaning."""
+"""Writes superscripts and subscripts in plain text without changing the meaning."""
 
 import re
 
@@ -12,9 +12,10 @@ _CLOSERS = ")]}'\u2019"
 
 
 def write_superscript(text: str, before: str) -> str:
-    """Write superscript text after the text `before`, in the same line.
+    """Write superscript text after the text `before` on the same line.
 
-    Ordinals, trade marks, reference marks, and superscripts that follow no word stay unchanged.
+    Ordinals, trade marks, reference marks, and superscripts without a word before them stay
+    unchanged.
 
     >>> write_superscript("6", "10"), write_superscript("-3", "m")
     ('^6', '^-3')
@@ -31,7 +32,7 @@ def write_superscript(text: str, before: str) -> str:
 
 
 def write_subscript(text: str, before: str) -> str:
-    """Write subscript text after the text `before`, in the same line.
+    """Write subscript text after the text `before` on the same line.
 
     >>> write_subscript("2", "H"), write_subscript("max", "v"), write_subscript("i+1", "x")
     ('_2', '_max', '_(i+1)')
@@ -40,7 +41,7 @@ def write_subscript(text: str, before: str) -> str:
 
 
 def add_brackets(text: str) -> str:
-    """Put a part of a formula in brackets if it has several characters.
+    """Put a part of a formula in parentheses if it has several characters.
 
     >>> add_brackets("12"), add_brackets("a+b")
     ('12', '(a+b)')

@@ -1,6 +1,6 @@
-"""LaTeX documents: headings, text without commands, lists, tables, formulas and notes.
+r"""Reads LaTeX: headings, text without commands, lists, tables, formulas and notes.
 
-Nothing is executed, and no other file is read: files named by `\\input` are left out and counted.
+No code is executed. Files included by `\input` are not read, only counted.
 """
 
 import re
@@ -47,8 +47,8 @@ _MAX_NAME_TOKENS = 10  # of an environment; a brace that is not closed ends with
 def latex_blocks(text: str) -> tuple[Block, ...]:
     """Read a document, or a part of a document without a preamble.
 
-    Formulas are written in a line, citations with their keys. Captions come above their tables;
-    drawings are left out and counted.
+    Formulas become one line of text, and citations their keys. A caption comes above its table.
+    Drawings are left out and counted.
     """
     reader = _Reader(text)
     blocks = tuple(reader.read())
@@ -62,7 +62,7 @@ def latex_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _List:
-    """A list in progress: the lead of the current item, and the term that the item explains."""
+    """An open list: the lead of the current item, and the term that the item explains."""
 
     lead: str = ""
     term: str = ""
@@ -71,15 +71,13 @@ class _List:
 
 @dataclass(slots=True)
 class _Paragraph:
-    """The paragraph in progress."""
-
     written: Written = field(default_factory=Written)
     first: int = 0
     last: int = 0
 
 
 class _Reader:
-    """Reads the tokens once, from first to last."""
+    """Reads the tokens in one pass."""
 
     def __init__(self, text: str) -> None:
         self.source = Source.of(text)
@@ -94,7 +92,6 @@ class _Reader:
         self._prefix = ""
 
     def read(self) -> Iterator[Block]:
-        """The blocks of the document."""
         source, end = self.source, len(self.source.tokens)
         begin = self._read_preamble()
         at = begin
@@ -129,7 +126,7 @@ class _Reader:
         yield from self._flush()
 
     def _read_preamble(self) -> int:
-        """Read the preamble; returns the position where the document's text begins."""
+        """Read the preamble; return the position where the document's text begins."""
         source, end = self.source, len(self.source.tokens)
         start = next(
             (
@@ -169,7 +166,7 @@ class _Reader:
         return after
 
     def _flush(self) -> Iterator[Block]:
-        """End the paragraph in progress, with the notes in it."""
+        """End the current paragraph and add its notes."""
         written, first = self._paragraph.written, self._paragraph.first
         notes, self.inline.notes = self.inline.notes, []
         text, links = written.take()
@@ -192,8 +189,8 @@ class _Reader:
             yield Block("note", said, line, max(line, last_line), links=note_links)
 
     def _find_ends(self) -> dict[int, int]:
-        r"""The position of the `\end` of each `\begin`. Nested environments of the same name are
-        matched."""
+        r"""Map the position of each `\begin` to its `\end`, also for nested environments of the
+        same name."""
         found: dict[int, int] = {}
         open_at: dict[str, list[int]] = {}
         for at in range(len(self.source.tokens)):
@@ -253,7 +250,7 @@ class _Reader:
         return f"{known} ({title}). " if title else f"{known}. " if known else ""
 
     def _after(self, end: int) -> int:
-        """The position after the command that ends an environment."""
+        """Return the position after the command that ends an environment."""
         if end >= len(self.source.tokens):
             return end
         return self.inline.argument(end + 1, len(self.source.tokens))[2]
@@ -322,7 +319,7 @@ class _Reader:
             yield Block("code", text, line, line + text.count("\n") + 1)
 
     def _float(self, first: int, end: int) -> Iterator[Block]:
-        """A table or figure with its caption."""
+        """Read a table or figure with its caption."""
         inline, source = self.inline, self.source
         captions, at = [], first
         while at < end:

@@ -1,4 +1,4 @@
-"""The characters that LaTeX commands stand for, and the commands whose arguments are not text."""
+"""Maps LaTeX commands to characters, and lists the commands whose arguments are not text."""
 
 import re
 import unicodedata
@@ -76,7 +76,7 @@ FUNCTIONS = frozenset(
 
 
 def sign_of(word: str) -> str | None:
-    """The character for a command in a formula; None if unknown.
+    """Return the character for a command in a formula, or None.
 
     Python's table of HTML entities is used, because most of its names come from TeX.
 

@@ -1,4 +1,4 @@
-"""Reads LaTeX within a line: tokens, text without commands, and formulas as plain text."""
+"""Converts LaTeX within a paragraph: tokens, text without commands, and formulas as plain text."""
 
 import re
 from bisect import bisect_right
@@ -45,7 +45,8 @@ _FORMULA_SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A command that the document defines: the number of its arguments, and its text."""
+    """A command that the document defines: the number of its arguments, and its replacement
+    text."""
 
     arguments: int
     tokens: tuple[str, ...]
@@ -53,7 +54,8 @@ class Macro:
 
 @dataclass(slots=True)
 class Source:
-    """The tokens of a document, with the end of each brace and the line of each token."""
+    """The tokens of a document, with the closing position of each brace and the line of each
+    token."""
 
     tokens: list[str]
     ends: list[int]
@@ -63,7 +65,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str) -> "Source":
-        """Split a document into tokens. Comments are dropped."""
+        """Split a document into tokens, without comments."""
         breaks = [found.start() for found in re.finditer("\n", text)]
         tokens: list[str] = []
         lines: list[int] = []
@@ -88,13 +90,13 @@ class Source:
         return cls(tokens, _ends_of(tokens), lines, verbatim)
 
     def word(self, at: int) -> str:
-        """The name of the command at a position; empty if there is none."""
+        """Return the name of the command at a position, or an empty string."""
         token = self.tokens[at]
         return token[1:].strip() if len(token) > 1 and token[0] == "\\" else ""
 
 
 def _ends_of(tokens: Sequence[str]) -> list[int]:
-    """The position of the closing brace of each opening one; the end of the text if unclosed."""
+    """Map each opening brace to the position of its closing brace, or of the end of the text."""
     ends, open_at = [len(tokens)] * len(tokens), list[int]()
     for at, token in enumerate(tokens):
         if token == "{":
@@ -106,38 +108,37 @@ def _ends_of(tokens: Sequence[str]) -> list[int]:
 
 @dataclass(slots=True)
 class Written:
-    """A text under construction, with the links in it."""
+    """A text under construction and its links."""
 
     parts: list[str] = field(default_factory=list)
     links: list[tuple[int, WrittenLink]] = field(default_factory=list)
     length: int = 0
 
     def add(self, text: str) -> None:
-        """Append text."""
         self.parts.append(text)
         self.length += len(text)
 
     def add_link(self, link: WrittenLink | None, text: str) -> None:
-        """Append text that is a link."""
+        """Append the text of a link."""
         if link:
             self.links.append((self.length, link))
         self.add(text)
 
     def take(self) -> tuple[str, Links]:
-        """Return the text in one line and its links, and start over."""
+        """Return the text in one line and its links, and start a new text."""
         text, links = squeeze("".join(self.parts), tuple(self.links))
         self.parts, self.links, self.length = [], [], 0
         return text, links
 
 
 def _with_signs(text: str) -> str:
-    """The text with dashes and quotation marks as they are printed."""
+    """Replace LaTeX dashes and quotation marks by the printed characters."""
     text = text.replace("---", "—").replace("--", "\u2013")
     return text.replace("``", "“").replace("''", "”")
 
 
 class InlineReader:
-    """Writes tokens as text. `macros` are the commands that the document has defined so far."""
+    """Converts tokens to text. `macros` are the commands that the document has defined so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -147,7 +148,8 @@ class InlineReader:
         self._expansions, self._expanded = _MAX_EXPANSIONS, _MAX_ADDED_CHARACTERS
 
     def text(self, first: int, end: int, depth: int = 0) -> tuple[str, Links]:
-        """The tokens from `first` up to `end` (exclusive) as one line, and the links in it."""
+        """Return the tokens from `first` up to `end` (exclusive) as one line, and the links in
+        it."""
         written = Written()
         self.write(first, end, written, depth)
         return written.take()
@@ -159,7 +161,7 @@ class InlineReader:
             at = self.write_one(at, end, written, depth)
 
     def write_one(self, at: int, end: int, written: Written, depth: int = 0) -> int:
-        """Append the text of one token, or of a command with its arguments; returns the next
+        """Append the text of a token, or of a command with its arguments. Return the next
         position."""
         token = self.source.tokens[at]
         if at in self.source.verbatim:
@@ -175,7 +177,7 @@ class InlineReader:
         return at + 1
 
     def argument(self, at: int, end: int) -> tuple[int, int, int]:
-        """The first and the end position of an argument, and the position after it."""
+        """Return the first and the end position of an argument, and the position after it."""
         tokens = self.source.tokens
         while at < end and tokens[at].isspace() and tokens[at].count("\n") < 2:
             at += 1
@@ -185,7 +187,10 @@ class InlineReader:
         return at, min(at + 1, end), min(at + 1, end)
 
     def option(self, at: int, end: int) -> tuple[int, int, int]:
-        """The same for an optional argument in square brackets; empty if there is none."""
+        """Return the positions like `argument` for an optional argument in square brackets.
+
+        If there is none, all three positions are `at`.
+        """
         tokens, ends = self.source.tokens, self.source.ends
         if at >= end or tokens[at] != "[":
             return at, at, at
@@ -195,13 +200,13 @@ class InlineReader:
         return (at + 1, close, close + 1) if close < end and tokens[close] == "]" else (at, at, at)
 
     def skip_options(self, at: int, end: int) -> int:
-        """The position after the optional arguments in square brackets."""
+        """Return the position after the optional arguments in square brackets."""
         while (after := self.option(at, end)[2]) > at:
             at = after
         return at
 
     def raw(self, first: int, end: int) -> str:
-        """The tokens as they are written in the file."""
+        """Return the source text of the tokens."""
         return "".join(self.source.tokens[first:end]).strip()
 
     def _write_command(self, word: str, at: int, end: int, written: Written, depth: int) -> int:
@@ -260,7 +265,7 @@ class InlineReader:
         return at
 
     def _write_visible(self, name: str, at: int, end: int, written: Written, depth: int) -> int:
-        """Append the arguments of a command that only changes their appearance; returns the next
+        """Append the arguments of a command that only changes their appearance. Return the next
         position."""
         if name in SECOND:
             skipped = 2 if name in ("multirow", "multicolumn", "resizebox") else 1
@@ -274,7 +279,7 @@ class InlineReader:
         return at
 
     def define(self, name: str, at: int, end: int) -> int:
-        r"""Record a command that `\newcommand` or `\def` defines; returns the next position."""
+        r"""Record a command that `\newcommand` or `\def` defines. Return the next position."""
         tokens = self.source.tokens
         first, close, at = self.argument(at, end)
         defined = self.raw(first, close).lstrip("\\").strip()
@@ -385,7 +390,7 @@ class InlineReader:
         return close + 1
 
     def formula(self, first: int, end: int, depth: int = 0) -> str:
-        """A formula in one line: characters instead of commands, fractions with a slash."""
+        """Write a formula in one line: characters instead of commands, fractions with a slash."""
         parts: list[str] = []
         at = first
         while at < end:

@@ -1,11 +1,11 @@
-"""Reads mail: the subject as title, the sender, recipients and date, the text, and the attachments.
+"""Reads mail: the subject as title, then sender, recipients, date, text and attachments.
 
-The name of a message is its Message-ID; it links to the messages it answers, nearest first.
-Messages within a message, attached or inline, come below their own subject, sender and date.
+The Message-ID is the name of a message. The message links to the messages that it answers, nearest
+first. Attached or inline messages come below their own subject, sender and date.
 
-Quotations are left out and counted, because the quoted message has the text; a message that
-consists of quotations keeps them. Line numbers count the lines of the text as read here, not of the
-raw message.
+Quotations are left out and counted, because the quoted message has the text. A message that
+consists only of quotations keeps them. Line numbers count the lines of the extracted text, not of
+the raw message.
 """
 
 import binascii
@@ -51,7 +51,7 @@ _UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
 def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
-    """Read a message; `extract` reads its HTML and its attached documents.
+    """Read a message; `extract` reads its HTML and attached documents.
 
     An attachment that cannot be read is skipped and counted. Raises DocumentUnreadable for a
     message whose parts are nested too deeply.
@@ -60,7 +60,7 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
 
 
 def message_blocks(parse: Callable[[], Message], extract: Extract) -> tuple[Block, ...]:
-    """Read a message like `mail_blocks`; `parse` returns the message."""
+    """Read a message that `parse` returns, like `mail_blocks`."""
     reader = _MailReader(extract, None)
     return _renumber_lines([*_blocks(parse, reader), *reader.skipped_blocks()])
 
@@ -88,7 +88,7 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the document",
             "it is not an mbox file: it has no line that begins with `From `",
-            "Give it the file ending of its real type, or add it to `ignore`",
+            "Use the file extension of its real type, or add it to `ignore`",
         )
     return (*blocks, *reader.skipped_blocks())
 
@@ -102,12 +102,12 @@ def _blocks(parse: Callable[[], Message], reader: "_MailReader") -> list[Block]:
 
 
 def too_deep() -> DocumentUnreadable:
-    """Make the error for a message with too many messages within messages."""
+    """Make the error for a message with too deeply nested messages."""
     return DocumentUnreadable("the message", "its parts are nested too deeply", "Leave it out.")
 
 
 def _head(message: Message) -> list[Block]:
-    """The subject, and a line with the sender, the recipients and the date."""
+    """Return the subject as a heading, and a line with the sender, the recipients and the date."""
     fields = {name: _field(message, name) for name in ("from", "to", "cc", "date", "subject")}
     return [*_head_blocks(fields)]
 
@@ -124,7 +124,7 @@ def _head_blocks(fields: Mapping[str, str], level: int = 1, untitled: str = "") 
 
 
 def who_wrote(fields: Mapping[str, str]) -> str:
-    """The sender, recipients and date in one line, as people read it.
+    """Format the sender, recipients and date in one line.
 
     >>> who_wrote({"from": "Ann <a@x.org>", "to": "b@x.org", "date": "Tue, 3 Mar 2026 09:12 +0100"})
     'From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100'
@@ -136,14 +136,13 @@ def who_wrote(fields: Mapping[str, str]) -> str:
 
 
 def _person(field: str) -> str:
-    """The name in an address, or the address."""
+    """Return the name in an address, or else the address itself."""
     name = field.partition("<")[0].strip(' "')
     return name or field.strip("<> ")
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
-    """Add the message's id as a name to the first block of its head, and the ids it answers as
-    links."""
+    """Add the message's id as a name to its first block, and the ids that it answers as links."""
     if not head:
         return head
     fields = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
@@ -172,9 +171,9 @@ class _Attachment:
 
 
 class _MailReader:
-    """Reads the parts of messages, and counts what it leaves out.
+    """Reads the parts of messages, and counts the parts that it leaves out.
 
-    With `known` lines, only quotations of these lines are left out.
+    If there are `known` lines, only quotations of these lines are left out.
     """
 
     def __init__(self, extract: Extract, known: KnownLines | None) -> None:
@@ -210,7 +209,7 @@ class _MailReader:
             yield from self._attachment(_attachment_of(part))
 
     def _alternatives(self, part: Message, *, forwards: bool) -> Iterator[Block]:
-        """Read the fullest version of the text, and the attachments of all versions."""
+        """Read the best version of the text, and the attachments of all versions."""
         leaves = [*_leaves(part)]
         bodies = [leaf for leaf in leaves if _is_body(leaf)]
         texts = {kind: _join(bodies, kind) for kind in ("text/plain", "text/html")}
@@ -241,7 +240,7 @@ class _MailReader:
             yield from self._attachment(attachment)
 
     def _page(self, text: str, *, forwards: bool) -> list[Block]:
-        """The blocks of a message in HTML, without its quotations."""
+        """Read a message in HTML, without its quotations."""
         page = _TITLE.sub("", text)
         own, quotes = own_html(page, forwards=forwards)
         if self._known is None or not quotes:
@@ -291,7 +290,7 @@ def _parts_of(part: Message) -> list[Message]:
 
 
 def _leaves(part: Message) -> Iterator[Message]:
-    """The parts inside a part, down to those that are not `multipart`."""
+    """Yield the parts inside a part, without the `multipart` containers."""
     for below in _parts_of(part):
         if below.get_content_maintype() == "multipart" and below.is_multipart():
             yield from _leaves(below)
@@ -330,14 +329,15 @@ def _attachment_of(part: Message) -> _Attachment:
 
 
 def type_of_name(name: str) -> str:
-    """The media type of an attachment by its name, if the message does not declare one."""
+    """Guess the media type of an attachment from its name, if the message does not declare a
+    type."""
     if is_document_name(name) or is_text_name(name):
         return media_type(name)
     return mimetypes.guess_type(name)[0] or _UNTOLD[0]
 
 
 def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
-    """Remove uuencoded files from a text; returns the text and the files."""
+    """Remove uuencoded files from a text. Return the text and the files."""
     if "\nend" not in text or "begin " not in text:
         return text, []
     lines = text.split("\n")
@@ -357,7 +357,8 @@ def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
 
 
 def _find_uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
-    """The data of uuencoded lines and the position after their `end`; None for other lines."""
+    """Decode uuencoded lines. Return their data and the position after their `end`; None for other
+    lines."""
     data = bytearray()
     while at < len(lines) and lines[at].rstrip() != "end":
         try:
@@ -392,7 +393,7 @@ def _field(message: Message, name: str) -> str:
 
 
 def _renumber_lines(blocks: list[Block]) -> tuple[Block, ...]:
-    """Renumber the lines of the blocks, as if they were printed with an empty line between."""
+    """Renumber the lines of the blocks, as if there were an empty line between two blocks."""
     numbered, line = [], 1
     for block in blocks:
         last = line + block.text.count("\n")

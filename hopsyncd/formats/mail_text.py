@@ -45,10 +45,10 @@ _MOST_COMPARED = 100  # lines to compare before the rest counts as known
 
 @dataclass(slots=True)
 class OwnText:
-    """A stretch of a message's text, and for forwarded text its header fields.
+    """A part of a message's text, and for forwarded text its header fields.
 
-    `fields` has "from", "to", "cc", "date" and "subject" as far as the message names them; it is
-    empty for the sender's own text.
+    `fields` has "from", "to", "cc", "date" and "subject" if the message states them. It is empty
+    for the sender's own text.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -61,8 +61,7 @@ class OwnText:
 
 @dataclass(slots=True)
 class Written:
-    """The sender's own text of a message, then forwarded text; also the number of removed
-    quotations."""
+    """The sender's own text, then forwarded text, and the number of removed quotations."""
 
     parts: list[OwnText]
     quotes: int = 0
@@ -70,7 +69,7 @@ class Written:
 
 
 class KnownLines:
-    """The lines of messages that were read before, to recognize quotations of them."""
+    """The lines of earlier messages, used to recognize quotations of them."""
 
     def __init__(self) -> None:
         self._hashes: set[bytes] = set()
@@ -79,7 +78,7 @@ class KnownLines:
         self._hashes.update(map(_line_hash, _said_lines(text.split("\n"))))
 
     def knows(self, lines: Iterable[str]) -> bool:
-        """Whether most of the lines are known, even if a mail program has wrapped some
+        """Whether most of the lines are known, even if a mail program wrapped some of them
         differently."""
         hashes = [_line_hash(line) for line in _said_lines(lines)]
         return 2 * sum(one in self._hashes for one in hashes) >= len(hashes)
@@ -95,12 +94,12 @@ def _line_hash(line: str) -> bytes:
 
 
 def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
-    r"""The sender's own text and forwarded text, without quotations.
+    r"""Return the sender's own text and forwarded text, without quotations.
 
     A quotation is left out with the line that introduces it, because the quoted message has the
-    text. With `known`, only quotations of known lines are left out, and known signatures too. A
-    message that consists of quotations keeps them. Replies between quotations keep the lines that
-    they answer. In a message that `forwards`, "Original Message" begins the forwarded text.
+    text. With `known`, only quotations of known lines and known signatures are left out. A message
+    that consists only of quotations keeps them. Replies between quotations keep the quoted lines
+    above them. If `forwards`, "Original Message" begins the forwarded text.
 
     >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
     'Yes.'
@@ -150,7 +149,7 @@ def is_forward(subject: str) -> bool:
 
 
 def _end_of_quote(lines: list[str], at: int) -> int:
-    """The position after the quotation that begins at `at`; blank lines may be inside it."""
+    """Return the position after the quotation that begins at `at`; blank lines may be inside it."""
     end = at
     while end < len(lines) and (lines[end].startswith(">") or not lines[end].strip()):
         end += 1
@@ -160,7 +159,7 @@ def _end_of_quote(lines: list[str], at: int) -> int:
 
 
 def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
-    """The last lines before each reply, by the start of the quotation that the reply follows.
+    """Map the start of each quotation to its last lines, which the reply after it answers.
 
     Empty unless replies come between quotations: a single reply below answers the whole message.
     """
@@ -192,7 +191,7 @@ def _answered_lines(lines: list[str]) -> dict[int, list[str]]:
 def _take_quote(
     written: Written, quote: list[str], known: KnownLines | None, answered: Sequence[str]
 ) -> None:
-    """Count a quotation and leave it out, except for the lines that are answered; or keep it."""
+    """Count a quotation and drop all but its answered lines, or keep it."""
     own = written.parts[-1].lines
     if known is not None and not known.knows(quote):
         own.extend(quote)
@@ -220,9 +219,9 @@ def _drop_introduction(lines: list[str]) -> None:
 
 
 def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
-    """The header fields of a forwarded message at `at`, and the position of its text.
+    """Return the header fields of a forwarded message at `at`, and the position of its text.
 
-    There are at least two fields, including the sender or the subject.
+    There must be two or more fields, including the sender or the subject.
     """
     while at < len(lines) and not lines[at].strip():
         at += 1
@@ -244,7 +243,8 @@ def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
 
 
 def forwarded_fields(text: str) -> dict[str, str]:
-    """The fields of a forwarded message, if the text consists of its header lines; else empty."""
+    """Return the fields of a forwarded message if the text consists of its header lines, else
+    empty."""
     if "\n" not in text and len(text) < _MAX_HEAD_CHARACTERS and _FIELD.match(text):
         text = _FIELD_BEGINS.sub("\n", text)  # line breaks of HTML are spaces
     lines = text.split("\n")
@@ -264,8 +264,7 @@ _FORWARDED = re.compile(
 
 
 def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
-    """Cut the HTML at the quotation, as common programs mark it; also returns how many were left
-    out.
+    """Cut the HTML where common mail programs mark a quotation. Also returns 1 if it was cut.
 
     A forwarded message is kept.
     """

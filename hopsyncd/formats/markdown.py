@@ -1,7 +1,7 @@
-"""Reads Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by
-markdown-it-py.
+"""Reads Markdown with markdown-it-py: CommonMark, tables, front matter, wiki-links, callouts and
+tags.
 
-Wiki-links and tags are read as note programs write them: `[[Target]]`, `[[Target#Heading|shown]]`,
+Wiki-links and tags follow the syntax of note programs: `[[Target]]`, `[[Target#Heading|shown]]`,
 the embedding `![[Target]]`, and `#tag`, which links to a page of this name. Block ids and block
 references of Logseq are left out.
 """
@@ -83,13 +83,12 @@ _MARK = "\0"  # where a link begins; no text holds it
 
 
 def markdown_blocks(text: str) -> tuple[Block, ...]:
-    """Read Markdown. Links, images and emphasis are reduced to the text a reader sees.
+    """Read Markdown. Links, images and emphasis are reduced to the visible text.
 
-    The front matter's `title` becomes the level-1 heading if there is none, with its other fields
-    below. A table's cells have the names of their columns. Lists that only link into the page are
-    left out. Code has the line numbers of its own lines, without the fences. A document that is
-    nested deeper than the parser allows (12 quotes, 100 levels) is read as plain text, so that no
-    text is lost.
+    The front matter's `title` becomes the level-1 heading if there is none, with the other fields
+    below it. Each cell of a table follows the name of its column. Lists of links within the page
+    are left out. Code keeps its own line numbers, without the fences. A document nested deeper than
+    the parser allows (12 quotes, 100 levels) is read as plain text, so that no text is lost.
     """
     text, front_matter = without_front_matter(text)
     env = _Environment()
@@ -111,7 +110,7 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Environment:
-    """The state of reading one document, shared with the parser.
+    """The parser's state for one document.
 
     `cited` are the labels of footnotes that the text refers to, and `waiting` the labels in the
     current block.
@@ -130,7 +129,7 @@ def _swap_label(found: re.Match[str]) -> str:
 
 
 def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[Block, ...]:
-    """Put the fields below the title, or at the top if there is no title."""
+    """Insert the fields below the title, or at the top if there is no title."""
     fields = [Block("list_item", one.text, one.line, one.line) for one in front_matter.fields]
     titled = with_title(blocks or tuple(fields), front_matter.title, front_matter.title_line)
     if not blocks:
@@ -140,7 +139,7 @@ def _with_fields(blocks: tuple[Block, ...], front_matter: FrontMatter) -> tuple[
 
 
 def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
-    """Read the blocks of the text; notes and names found in it are added to `env`."""
+    """Read the blocks of the text; notes and names in it are added to `env`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
     parser = _parser()
@@ -175,7 +174,7 @@ def _parser() -> MarkdownIt:
 
 
 def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
-    """Drop lists and paragraphs of several links that all lead into the same page.
+    """Drop lists and paragraphs that consist of links within the page.
 
     They are counted in `skipped`.
     """
@@ -200,8 +199,8 @@ def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[To
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
-    """A parser rule for wiki-links. The token has the visible text as content and the target as
-    meta."""
+    """Parse wiki-links (a parser rule). The token's content is the visible text, its `meta` the
+    target."""
     found = _WIKI_LINK_HERE.match(state.src, state.pos, state.posMax)
     if not found:
         return False
@@ -219,8 +218,8 @@ class _Walk:
     """Reads the parser's flat list of tokens once."""
 
     def __init__(self, parser: MarkdownIt, env: _Environment, *, is_inside: bool = False) -> None:
-        """`is_inside`: the text is inside an outline that looks like indented code, as Logseq
-        writes it."""
+        """`is_inside`: the text is part of an outline that looks like indented code, as in
+        Logseq."""
         self._parser = parser
         self._env = env
         self._is_inside = is_inside
@@ -244,7 +243,7 @@ class _Walk:
                 yield from self._notes()
 
     def _notes(self) -> Iterator[Block]:
-        """Yield the footnotes that the text refers to and that were not yielded yet."""
+        """Yield the footnotes that the text has referred to since the last call."""
         labels, self._env.waiting = self._env.waiting, []
         for label in labels:
             if note := self._env.notes.pop(label, None):
@@ -321,7 +320,7 @@ class _Walk:
                 yield from table_blocks(table, self._above())
 
     def _above(self) -> tuple[str, ...]:
-        """The leads of the next block: the leads of the open lists, and an introduction."""
+        """Return the leads of the next block: the leads of open lists, and an introduction."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
@@ -356,7 +355,7 @@ class _Walk:
 
 
 def _is_bracket_heap(content: str) -> bool:
-    """Whether a text has more brackets than any prose. The parser spends 0.1 ms on each."""
+    """Whether a text has too many brackets for prose. The parser spends 0.1 ms on each bracket."""
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 
@@ -365,7 +364,7 @@ _SCRIPT = re.compile(r"<(/?)(sup|sub)\b", re.IGNORECASE)
 
 
 def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
-    """Drop deleted text; returns the remaining tokens and the number of deletions."""
+    """Drop deleted text. Return the remaining tokens and the number of deletions."""
     if not any(token.type in ("s_open", "html_inline") for token in tokens):
         return [*tokens], 0
     kept: list[Token] = []

@@ -1,5 +1,5 @@
-"""Additional rules for the Markdown parser: footnotes, formulas, and link definitions that are
-text."""
+"""Adds rules to the Markdown parser: footnotes, formulas, and text that looks like link
+definitions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _ADDRESS = re.compile(r"[/.#:@%]")
 
 
 def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A block rule for footnotes: `[^label]: text`, with the lines that continue it or are
-    indented.
+    """Parse footnotes (a block rule): `[^label]: text`, with its continuation and indented lines.
 
     Without this rule, the parser reads a footnote of one word as the definition of a link. The
     token `footnote` has the text as its content and the label as its meta.
@@ -49,7 +48,7 @@ def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool
 
 
 def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
-    """The line after the footnote that begins at `start`."""
+    """Return the line after the footnote that begins at `start`."""
     terminators = state.md.block.ruler.getRules("paragraph")
     last = at = start + 1
     after_blank = False
@@ -68,7 +67,7 @@ def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
 
 
 def math_rule(state: StateInline, silent: bool) -> bool:
-    """An inline rule for TeX formulas, which become readable text.
+    """Convert TeX formulas to readable text (an inline rule).
 
     Other text between dollar signs stays as it is, without emphasis.
     """
@@ -110,8 +109,8 @@ def definition_tokens(
     """Add a token for each line that looks like a link definition but is text: `[Deadline]:
     Friday`.
 
-    Nothing refers to its label, and its target is not an address. The token `definition` has the
-    line as its content.
+    No link uses its label, and its target is not an address. The token `definition` has the line as
+    its content.
     """
     found = [
         (*reference["map"], label)

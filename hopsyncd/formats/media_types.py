@@ -1,4 +1,4 @@
-"""The media types of documents, and the unit that the line numbers of their passages count."""
+"""Defines the media types of documents, and the unit that line numbers count in each type."""
 
 from collections.abc import Sequence
 
@@ -37,12 +37,12 @@ _COLUMNS = 16_384  # of the widest sheet that the format allows
 
 
 def unit_of(media_type: str) -> str:
-    """The unit (line, page ...) that the line numbers of an occurrence count in this type."""
+    """Return the unit (line, page ...) that the line numbers of this type count."""
     return _UNITS.get(media_type.partition(";")[0].strip().lower(), "line")
 
 
 def cell_number(row: int, column: int) -> int:
-    """The number of a sheet's cell; row and column are 1-based.
+    """Return the number of a sheet's cell; row and column are 1-based.
 
     >>> cell_number(1, 1), cell_number(2, 3)
     (1, 16387)
@@ -51,7 +51,7 @@ def cell_number(row: int, column: int) -> int:
 
 
 def cell_name(number: int) -> str:
-    """The name that spreadsheet programs show for a cell.
+    """Return the name that spreadsheet programs show for a cell.
 
     >>> cell_name(cell_number(2, 3)), cell_name(cell_number(10, 28))
     ('C2', 'AB10')
@@ -66,7 +66,7 @@ def cell_name(number: int) -> str:
 
 
 def location_text(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
-    """A location for people; the `heading` of a sheet's passage begins with the sheet's name.
+    """Describe a location for people. For a sheet, `heading` must begin with the sheet's name.
 
     >>> location_text("page", 3, 4, ()), location_text("line", 7, 7, ())
     ('pages 3-4', 'line 7')

@@ -34,7 +34,7 @@ _SIZE = re.compile(r"\d+(?:x\d+)?\Z")
 
 
 def without_note_markup(text: str) -> str:
-    r"""The text of a paragraph as a reader sees it, still with the markup of Markdown.
+    r"""Remove note markup from a paragraph; the markup of Markdown stays.
 
     >>> without_note_markup("[!tip] Save often\nand early. {{embed x}}")
     'Save often:\nand early. '
@@ -52,7 +52,7 @@ def without_note_markup(text: str) -> str:
 
 
 def shown_of_embedded(name: str, shown: str) -> str:
-    """The text for an embedded file; for a picture, its caption.
+    """Return the text for an embedded file; for a picture, its caption.
 
     >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
     ('', '')
@@ -92,7 +92,7 @@ _CODE_OR_COMMENT = re.compile(
 
 
 def without_comments(text: str) -> tuple[str, int]:
-    r"""Remove Obsidian's comments, keeping line numbers; returns the text and the number of
+    r"""Remove Obsidian's comments, keeping line numbers. Return the text and the number of
     comments.
 
     >>> without_comments("Row. %%private%%\n%%\nSecret.\n\n%%\nEnd, `%%x%%`.")
@@ -123,7 +123,7 @@ _OF_EXCALIDRAW = re.compile(
 
 
 def without_drawings(text: str) -> tuple[str, int]:
-    """Remove the drawing data of an Excalidraw file, keeping the texts; returns them and the number
-    of drawings."""
+    """Remove the drawing data of an Excalidraw file, but not its texts. Return the text and the
+    number of drawings."""
     text, count = _DRAWING.subn(lambda found: "\n" * found[0].count("\n"), text)
     return _OF_EXCALIDRAW.sub("", text), count

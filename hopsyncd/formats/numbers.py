@@ -18,7 +18,7 @@ _FIRST_DAY = datetime(1899, 12, 30)
 
 @lru_cache(1 << 14, typed=True)  # True equals 1, and 1.0 too
 def show_value(value: object, number_format: str) -> str:
-    """Format a value as the sheet shows it.
+    """Format a value as its spreadsheet program does.
 
     A long whole number, such as an id, keeps all its digits. A date whose format depends on the
     computer's settings becomes ISO 8601.

@@ -38,7 +38,7 @@ _SVG = "svg"  # in the namespace of the titles of pictures; fields have titles t
 
 
 def odt_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a text; the line numbers of its blocks count paragraphs, headings and table rows.
+    """Read a text; line numbers count paragraphs, headings and table rows.
 
     Page headers and footers come at the end, each text once.
     """
@@ -62,7 +62,7 @@ def odt_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def odp_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
+    """Read slides; line numbers are slide numbers and include hidden slides."""
     archive = open_archive(data)
     content = tree_of(archive, "content.xml")
     body = child_of(content, "body", "presentation")
@@ -104,7 +104,7 @@ def _with_metadata(archive: ZipFile, blocks: tuple[Block, ...]) -> tuple[Block, 
 
 
 def _marks(*trees: Element | None) -> dict[str, str]:
-    """The marks of styles: "^" superscript, "_" subscript, "x" struck through, "t" document title,
+    """Map styles to marks: "^" superscript, "_" subscript, "x" strikethrough, "t" document title,
     "h" table header, "b" bold."""
     named = {"Title": "t", "Table_20_Heading": "h"}
     marks = dict(named)
@@ -161,7 +161,7 @@ class _Reader:
         self._leads = ListLeads()
 
     def content(self, parent: Element | list[Element], depth: int = -1) -> Iterator[Block]:
-        """Read all text in reading order; `depth` is the nesting depth of lists, from 0."""
+        """Read all text in reading order; `depth` is the list nesting depth, from 0."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -181,7 +181,7 @@ class _Reader:
         yield from self._figure(picture_text(description.text or ""))
 
     def _formula(self, element: Element) -> str:
-        """An embedded formula in one line; empty if the object is not a formula."""
+        """Write an embedded formula in one line; empty if the object is not a formula."""
         member = f"{attribute(element, 'href').removeprefix('./').strip('/')}/content.xml"
         if member not in self._archive.NameToInfo:
             return ""
@@ -190,7 +190,7 @@ class _Reader:
         return "" if root is None or local_name(root) != "math" else mathml_text(root).strip("; ")
 
     def _chart(self, address: str) -> Iterator[Block]:
-        """The titles of an embedded chart, and its values as a table."""
+        """Yield the titles of an embedded chart, and its values as a table."""
         member = f"{address.removeprefix('./').strip('/')}/content.xml"
         if member in self._charts or member not in self._archive.NameToInfo:
             return
@@ -294,7 +294,7 @@ class _Reader:
                 yield Block("note", prefix + text, number, number, links=links)
 
     def flat(self, parent: Element | list[Element]) -> tuple[str, Links, list[Element]]:
-        """The whole text of an element, its links, and the objects in it (notes, frames)."""
+        """Return the text of an element, its links, and the objects in it (notes, frames)."""
         line, beside = Line(), list[Element]()
         self._flatten(parent, line, beside)
         return *line.take_text(), beside
@@ -302,7 +302,8 @@ class _Reader:
     def _flatten(
         self, parent: Element | list[Element], line: Line, beside: list[Element], depth: int = 0
     ) -> None:
-        """Add all text inside a part to a line; `depth` is the depth of the list around it."""
+        """Append all text inside an element to `line`; `depth` is the depth of the list around
+        it."""
         for child in parent:
             name = local_name(child)
             if name in ("p", "h"):
@@ -360,14 +361,14 @@ class _Reader:
     def _cell(
         self, cell: Element, beside: list[tuple[int, Element]]
     ) -> tuple[str, Links, list[Element], tuple[Table, ...]]:
-        """The text of a cell, its links, the elements beside the text, and the tables in it."""
+        """Return the text of a cell, its links, the attached objects, and the nested tables."""
         text, links, found = self.flat(cell)
         tables = [one for one in found if local_name(one) == "table"]
         inner = tuple(self._built(one, beside) for one in tables)
         return text, links, [one for one in found if one not in tables], inner
 
     def _marked_rows(self, rows: Sequence[tuple[Element, bool]]) -> int:
-        """The number of bold rows at the top of a table that has no other header rows."""
+        """Count the bold rows at the top of a table that has no other header rows."""
         if any(is_header for _, is_header in rows):
             return 0
         bold = [self._is_bold(row) for row, _ in rows]
@@ -399,7 +400,7 @@ class _Reader:
         return bool(styles) and all(self._marks.get(style) == "h" for style in styles)
 
     def _repeat(self, element: Element, name: str, cells: int) -> int:
-        """How often a cell or a row of `cells` cells is repeated, within the limit."""
+        """Return how often a cell or a row of `cells` cells is repeated, within the limit."""
         times = min(count_of(element, name), 1 + self._repeats // max(cells, 1))
         self._repeats -= (times - 1) * cells
         return times
@@ -416,7 +417,7 @@ def table_rows(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool
 
 
 def count_of(element: Element, name: str) -> int:
-    """The value of a counting attribute, such as `columns-spanned`; 1 without the attribute."""
+    """Return a counting attribute such as `columns-spanned`, by default 1."""
     number = attribute(element, f"number-{name}")
     return max(1, int(number)) if number.isdecimal() and len(number) < 10 else 1
 

@@ -1,4 +1,5 @@
-"""Writes formulas of Office documents (OMML, MathML) in one line: `x=(b±√(b^2+4ac))/(2a)`."""
+"""Writes formulas of Office documents (OMML, MathML) in one line, such as
+`x=(b±√(b^2+4ac))/(2a)`."""
 
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
@@ -19,7 +20,7 @@ _MATHML_MARKS = {
 
 def math_text(formula: Element) -> str:
     """Write a formula in one line. Fractions, roots and exponents of several characters get
-    brackets."""
+    parentheses."""
     line = ""
     is_built = False  # whether the line ends with a fraction, an index or a similar part
     for part in formula:
@@ -97,7 +98,8 @@ def _of(part: Element, name: str) -> str:
 
 
 def _read_property(part: Element, name: str, default: str = "") -> str:
-    """A property of the formula, which may be empty; `default` if the property is missing."""
+    """Return a property of the formula, which may be empty; `default` if the property is
+    missing."""
     for properties in part:
         if local_name(properties).endswith(_PROPERTIES_END):
             for one in properties:

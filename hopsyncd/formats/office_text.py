@@ -1,4 +1,4 @@
-"""Helpers for the readers of office documents: lines with superscripts and links, lists, symbols,
+"""Helpers for the readers of Office documents: lines with superscripts and links, lists, symbols,
 diagrams, and document properties."""
 
 import re
@@ -48,7 +48,7 @@ _PROPERTIES = {
 
 
 def symbol_of(code: int, font: str) -> str:
-    """The character that a code stands for in a font; empty if the symbol is unknown."""
+    """Return the character for a code in a symbol font, or an empty string."""
     table = _FONTS.get(font.strip().casefold())
     if table is not None:
         return table.get(code - _PRIVATE if code >= _PRIVATE else code, "")
@@ -78,17 +78,17 @@ class Line:
             self._put(text)
 
     def mark_link(self, target: str, start: int) -> None:
-        """Make the text since `start`, an earlier `length`, a link."""
+        """Turn the text from offset `start`, an earlier `length`, into a link."""
         self._flush()
         self._links.append((start, target, self.length))
 
     def begin(self) -> int:
-        """The offset at which the next text will begin."""
+        """Return the offset at which the next text will begin."""
         self._flush()
         return self.length
 
     def begin_item(self) -> None:
-        """Put a semicolon between the lines so far and an item of a list."""
+        """Add a semicolon between the text so far and the next list item."""
         self._flush()
         has_line = len(self._parts) > 1 and self._parts[-1] == "\n"
         if has_line and self._parts[-2][-1:] not in tuple(";:,.\n"):
@@ -96,7 +96,7 @@ class Line:
             self.length += 1
 
     def take_text(self) -> tuple[str, Links]:
-        """Return the text without surrounding blanks, and its links."""
+        """Return the text without surrounding white space, and its links."""
         self._flush()
         whole = "".join(self._parts)
         text = whole.strip()
@@ -144,13 +144,13 @@ class ListLeads:
 
 
 def picture_text(description: str) -> str:
-    """The author's description of a picture, without the note that Office adds to a generated
-    one."""
+    """Return the author's description of a picture, without the note that Office adds to generated
+    descriptions."""
     return _BY_PROGRAM.sub("", in_one_line(description)).strip()
 
 
 def diagram_blocks(data: Element, line: int) -> Iterator[Block]:
-    """Read the texts of a SmartArt diagram from its data part: an item for each shape."""
+    """Yield a list item for each shape of a SmartArt diagram, read from its data part."""
     texts = tuple(_diagram_texts(data))
     if texts:
         yield Block("figure", _DIAGRAM, line, line)
@@ -172,7 +172,7 @@ def _diagram_texts(data: Element) -> Iterator[str]:
 
 
 def read_metadata(elements: Iterable[Element]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Read the titles and the properties, as (name, value), from the metadata of a file."""
+    """Read the titles and the (name, value) properties in the metadata of a file."""
     titles: list[str] = []
     properties: list[tuple[str, str]] = []
     for element in elements:

@@ -1,5 +1,4 @@
-"""Reads Org files of Emacs: rewrites them line by line as Markdown, and reads their tables as
-grids."""
+"""Reads Emacs Org files: rewrites each line as Markdown, and reads tables as grids of cells."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -55,7 +54,7 @@ _FRAME = "```"
 
 
 def org_blocks(text: str) -> tuple[Block, ...]:
-    """Read a file. Drawers, comments and settings are left out; task states and dates stay."""
+    """Read a file. Drawers, comments and settings are left out; task states and dates are kept."""
     reader = _Reader(text.split("\n"))
     rewritten = "\n".join(reader.rewrite())
     blocks = tuple(in_line_order(markdown_blocks(rewritten), reader.tables))
@@ -68,7 +67,7 @@ def org_blocks(text: str) -> tuple[Block, ...]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Rewrites the lines of a file. Each line gives one line, so line numbers stay the same."""
+    """Rewrites the lines of a file one for one, so that line numbers stay the same."""
 
     lines: list[str]
     tables: list[list[Block]] = field(default_factory=list)
@@ -99,7 +98,7 @@ class _Reader:
         return written
 
     def _drawer_end(self, at: int) -> int:
-        """The position after a drawer; 0 if none begins here."""
+        """Return the position after a drawer; 0 if none begins here."""
         if at < self._without_drawer_end:
             return 0
         for end in range(at + 1, len(self.lines)):
@@ -199,7 +198,7 @@ def _inline(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text of a cell or a caption, without Org's markup."""
+    """Return the text of a cell or a caption without Org markup."""
     if not _MARKS.search(text):
         return text.strip()
     text = _STAMP.sub(r"\1\2", text)

@@ -1,7 +1,7 @@
 """Reads Outlook messages (`.msg`) as mail.
 
 A `.msg` file is a compound file (MS-CFB) of properties (MS-OXMSG). This module converts it to a
-MIME message, so that its parts, attachments and forwarded messages are read as in any other mail.
+MIME message, which the mail reader reads with all attachments and forwarded messages.
 """
 
 import io
@@ -54,16 +54,16 @@ def outlook_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     Raises DocumentUnreadable if the file is not a compound file that contains a message.
     """
     if not data.startswith(_MAGIC):
-        raise _not_a_message("it does not begin like one")
+        raise _not_a_message("it has no compound file header")
     try:
         with library("olefile").OleFileIO(io.BytesIO(data)) as file:
             if _is_cut_off(file, len(data)):
-                raise _not_a_message("the file ends before its content does")
+                raise _not_a_message("the file is truncated")
             root = library("oxmsg.storage").Storage.from_ole(file)
     except RecursionError as error:
         raise too_deep() from error
     if not any(stream.name == "__properties_version1.0" for stream in root.streams):
-        raise _not_a_message("it has no properties of a message")
+        raise _not_a_message("it has no message properties")
     return message_blocks(lambda: _message(root, _HEADER_BYTES), extract)
 
 
@@ -101,14 +101,15 @@ class _Properties:
         self.codec = codec or self.codec_of(_MESSAGE_CODEPAGE) or "cp1252"
 
     def codec_of(self, number: int) -> str:
-        """The codec for a property that contains a code page; empty if it is missing or unknown."""
+        """Return the codec for a property that contains a code page; empty if it is missing or
+        unknown."""
         page = self.number(number)
         with suppress(Exception):  # the library has two errors of its own for unknown pages
             return str(library("oxmsg.domain.encodings").encoding_from_codepage(page))
         return ""
 
     def text(self, *numbers: int) -> str:
-        """The first of these text properties that is not empty."""
+        """Return the first non-empty text among these properties."""
         for number in numbers:
             wide = self._streams.get(f"__substg1.0_{number:04X}{_TEXT_TYPE:04X}", b"")
             narrow = self._streams.get(f"__substg1.0_{number:04X}{_TEXT8_TYPE:04X}", b"")
@@ -118,7 +119,7 @@ class _Properties:
         return ""
 
     def line(self, *numbers: int) -> str:
-        """A text property in one line, without the two-character mark of a subject's prefix."""
+        """Return a text property in one line, without the two-character marker before a subject."""
         text = self.text(*numbers)
         return " ".join((text[2:] if text.startswith("\x01") else text).split())
 
@@ -149,7 +150,7 @@ def _message(storage: Any, header_bytes: int) -> Message:
 
 
 def _head(storage: Any, properties: _Properties) -> Message:
-    """Build the header fields from the received ones, or else from Outlook's properties."""
+    """Build the header fields from the received headers, or else from Outlook's properties."""
     came = HeaderParser().parsestr(properties.text(_HEADERS).lstrip())
     people = _recipients(storage, properties.codec)
     sent = properties.date(_SENT) or properties.date(_DELIVERED)
@@ -184,14 +185,14 @@ def _recipients(storage: Any, codec: str) -> dict[int, list[str]]:
 
 
 def _address(name: str, address: str) -> str:
-    """A name with an internet address; internal names of Exchange are left out."""
+    """Format a name with its internet address; internal addresses of Exchange are left out."""
     if "@" not in address:
         return name
     return f'"{name}" <{address}>' if name and name != address else address
 
 
 def _bodies(properties: _Properties) -> Iterator[Message]:
-    """The text of a message: plain text and HTML, if there are both."""
+    """Yield the text of a message: plain text, HTML, or both."""
     codec = properties.codec_of(_INTERNET_CODEPAGE)
     html, html_codec = properties.data(_HTML), codec
     if not html and properties.text(_HTML):
@@ -249,7 +250,7 @@ def _decode(data: bytes, codec: str) -> str:
 
 
 def decompress_rtf(data: bytes) -> bytes:
-    """Decompress RTF text (MS-OXRTFCP). If the data is damaged, returns what can be read.
+    """Decompress RTF text (MS-OXRTFCP). If the data is damaged, returns the text up to the damage.
 
     >>> decompress_rtf(b"\\x0d\\0\\0\\0\\x01\\0\\0\\0MELA\\0\\0\\0\\0{")
     b'{'

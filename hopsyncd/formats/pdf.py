@@ -1,4 +1,4 @@
-"""Reads PDF: the text of its pages in reading order, with tables, form fields and notes."""
+"""Reads PDF: the text of pages in reading order, with tables, form fields and notes."""
 
 import base64
 import logging
@@ -33,10 +33,10 @@ class _Document:
 
 
 def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
-    """Read a PDF; the line numbers of its blocks are page numbers.
+    """Read a PDF; line numbers are page numbers.
 
-    `with_pictures` also gives a block of kind `picture` for each scanned page. Raises
-    DocumentUnreadable if the PDF has no text or needs a password, or if the file is not a PDF.
+    With `with_pictures`, each scanned page also yields a `picture` block. Raises DocumentUnreadable
+    if the PDF has no text or needs a password, or if the file is not a PDF.
     """
     document = _read(data)
     skipped: Counter[str] = Counter()
@@ -54,8 +54,8 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
         blocks += page_blocks(page, headings)
     if document.pages and not blocks:
         raise without_text(
-            "Install tesseract (docs/install.md), have another program for text recognition (OCR)"
-            " add the text, or leave it out"
+            "Install tesseract (docs/install.md), add the text with another OCR program, or add"
+            " the file to `ignore`"
         )
     if blocks and blocks[0].kind != "picture":
         first = replace(blocks[0], names=document.names, properties=document.properties)
@@ -97,7 +97,7 @@ def open_pdf(data: bytes) -> Any:
         raise DocumentUnreadable(
             "the document",
             "it is protected by a password",
-            "Save it without one, or add it to `ignore`",
+            "Save a copy without the password, or add it to `ignore`",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Reads the objects of a PDF page besides its text: form fields, notes, stamps, links and
+"""Reads the objects of a PDF page that are not page text: form fields, notes, stamps, links and
 pictures."""
 
 import ctypes
@@ -32,7 +32,7 @@ _IN_PLACE = ("FREETEXT", "STAMP")
 
 @dataclass(slots=True)
 class Annotations:
-    """The annotations of a page: `spans` are text on the page, `notes` are remarks with their
+    """The annotations of a page: `spans` are text on the page, `notes` are comments with their
     authors."""
 
     spans: list[Span] = field(default_factory=list)
@@ -52,7 +52,7 @@ class AnnotationReader:
         }
 
     def read(self) -> Annotations:
-        """Read the page's annotations, in the order of the file."""
+        """Read the page's annotations in file order."""
         raw, found = self._raw, Annotations()
         count = min(raw.FPDFPage_GetAnnotCount(self._page.raw), _MAX_ANNOTATIONS)
         for at in range(count):
@@ -82,7 +82,7 @@ class AnnotationReader:
             found.notes.append(f"{author}: {contents}" if author else contents)
 
     def _place(self, found: Annotations, box: Box, text: str, *, is_value: bool = False) -> None:
-        """Place text in its box, one line below the other."""
+        """Place lines of text in a box, one below the other."""
         lines = [line for line in map(in_one_line, text.splitlines()) if line]
         if not lines:
             return
@@ -96,7 +96,7 @@ class AnnotationReader:
             found.spans.append(span)
 
     def _value(self, annotation: Any) -> str:
-        """The visible value of a form field; a ticked box gives `[x]`."""
+        """Return the visible value of a form field; a checked box gives `[x]`."""
         raw = self._raw
         if not self._form:
             return self._string(annotation, b"V")
@@ -120,7 +120,7 @@ class AnnotationReader:
                 yield self._text(raw.FPDFAnnot_GetOptionLabel, form, annotation, at)
 
     def _stamp_text(self, annotation: Any) -> str:
-        """The text that a stamp displays."""
+        """Return the text that a stamp displays."""
         raw = self._raw
         text_page = self._page.get_textpage()
         try:
@@ -168,7 +168,7 @@ class AnnotationReader:
 
 @dataclass(slots=True)
 class Drawn:
-    """The drawings of a page: ruling lines and boxes, and the share of the page that pictures
+    """The drawings of a page: ruling lines, boxes, and the share of the page that pictures
     cover."""
 
     rules: list[Box] = field(default_factory=list)
@@ -215,7 +215,7 @@ def drawn_on(page: Any, raw: Any, quarters: int) -> Drawn:
 
 
 def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
-    """Add the background that a path paints, if it does."""
+    """Add the background area of a path, if it paints one."""
     mode, stroked = ctypes.c_int(), ctypes.c_int()
     if len(found.fills) >= _MAX_FILLS:
         return
@@ -229,7 +229,7 @@ def _add_fill(found: Drawn, shape: Any, raw: Any, box: Box) -> None:
 
 
 def _lines_of(shape: Any, raw: Any, segments: int) -> Iterator[Box]:
-    """The vertical and horizontal lines of a path with many lines; none if it has curves."""
+    """Yield the vertical and horizontal lines of a path with many lines; none if it has curves."""
     x, y, matrix = ctypes.c_float(), ctypes.c_float(), raw.FS_MATRIX()
     if not raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix)):
         return

@@ -1,5 +1,5 @@
-"""Turns the lines of PDF pages into blocks: headings, paragraphs, hyphens, running heads and
-links."""
+"""Turns the lines of PDF pages into blocks: finds headings, paragraphs and links, rejoins
+hyphenated words, and drops running heads."""
 
 import math
 import re
@@ -48,7 +48,7 @@ _MARGIN_LINES = 2  # at the top and at the bottom of a page: they may be running
 
 @dataclass(slots=True)
 class Page:
-    """A page as it was read from the file."""
+    """A page as read from the file."""
 
     number: int
     items: list[Item]
@@ -58,13 +58,13 @@ class Page:
 
     @property
     def lines(self) -> list[Line]:
-        """The lines outside tables."""
+        """Return the lines outside tables."""
         return [item for item in self.items if isinstance(item, Line)]
 
 
 def running_lines(pages: Sequence[Page]) -> set[int]:
-    """The ids of lines that repeat at the same place on several pages, except the first of each
-    kind.
+    """Return the ids of lines that repeat at the same place on several pages, except the first of
+    each kind.
 
     All page numbers are included.
     """
@@ -88,11 +88,11 @@ def running_lines(pages: Sequence[Page]) -> set[int]:
 
 
 def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int]:
-    """Replace the number at the start or end of a line by `#`; also returns its distance to the
-    page number.
+    """Replace a page number at the start or end of a line by `#`. Also returns its difference from
+    `page`.
 
     A number at the end counts only after a word for "page", or if the line `is_apart` from the
-    text: the 1 of "Step 1" does not.
+    text. The 1 of "Step 1" is not a page number.
     """
     key = text.casefold()
     numbers = list(_NUMBER.finditer(key))
@@ -106,7 +106,7 @@ def _without_page_number(text: str, page: int, is_apart: bool) -> tuple[str, int
 
 
 class Headings:
-    """Finds headings by the bookmarks of the file, or else by larger type."""
+    """Finds headings by the file's bookmarks, or else by larger type."""
 
     def __init__(
         self, pages: Sequence[Page], bookmarks: Sequence[Bookmark], running: set[int]
@@ -133,11 +133,11 @@ class Headings:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """The words of the document, which show whether a hyphen broke a word or belongs to it."""
+        """The words of the document, which show whether a hyphen belongs to a word."""
         return Counter(_WORD.findall("\n".join(line.text for line in self._lines).casefold()))
 
     def level(self, line: Line, page: int) -> int:
-        """The level of a heading; 0 for other lines."""
+        """Return the level of a heading; 0 for other lines."""
         if self._marked and (marked := self._marked.get((page, _key(line.text)))):
             return marked
         level = self._levels.get(line.size, 0)
@@ -154,7 +154,7 @@ def _can_be_heading(line: Line) -> bool:
 
 
 def _levels(lines: Iterable[Line]) -> dict[float, int]:
-    """The heading level of each type size that is larger than most of the text."""
+    """Map each type size that is larger than most of the text to a heading level."""
     letters: Counter[float] = Counter()
     for line in lines:
         if line.size:
@@ -200,7 +200,7 @@ def page_blocks(page: Page, headings: Headings) -> Iterator[Block]:
 
 
 def _pitch(lines: Sequence[Line]) -> float:
-    """The usual distance between the tops of neighbouring lines."""
+    """Return the usual distance between the tops of neighbouring lines."""
     gaps = [
         above.middle - line.middle
         for above, line in pairwise(lines)
@@ -250,7 +250,7 @@ def _join(lines: Sequence[Line], headings: Headings) -> str:
 
 
 def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
-    """Whether a hyphen at a line end only broke a word, judged by the other words of the
+    """Whether a line-end hyphen is not part of the word, judged by the other words of the
     document."""
     before = before[-40:]
     left, right = _WORD_AT_END.search(before), _WORD_AT_START.match(after)
@@ -268,7 +268,7 @@ def _is_one_word(before: str, after: str, words: Counter[str]) -> bool:
 
 
 def _links(page: Page, lines: Sequence[Line], text: str) -> Links:
-    """The links on the lines of a block. The text of each link is its whole line."""
+    """Return the links on the lines of a block. The text of each link is its whole line."""
     found = []
     for box, target in page.links:
         middle = (box[1] + box[3]) / 2

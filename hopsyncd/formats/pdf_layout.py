@@ -58,7 +58,8 @@ Item = Line | PlacedTable
 
 
 def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
-    """The lines and tables of a page in reading order. `number` is the page number."""
+    """Arrange the text of a page as lines and tables in reading order. `number` is the page
+    number."""
     spans = page.spans
     is_mirrored = _is_right_to_left(spans)
     if is_mirrored:  # columns and cells are read from the right
@@ -85,7 +86,7 @@ def arrange(page: PageText, rules: Sequence[Box], number: int) -> list[Item]:
 
 
 def mark_shades(spans: Iterable[Span], fills: Iterable[tuple[Box, int]]) -> None:
-    """Set the background of each span: the last of the boxes of colour that it stands in."""
+    """Set the background of each span: the last coloured box around it."""
     by_height = sorted(spans, key=lambda span: span.middle)
     heights = [span.middle for span in by_height]
     visits = _MAX_VISITS
@@ -105,9 +106,9 @@ def _mirror(parts: Iterable[Span | Line]) -> None:
 
 
 def _place_of(table: PlacedTable, items: Sequence[Item]) -> int:
-    """The position of a ruled table among the items: before the first item below it in its column.
+    """Return the index for a ruled table: before the first item below it in its column.
 
-    Without such an item, it comes after the items above it.
+    Without such an item, the table comes after the items above it.
     """
     for at, item in enumerate(items):
         if item.top <= table.top and item.left < table.right and table.left < item.right:
@@ -151,7 +152,7 @@ def _zone(spans: list[Span], edge: float, number: int, depth: int) -> Iterator[I
 
 
 def _gutter(spans: Sequence[Span]) -> float | None:
-    """Where the second column begins; None if the text has one column."""
+    """Return where the second column begins; None if the text has one column."""
     if len(spans) < 2 * _LEAST_LINES:
         return None
     begin, end = min(span.left for span in spans), max(span.right for span in spans)
@@ -179,7 +180,7 @@ def _crosses(span: Span, edge: float) -> bool:
 
 
 def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> bool:
-    """Whether two groups of spans are columns of text, and not columns of a table.
+    """Whether two groups of spans are columns of text rather than columns of a table.
 
     The lines of narrow text columns are at different heights.
     """
@@ -192,7 +193,7 @@ def _are_columns(left: Sequence[Span], right: Sequence[Span], least: int) -> boo
 
 
 def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
-    """Whether many of a few spans are at the same height as a span in the other group."""
+    """Whether too many spans of the smaller group are level with a span of the larger group."""
     heights = sorted(span.middle for span in many)
     shared = 0
     for span in few:
@@ -202,7 +203,7 @@ def _share_lines(few: Sequence[Span], many: Sequence[Span]) -> bool:
 
 
 def _beside(left: Sequence[Span], right: Sequence[Span]) -> bool:
-    """Whether two groups overlap vertically by at least half the height of the lower one."""
+    """Whether two groups overlap vertically by at least half the height of the shorter group."""
     tops = [max(span.top for span in side) for side in (left, right)]
     ends = [min(span.bottom for span in side) for side in (left, right)]
     shared = min(tops) - max(ends)

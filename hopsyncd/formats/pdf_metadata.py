@@ -21,7 +21,7 @@ _DATE = re.compile(r"D:(\d{4})(\d\d)?(\d\d)?")
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """An entry of a PDF's outline: its title, level from 1, and the page that it leads to."""
+    """A bookmark in a PDF's outline: its title, its level from 1, and its target page."""
 
     title: str
     level: int
@@ -29,7 +29,7 @@ class Bookmark:
 
 
 def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The names and the properties of an open PDF."""
+    """Read the names and properties of an open PDF."""
     said = {key: in_one_line(document.get_metadata_value(key)) for key in ("Title", "Author")}
     dates = {key: _date(document.get_metadata_value(key)) for key in ("CreationDate", "ModDate")}
     names = (said["Title"],) if is_title(said["Title"]) else ()
@@ -43,7 +43,7 @@ def read_properties(document: Any) -> tuple[tuple[str, ...], tuple[tuple[str, st
 
 
 def is_title(text: str) -> bool:
-    """Whether a text is a real title, and not a file name or a program's default.
+    """Whether a text is a real title, rather than a file name or a program's default.
 
     >>> is_title("On Tides"), is_title("tides.docx"), is_title("Untitled"), is_title("Slide 2")
     (True, False, False, False)
@@ -57,7 +57,7 @@ def is_title(text: str) -> bool:
 
 
 def _date(text: str) -> str:
-    """The day of a PDF date in ISO 8601; empty if it is not a date.
+    """Convert a PDF date to an ISO 8601 date; empty if it is not a date.
 
     >>> _date("D:20240315120000Z"), _date("yesterday")
     ('2024-03-15', '')
@@ -69,7 +69,7 @@ def _date(text: str) -> str:
 
 
 def bookmarks_of(document: Any) -> Iterator[Bookmark]:
-    """The bookmarks that lead to a page of the document and have a title."""
+    """Yield the bookmarks that have a title and lead to a page of the document."""
     limit = min(_MAX_BOOKMARKS, _MAX_BOOKMARKS_OF_PAGE * len(document))
     for entry in islice(document.get_toc(max_depth=_MAX_DEPTH), limit):
         target = entry.get_dest()

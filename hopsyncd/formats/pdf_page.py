@@ -1,4 +1,4 @@
-"""Renders a page of a PDF as a picture, and finds where a passage is on it."""
+"""Renders a page of a PDF as a picture, and finds a passage on it."""
 
 import base64
 import math
@@ -25,14 +25,16 @@ _MARGIN = 0.15  # of the height of a span, around its box
 def page_preview(data: bytes, number: int, wanted: str) -> Block:
     """Render a page as a PNG in base64, and find the text `wanted` on it.
 
-    The block's properties have the size of the picture, the number of pages, and the boxes of the
-    text: left, top, right and bottom in pixels. Raises DocumentUnreadable.
+    The block's properties are the size of the picture, the number of pages, and the boxes of the
+    text: left, top, right and bottom in pixels. Raises DocumentUnreadable if there is no such page.
     """
     raw = library("pypdfium2").raw
     with open_pdf(data) as document:
         pages = len(document)
         if not 1 <= number <= pages:
-            raise DocumentUnreadable("the document", f"it has {pages} pages", "Ask for one of them")
+            raise DocumentUnreadable(
+                "the document", f"it has {pages} pages", "Choose a page from 1 to that number"
+            )
         init_forms(document, raw)
         with closing(document[number - 1]) as page:
             width, height = page.get_size()
@@ -55,7 +57,7 @@ def page_preview(data: bytes, number: int, wanted: str) -> Block:
 def _find_boxes(
     page: Any, raw: Any, wanted: str, scale: float
 ) -> Iterable[tuple[int, int, int, int]]:
-    """The boxes of the passage, in pixels of the rendered page."""
+    """Yield the boxes of the passage, in pixels of the rendered page."""
     quarters = page.get_rotation() // 90
     with closing(page.get_textpage()) as text_page:
         text, turns = TextReader(text_page, raw, quarters).read(), 0
@@ -71,10 +73,10 @@ def _find_boxes(
 
 
 def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
-    """The spans that contain words of the passage `wanted`, in the same order.
+    """Return the spans that contain words of the passage `wanted`, in the same order.
 
-    Spans of a few words occur in many places. They count only between longer spans of the passage,
-    or if it has no longer ones.
+    Short spans occur in many places. They count only between longer spans of the passage, or if the
+    passage has no longer spans.
     """
     words = _words(wanted)
     sequences = {tuple(words[at : at + _SEQUENCE]) for at in range(len(words) - _SEQUENCE + 1)}
@@ -99,7 +101,7 @@ def find_spans(spans: Sequence[Span], wanted: str) -> list[Span]:
 
 
 def merge_lines(spans: Iterable[Span]) -> list[Box]:
-    """The boxes of the spans; neighbours on one line are merged."""
+    """Merge the boxes of neighbouring spans on one line."""
     boxes: list[Box] = []
     for span in spans:
         box = (span.left, span.bottom, span.right, span.top)

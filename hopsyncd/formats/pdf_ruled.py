@@ -27,7 +27,7 @@ _VALUE_WORDS, _LINES_BEGUN = 4, 0.7
 
 @dataclass(frozen=True)
 class Grid:
-    """The edges of a table's columns, from left to right, and of its rows, from the bottom up."""
+    """The edges of a table: columns from left to right, rows from the bottom up."""
 
     columns: tuple[float, ...]
     rows: tuple[float, ...]
@@ -36,7 +36,8 @@ class Grid:
     def region(
         self, column: int, row: int, taken: Container[tuple[int, int]]
     ) -> tuple[int, int, int, int]:
-        """The first and last column and row of the cell at a place, up to the next drawn lines.
+        """Return the first and last column and row of the cell at a place, up to the next drawn
+        lines.
 
         Places that are `taken` belong to other cells.
         """
@@ -92,7 +93,7 @@ def _edges_drawn(
 
 
 def grids_of(rules: Sequence[Box]) -> Iterator[Grid]:
-    """The grids that the ruling lines and boxes of a page form."""
+    """Yield the grids that the ruling lines and boxes of a page form."""
     if len(rules) > _MAX_RULES:
         return
     for group in _touching(rules):
@@ -172,7 +173,7 @@ def ruled_table(grid: Grid, spans: Sequence[Span], page: int) -> PlacedTable | N
 
 
 def _ruled_cells(grid: Grid, spans: Sequence[Span]) -> dict[tuple[int, int], Cell]:
-    """The cells with text, by their row, counted from the top, and their column."""
+    """Return the cells with text by (row from the top, column)."""
     cells: dict[tuple[int, int], Cell] = {}
     ordered = [part for row in rows_of(spans) for span in row for part in _split_at(grid, span)]
     places = [_place_in(grid, span) for span in ordered]
@@ -199,14 +200,14 @@ def _is_centered(grid: Grid, span: Span, first: int, last: int) -> bool:
 
 
 def _place_in(grid: Grid, span: Span) -> tuple[int, int, int]:
-    """The first column, the last column and the row in which a span lies."""
+    """Return the first column, the last column and the row of a span."""
     inset = min(_TOUCH, (span.right - span.left) / 2)
     first, last = (_slot(grid.columns, x) for x in (span.left + inset, span.right - inset))
     return first, last, _slot(grid.rows, span.middle)
 
 
 def _split_at(grid: Grid, span: Span) -> tuple[Span, ...]:
-    """Split a span that covers several cells, because the file has narrow cells as one text."""
+    """Split a span at the drawn lines that it crosses: narrow cells can share one span."""
     first, last, at = _place_in(grid, span)
     for edge in range(first + 1, last + 1):
         place = grid.columns[edge]
@@ -225,7 +226,8 @@ def _is_frame(cell: Cell) -> bool:
 
 
 def _in_lines(row: list[Cell]) -> list[list[Cell]]:
-    """Split a row between two rules into a row per line, if each line has a label and a value."""
+    """Split a row between two ruling lines into a row per line, if each line has a label and a
+    value."""
     column_of = {id(span): cell for cell in row for span in cell.spans}
     lines = list(rows_of(span for cell in row for span in cell.spans))
     split: list[list[Cell]] = []
@@ -247,7 +249,7 @@ def _slot(edges: Sequence[float], place: float) -> int:
 
 
 def inside(grid: Grid, spans: Iterable[Span]) -> list[Span]:
-    """The spans whose middle is in a grid."""
+    """Return the spans whose middle is in a grid."""
     left, right, bottom, top = grid.columns[0], grid.columns[-1], grid.rows[0], grid.rows[-1]
     return [
         span

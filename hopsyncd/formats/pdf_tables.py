@@ -1,5 +1,4 @@
-"""Finds tables of a PDF page by the alignment of their columns, and builds the rows of all
-tables."""
+"""Finds tables of a PDF page by aligned columns, and builds the rows of all tables."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +57,7 @@ def rows_of(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def join_spans(spans: Iterable[Span]) -> str:
-    """The text of spans in one line; a word that a hyphen broke is joined again."""
+    """Join spans as one line; a word split by a hyphen is rejoined."""
     text, before = "", None
     for span in spans:
         is_close = before is None or before.is_broken or _touches(before, span)
@@ -77,7 +76,7 @@ def _touches(before: Span, span: Span) -> bool:
 
 
 def without_leaders(rows: list[list[Span]]) -> list[list[Span]]:
-    """Separate labels from values where dots lead from one to the other, as in price lists."""
+    """Separate labels from values that are joined by leader dots, as in price lists."""
     parted = [[part for span in row for part in _split_at_dots(span)] for row in rows]
     known = {id(span) for row in rows for span in row}
     values = [s for row in parted for s in row if s.is_value and id(s) not in known]
@@ -94,7 +93,8 @@ def _has_value(row: Sequence[Span]) -> bool:
 
 
 def _split_at_dots(span: Span) -> tuple[Span, ...]:
-    """The label before a row of dots and the value after it; else the span itself."""
+    """Split a span into the label before the leader dots and the value after them, if it has
+    any."""
     found = _LEADERS.search(span.text)
     if not found:
         return (span,)
@@ -119,7 +119,7 @@ def cut_span(span: Span, offset: int, end: float, begin: float) -> tuple[Span, S
 
 
 def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span] | PlacedTable]:
-    """Yield the rows of a region in order; rows that form a table come as one table."""
+    """Yield the rows of a region in order; rows that form a table are yielded as one table."""
     at = 0
     while at < len(rows):
         end = _end_of_block(rows, at)
@@ -136,7 +136,7 @@ def aligned_tables(rows: Sequence[list[Span]], page: int) -> Iterator[list[Span]
 
 
 def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
-    """The end of the rows from `at` on that may form one table, with several spans in each."""
+    """Return the end of the rows from `at` on that may form one table."""
     end = at + 1
     if not 1 < len(rows[at]) <= _MAX_COLUMNS:
         return end
@@ -156,7 +156,8 @@ def _end_of_block(rows: Sequence[list[Span]], at: int) -> int:
 
 
 def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
-    """The row below a span that is alone in its row, or below more lines of the same cell."""
+    """Return the first row below a span that is alone in its row, skipping more lines of its
+    cell."""
     end = at + 1
     while end < min(len(rows), at + _MAX_CELL_LINES) and len(rows[end]) == 1:
         above, line = rows[end - 1][0], rows[end][0]
@@ -170,7 +171,8 @@ def _below(rows: Sequence[list[Span]], at: int) -> Sequence[list[Span]]:
 
 
 def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Span]]) -> bool:
-    """Whether a span alone in its row is a cell, a cell's next line, or a note below a cell."""
+    """Whether a span that is alone in its row belongs to the table: as a cell, the next line of a
+    cell, or a note below a cell."""
     unfinished = above[-1][-1]
     if len(above[0]) > 1 and unfinished.text.endswith(",") and unfinished.left > above[0][0].right:
         return abs(unfinished.left - span.left) < _TOUCH
@@ -183,7 +185,7 @@ def _continues(span: Span, above: Sequence[list[Span]], below: Sequence[list[Spa
 
 
 def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """The column, not the first, below which a wider note begins; 0 if there is none."""
+    """Return the column, not the first, below which a wider note begins; 0 if there is none."""
     for at, column in enumerate(columns[1:], 1):
         if abs(span.left - column[0]) < _TOUCH:
             return at
@@ -191,8 +193,8 @@ def _noted_column(span: Span, columns: Sequence[tuple[float, float]]) -> int:
 
 
 def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
-    """The left and right edges of the columns, from the row with most spans and the rows that fit
-    it."""
+    """Return the left and right edges of the columns, from the row with most spans and all rows
+    that fit it."""
     widest = max(rows, key=len)
     columns = [(span.left, span.right) for span in widest]
     for row in rows:
@@ -207,7 +209,7 @@ def _columns(rows: Sequence[list[Span]]) -> list[tuple[float, float]]:
 
 
 def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tuple[Span, ...]:
-    """Split the numbers of columns that are so narrow that the file has them as one text."""
+    """Split a span that contains the numbers of several narrow columns."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     if len(touched) < 2 or not all(map(is_number, span.text.split(" "))):
         return (span,)
@@ -219,7 +221,7 @@ def _split_at_columns(span: Span, columns: Sequence[tuple[float, float]]) -> tup
 
 
 def _column_at(span: Span, columns: Sequence[tuple[float, float]]) -> int:
-    """The column that overlaps most with a span."""
+    """Return the column that overlaps most with a span."""
     shared = [min(span.right, right) - max(span.left, left) for left, right in columns]
     return max(range(len(columns)), key=shared.__getitem__)
 
@@ -266,7 +268,7 @@ def _align(rows: Sequence[list[Span]], page: int) -> PlacedTable | None:
 def _noted_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """The cell above a note that is wider than the cell's column."""
+    """Return the cell above a note that is wider than the cell's column."""
     if sum(_overlap(span, column) for column in columns) < 2:
         return None
     noted = _noted_column(span, columns)
@@ -276,7 +278,8 @@ def _noted_cell(
 def _unfinished_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]]
 ) -> Cell | None:
-    """The cell above, not in the first column, that a comma ends: the line goes on with it."""
+    """Return the cell above, not in the first column, that ends with a comma and continues in this
+    line."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         if [cell.column] == touched and cell.column and cell.spans[-1].text.endswith(","):
@@ -287,7 +290,8 @@ def _unfinished_cell(
 def _wrapped_cell(
     span: Span, row: Sequence[Cell], columns: Sequence[tuple[float, float]], pitch: float
 ) -> Cell | None:
-    """The cell above, not in the first column, whose next line this is: rows are farther apart."""
+    """Return the cell above, not in the first column, that this line continues: it is closer than a
+    new row."""
     touched = [at for at, column in enumerate(columns) if _overlap(span, column)]
     for cell in row:
         last = cell.spans[-1]
@@ -298,8 +302,7 @@ def _wrapped_cell(
 
 
 def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
-    """Blocks of text that are beside each other on the page, but one after the other in the
-    file."""
+    """Group spans that are next to each other on the page but in separate parts of the file."""
     columns = _columns(rows)
     spans = sorted((span for row in rows for span in row), key=lambda span: span.order)
     if any(span.is_value for span in spans):
@@ -320,13 +323,13 @@ def _side_by_side(rows: Sequence[list[Span]]) -> list[list[Span]] | None:
 
 
 def _names_all(row: Sequence[Cell], width: int) -> bool:
-    """Whether a row has a cell above each column, except perhaps the first."""
+    """Whether a row has a cell for each column; the first column may have none."""
     alone = {cell.column for cell in row if cell.columns == 1}
     return len(alone) == len(row) and alone >= set(range(1, width))
 
 
 def _is_turned(row: Sequence[Cell]) -> bool:
-    """Whether the names of the columns are rotated, as above narrow columns of marks."""
+    """Whether the column names are rotated, as above narrow columns of marks."""
     spans = [span for cell in row[1:] for span in cell.spans if len(span.text) > 1]
     if any(span.is_value for span in spans):
         return False
@@ -336,7 +339,7 @@ def _is_turned(row: Sequence[Cell]) -> bool:
 def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
     """Whether a first row of names is above a column of numbers.
 
-    A table of two columns may be labels and values, so it never counts.
+    A table of two columns never counts, because it may consist of labels and values.
     """
     names = [join_spans(cell.spans) for cell in rows[0]]
     if width < _LEAST_NAMED or not _names_all(rows[0], width) or len(rows) < 2:
@@ -353,9 +356,10 @@ def _names_numbers(rows: Sequence[Sequence[Cell]], width: int) -> bool:
 
 
 def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
-    """The number of rows at the top that have a background of their own; 0 if there are none.
+    """Count the rows at the top that have a background of their own.
 
-    A few rows below may share it, such as totals; of striped tables, half of the rows do.
+    The same background may occur in a few rows below, such as totals. If it occurs in a third of
+    them or more, as in striped tables, the result is 0.
     """
     shades = [{span.shade for cell in row for span in cell.spans} for row in rows]
     count = 0
@@ -370,10 +374,10 @@ def _shaded_headers(rows: Sequence[Sequence[Cell]]) -> int:
 
 
 def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
-    """2 if the first row has group names and the second has column names; else 0.
+    """Return 2 if the first row has group names and the second has column names; else 0.
 
     A number in parentheses may be below a name, as in "mAP" above "(0.75)". Below both rows, the
-    columns of each group have numbers only.
+    columns of each group contain only numbers.
     """
     groups = [cell for cell in rows[0] if cell.columns > 1]
     if len(rows) < _LEAST_NAMED or width < _LEAST_NAMED or not groups:
@@ -396,7 +400,7 @@ def _grouped_headers(rows: Sequence[Sequence[Cell]], width: int) -> int:
 def build_table(
     rows: Sequence[list[Cell]], width: int, page: int, *, is_ruled: bool = False
 ) -> Table:
-    """Build a table of cells. Rows at the top are headers if only their type is bold."""
+    """Build a table of cells. Rows at the top are headers if only they are bold."""
     is_bold = [
         all(span.is_bold and not span.is_value for cell in row for span in cell.spans)
         for row in rows
@@ -441,7 +445,7 @@ def build_table(
 
 
 def _skip(builder: TableBuilder, column: int, taken: Mapping[int, int]) -> int:
-    """Leave a place empty, unless a cell from above covers it; returns the next column."""
+    """Leave a place empty, unless a cell from above covers it. Return the next column."""
     if column not in taken:
         builder.add("")
     return column + 1

@@ -38,7 +38,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(slots=True)
 class Span:
-    """Words on one line, with no wide gap between them. `order` is the span's position in the
+    """Words on one line with no wide gap between them. `order` is the span's position in the
     file."""
 
     text: str
@@ -70,14 +70,14 @@ class Span:
 
 @dataclass(slots=True)
 class PageText:
-    """The spans of a page in the order of the file; rotated spans are kept separately."""
+    """The spans of a page in file order; rotated spans are kept separately."""
 
     spans: list[Span] = field(default_factory=list)
     turned: list[Span] = field(default_factory=list)
 
 
 def turned_box(box: Box, quarters: int) -> Box:
-    """Rotate a box clockwise by a number of quarter turns, as its page is displayed.
+    """Rotate a box clockwise by quarter turns, as its page is displayed.
 
     >>> turned_box((1, 2, 3, 4), 1), turned_box((1, 2, 3, 4), 2)
     ((2, -3, 4, -1), (-3, -4, -1, -2))
@@ -153,7 +153,7 @@ class TextReader:
         return page
 
     def _turned_span(self, first: int, last: int) -> Span:
-        """Build the span of a word whose letters are above each other."""
+        """Build the span of a word whose letters are arranged vertically."""
         boxes = list(filter(None, (self._box(first), self._box(last))))
         left, bottom = (min(box[side] for box in boxes) for side in (0, 1))
         right, top = (max(box[side] for box in boxes) for side in (2, 3))
@@ -161,7 +161,7 @@ class TextReader:
         return Span(text, left, bottom, right, top, first=first, last=last)
 
     def _letters(self, first: int, last: int, order: int) -> list[Span]:
-        """Split a word whose letters are far apart, like marks in the columns of a table."""
+        """Split a word with widely spaced letters, such as marks in the columns of a table."""
         spans: list[Span] = []
         for at in range(first, last + 1):
             box, letter = self._box(at), _plain(self._text[at])
@@ -175,7 +175,7 @@ class TextReader:
         return spans
 
     def _box_reader(self, quarters: int) -> Callable[[int], Box | None]:
-        """The function that returns the box of the character at a position in the text."""
+        """Return a function that returns the box of the character at a position in the text."""
         call, page, buffer, edges = self._calls.box, self._page, self._buffer, _EDGES.unpack_from
 
         def box(at: int) -> Box | None:
@@ -196,7 +196,7 @@ class TextReader:
     def _with_ligatures(self, word: str, first: int) -> str:
         """Put lam before alef in a word where one glyph shows both.
 
-        PDFium reverses text from right to left, including the letters of such a glyph.
+        PDFium reverses right-to-left text, including the letters of such a glyph.
         """
         letters = list(word)
         for found in _ALEF_LAM.finditer(word):
@@ -206,7 +206,7 @@ class TextReader:
         return _apart("".join(letters))
 
     def _with_marks(self, first: int, last: int) -> str:
-        """Mark the last letters of a word as superscript or subscript if they are smaller than the
+        """Mark trailing letters of a word as superscript or subscript if they are smaller than the
         first."""
         text, run, mark = "", "", ""
         line = self._box(first)
@@ -239,7 +239,7 @@ class TextReader:
         span.is_bold = weight >= _BOLD_WEIGHT or _is_bold(name.value)
 
     def _size(self, at: int) -> float:
-        """The displayed height of a character. Many files scale a font of size one."""
+        """Return the displayed height of a character. Many files scale a font of size one."""
         if not self._calls.matrix(self._page, at, self._buffer):
             return 0.0
         _, _, across, along, _, _ = _MATRIX.unpack_from(self._buffer)
@@ -248,10 +248,10 @@ class TextReader:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """PDFium functions that are called for each word, without the conversion of their arguments.
+    """PDFium functions that are called for each word, without ctypes argument conversion.
 
-    The conversions of ctypes take five times as long as the calls. Pages and buffers are passed as
-    ctypes objects.
+    Conversion takes five times as long as the calls. Pages and buffers are passed as ctypes
+    objects.
     """
 
     box: Any
@@ -292,12 +292,12 @@ def _with_mark(run: str, mark: str, before: str) -> str:
 
 
 def _plain(word: str) -> str:
-    """Replace presentation forms of letters in a word by the letters."""
+    """Replace presentation forms of letters by the letters."""
     return word if word.isascii() and word.isprintable() else word.translate(_ODD)
 
 
 def _apart(word: str) -> str:
-    """Separate Latin letters from right-to-left letters: PDFium loses spaces between them.
+    """Insert the spaces that PDFium loses between Latin and right-to-left letters.
 
     >>> _apart("Python\u0645\u0646") == "Python \u0645\u0646"
     True
@@ -306,7 +306,7 @@ def _apart(word: str) -> str:
 
 
 def _in_turned_lines(words: Iterable[Span]) -> list[Span]:
-    """Group words whose letters are above each other into lines."""
+    """Group words with vertically arranged letters into lines."""
     lines: list[Span] = []
     for word in words:
         before = lines[-1] if lines else word

@@ -1,6 +1,6 @@
-"""Plain text, read by its layout: what is indented below a line belongs to it.
+"""Reads plain text by its layout: text indented below a line belongs to that line.
 
-Worked example, of a manual page:
+Example, from a manual page:
 
     OPTIONS                         a heading
            -n, --dry-run            a term, with the text below it: "-n, --dry-run: Show what
@@ -56,9 +56,9 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 
 @dataclass(slots=True)
 class _Lines:
-    """Consecutive lines of one indentation; `number` is the number of the first, 1-based.
+    """Consecutive lines of one indentation; `number` is the 1-based number of the first line.
 
-    All lines but the first may have a hanging indentation. A tag is a term with its text in the
+    All lines but the first may have a hanging indentation. A tag is a term with its text on the
     same line.
     """
 
@@ -80,10 +80,10 @@ class _Lines:
 def plain_blocks(text: str) -> tuple[Block, ...]:
     """Read text without markup: headings, fields, lists, terms with their text, paragraphs.
 
-    Headings are lines in capitals, underlined, numbered or centered, and in manual pages and RFCs
-    also lines that are outdented from indented text. Running heads, page numbers and tables of
-    contents are left out. Columns and code keep their lines. The names of manual pages, RFCs and
-    PEPs, such as `git-gc(1)` or `RFC 9309`, are links.
+    Headings are lines that are in capitals, underlined, numbered or centered. In manual pages and
+    RFCs, unindented lines above indented text are headings too. Running heads, page numbers and
+    tables of contents are left out. Columns and code keep their line breaks. The names of manual
+    pages, RFCs and PEPs, such as `git-gc(1)` or `RFC 9309`, are links.
     """
     if "\b" in text or "\x1b" in text:
         text = _TYPED.sub("", text)
@@ -105,7 +105,7 @@ def _add_links(block: Block) -> Block:
 
 
 class _Reader:
-    """Reads the runs of lines between blank lines, from first to last."""
+    """Reads the runs of lines between blank lines in one pass."""
 
     def __init__(self, lines: list[str]) -> None:
         self._is_manual = _MANUAL.match(_first(lines)) is not None
@@ -145,7 +145,7 @@ class _Reader:
     def _headings(
         self, at: int, number: int, run: list[str], following: str
     ) -> tuple[list[Block], int]:
-        """The headings at the beginning of a run, and the number of their lines."""
+        """Return the headings at the beginning of a run, and the number of their lines."""
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
         if numbered := self._numbered.get(at):
             return [self._heading(numbered.text, number, numbered.level)], numbered.lines
@@ -162,7 +162,7 @@ class _Reader:
         return ([self._heading(line, number, level)], 1) if level else ([], 0)
 
     def _level(self, run: list[str], below: str) -> int:
-        """The heading level of a run's first line; 0 if it is not a heading."""
+        """Return the heading level of a run's first line; 0 if it is not a heading."""
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
@@ -244,7 +244,7 @@ class _Reader:
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads at an indentation; deeper leads end."""
+        """Return the leads at an indentation, and drop deeper leads."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
@@ -257,7 +257,7 @@ def _first(lines: list[str]) -> str:
 def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int) -> list[_Lines]:
     """Group the lines of a run by indentation; an item and its lines are one group.
 
-    A tag and the text beside it are two groups. A line counts as full from `margin` on.
+    A tag and the text next to it are two groups. A line that reaches `margin` is full.
     """
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
@@ -279,7 +279,7 @@ def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int)
 
 
 def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
-    """Whether an indented line continues a first line that was full."""
+    """Whether an indented line continues a full first line."""
     if before.hanging is not None:
         return indent == before.hanging
     end = before.indent + len(before.lines[0])
@@ -317,7 +317,8 @@ def _is_term(segment: _Lines, following: _Lines) -> bool:
 
 
 def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
-    """Whether lines look like code: prompts, line ends of code, few letters, and columns if asked.
+    """Whether lines look like code: prompts, typical line ends, few letters, and optionally
+    columns.
 
     A single line is code only after a prompt.
     """

@@ -1,4 +1,4 @@
-"""Reads slides of PowerPoint: texts, tables, charts, diagrams, notes and comments."""
+"""Reads PowerPoint slides: texts, tables, charts, diagrams, notes and comments."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
@@ -35,7 +35,7 @@ _SLIDE_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 
 
 def pptx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read slides; the line numbers of its blocks are slide numbers, hidden slides included."""
+    """Read slides; line numbers are slide numbers and include hidden slides."""
     archive = open_archive(data)
     targets = targets_of(archive, _DECK)
     authors = _authors(archive, [name for _, name in targets.values()])
@@ -54,7 +54,7 @@ def pptx_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
-    """The names of the people who commented, by id."""
+    """Map ids to the names of people who commented."""
     return {
         attribute(author, "id"): attribute(author, "name")
         for part in parts
@@ -64,7 +64,7 @@ def _authors(archive: ZipFile, parts: list[str]) -> dict[str, str]:
 
 
 class _Slide:
-    """Reads one slide; `deletions` counts the texts that are struck through."""
+    """Reads one slide; `deletions` counts struck-through texts."""
 
     def __init__(self, archive: ZipFile, name: str, number: int) -> None:
         self._archive, self._name, self._number = archive, name, number
@@ -94,7 +94,7 @@ class _Slide:
         return self._number, self._number
 
     def _shapes(self, parent: Element) -> Iterator[Block]:
-        """Read shapes in their order; of alternative forms, only the first."""
+        """Read shapes in order; of alternative forms, only the first is read."""
         for shape in parent:
             name = local_name(shape)
             self._leads.end()
@@ -137,7 +137,7 @@ class _Slide:
                     yield from diagram_blocks(tree, self._number)
 
     def _table(self, table: Element) -> Table:
-        """Build a table. Its properties say whether the first row names the columns."""
+        """Build a table. Its properties state whether the first row is a header."""
         properties = child_of(table, "tblPr")
         is_headed = properties is not None and attribute(properties, "firstRow") in ("1", "true")
         rows = [
@@ -257,7 +257,7 @@ _COVERED = ("hMerge", "vMerge")
 
 
 def _is_cell(element: Element) -> bool:
-    """Whether an element of a row is a cell that no other cell covers."""
+    """Whether a row's element is a cell that no other cell covers."""
     is_covered = any(attribute(element, name) in ("1", "true") for name in _COVERED)
     return local_name(element) == "tc" and not is_covered
 
@@ -284,8 +284,8 @@ def _level(properties: Element | None) -> int:
 
 
 def _mark(properties: Element | None) -> str:
-    """The mark of text: "^" for a positive baseline (superscript), "_" for a negative one
-    (subscript)."""
+    """Return the mark of text: "^" for a positive baseline (superscript), "_" for a negative
+    baseline (subscript)."""
     offset = "" if properties is None else attribute(properties, "baseline")
     if not offset.strip("-+0%."):
         return ""

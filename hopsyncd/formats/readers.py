@@ -1,4 +1,4 @@
-"""Reads bytes of a media type into blocks: chooses the reader for each type."""
+"""Converts the bytes of a document to blocks with the reader for its media type."""
 
 import re
 from collections.abc import Callable
@@ -85,9 +85,9 @@ MEDIA_TYPES = (*_TEXT, *_DATA, *_BINARY, *_WITH_PARTS)
 
 
 def reader_of(kind: str) -> Callable[..., tuple[Block, ...]] | None:
-    """The function that reads a media type; None if there is none.
+    """Return the function that reads a media type; None if there is none.
 
-    It takes text or bytes; readers of mail also take a function that reads attachments.
+    It takes text or bytes. A mail reader also takes a function that reads attachments.
     """
     otherwise = _TEXT["text/plain"] if kind.startswith("text/") else ""
     named = (_TEXT | _DATA | _BINARY | _WITH_PARTS).get(kind, otherwise)
@@ -116,11 +116,12 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
-    """Read a document like `extract`, and handle three special prefixes of the media type.
+    """Read a document like `extract`, or a page of a PDF as a picture.
 
-    PICTURES adds a block of kind `picture` for each picture that may show text. PICTURE_OF_PAGE and
-    a number give this page of a PDF as a picture. PREVIEW_OF_PAGE, a number, a semicolon and a text
-    give the page in colour and where the text is on it.
+    These suffixes of the media type are special. PICTURES adds a block of kind `picture` for each
+    picture that may show text. PICTURE_OF_PAGE and a page number return this page of a PDF as a
+    picture. PREVIEW_OF_PAGE, a page number, a semicolon and a text return the page in colour and
+    the positions of the text.
     """
     kind, _, page_and_text = media_type.partition(PREVIEW_OF_PAGE)
     if page_and_text:
@@ -143,7 +144,7 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
-    """Run a reader. Raises DocumentUnreadable for any other error of the reader."""
+    """Run a reader. Raises DocumentUnreadable for any unexpected error of the reader."""
     try:
         return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):
@@ -159,8 +160,8 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
             ) from error
         raise DocumentUnreadable(
             "the document",
-            f"it is damaged, or its type is not the one in its name ({said})",
-            "Export it again from its own program, or add it to `ignore`",
+            f"it is damaged, or its file extension is wrong ({said})",
+            "Export it again, or add it to `ignore`",
         ) from error
 
 
@@ -172,7 +173,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     if kind in IMAGES:
         raise DocumentUnreadable(
             "the document",
-            "it is a picture, and the text of pictures is not read here",
+            "it is a picture, and text recognition is off",
             'Install tesseract and set `formats.ocr = "auto"` (docs/install.md), or add it to'
             " `ignore`",
         )
@@ -191,9 +192,9 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def is_light(media_type: str, data: bytes = b"") -> bool:
-    """Whether a document is read in linear time and without native code.
+    """Whether a document can be read in linear time and without native code.
 
-    HTML, reStructuredText, and Markdown with HTML in it are not.
+    HTML, reStructuredText, and Markdown that contains HTML cannot.
     """
     kind = kind_of(media_type)
     if (
@@ -209,7 +210,7 @@ def is_light(media_type: str, data: bytes = b"") -> bool:
 
 
 def kind_of(media_type: str) -> str:
-    """A media type without its parameters."""
+    """Return a media type without its parameters."""
     return _parse(media_type)[0]
 
 

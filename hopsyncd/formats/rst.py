@@ -1,4 +1,4 @@
-"""Reads reStructuredText with docutils. Runs in the confined reader process only."""
+"""Reads reStructuredText with docutils. Runs only in the confined reader process."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +49,10 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 
     Roles, links and emphasis become their visible text, and substitutions their replacement.
     Literal blocks and code directives are `code`; a directive that docutils does not know keeps its
-    argument and its content. A footnote follows the block that refers to it. Targets name the
-    document. Terms, items and descriptions are leads of the blocks nested in them. Head fields, as
-    in PEPs, give the title and facts about the document. Text that docutils cannot parse is kept as
-    code; a document that is nested too deeply is read as plain text.
+    argument and its content. A footnote follows the block that refers to it. Targets become names
+    of the document. Terms, items and descriptions are leads of the blocks nested in them. Fields at
+    the top, as in PEPs, become the title and facts about the document. Text that docutils cannot
+    parse is kept as code; a document that is nested too deeply is read as plain text.
     """
     lines = text.expandtabs(8).split("\n")
     head, end = _read_head(lines)
@@ -71,7 +71,7 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
 
 
 def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
-    """The fields at the top of the document, and the number of lines up to their end (0 without
+    """Return the fields at the top of the document, and the line where they end (0 without
     fields)."""
     start = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
     end = start
@@ -83,7 +83,7 @@ def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
 
 @cache
 def _default_settings() -> Any:
-    """Collect the default settings once, because it takes longer than parsing a short document."""
+    """Cache the default settings: collecting them takes longer than parsing a short document."""
     return get_default_settings(Parser)
 
 
@@ -99,7 +99,7 @@ def _parse(text: str) -> nodes.document:
 
 
 def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
-    """The names of targets in the document, which other documents refer to."""
+    """Return the names of targets in the document, which other documents refer to."""
     found = (
         _TARGET.match(node.rawsource)
         for node in elements
@@ -109,7 +109,7 @@ def _targets(elements: Sequence[nodes.Element]) -> tuple[str, ...]:
 
 
 class _Reader:
-    """Reads the document tree once. `every` are all its elements."""
+    """Reads the document tree in one pass. `every` are all its elements."""
 
     def __init__(self, document: nodes.document, elements: Sequence[nodes.Element]) -> None:
         self._substitutions = document.substitution_defs
@@ -285,7 +285,7 @@ class _Reader:
         return builder.build()
 
     def _cell(self, entry: nodes.Element) -> tuple[str, Links, tuple[Table, ...]]:
-        """The whole text of a cell in one piece, its links, and the tables in it."""
+        """Return the text of a cell, its links, and the tables in it."""
         text, links = "", Links()
         inner = [child for child in entry.children if isinstance(child, nodes.table)]
         for table in inner:
@@ -299,7 +299,7 @@ class _Reader:
         return text, links, tuple(map(self._grid, inner))
 
     def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
-        """The block, and the footnotes that it refers to."""
+        """Yield a block, then the footnotes that it refers to."""
         yield block
         for reference in node.findall(nodes.footnote_reference) if self._has_notes else ():
             name = reference.get("refname")
@@ -324,7 +324,7 @@ class _Reader:
         return Block(kind, text, first, _last_line(node), links=links, leads=_near(leads))
 
     def _text(self, node: nodes.Node) -> tuple[str, Links]:
-        """The visible text of a node with inline markup, and its links."""
+        """Return the visible text of a node with inline markup, and its links."""
         text, links = "", list[tuple[int, WrittenLink]]()
         for part, link in self._inline(node, 0):
             if link:
@@ -396,12 +396,12 @@ def _read_image(node: nodes.image, leads: Leads, depth: int = 0) -> Iterator[Blo
 
 
 def _near(leads: Leads) -> Leads:
-    """The innermost leads, without repeats in a row."""
+    """Return the innermost leads, without consecutive duplicates."""
     return tuple(lead for lead, _ in groupby(leads) if lead)[-_MAX_LEADS:]
 
 
 def _line_of(node: nodes.Node) -> int:
-    """The line of a node, or of its nearest ancestor that has a line."""
+    """Return the line of a node, or of its nearest ancestor that has a line."""
     around: nodes.Node | None = node
     while around is not None:
         if around.line:

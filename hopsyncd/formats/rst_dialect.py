@@ -1,8 +1,8 @@
-"""Adds directives and roles of Sphinx and other tools, which docutils does not know.
+"""Adds directives and roles that Sphinx and other tools define and docutils does not.
 
-Every unknown directive is read as a description: its argument is text, with its content below.
-Every unknown role shows its text. So no document loses text because a tool is not installed, and
-nothing that a document defines changes how the next one is read.
+An unknown directive is read as its argument with its content below, and an unknown role as its
+text. So no text is lost because a tool is not installed, and the definitions of a document do not
+affect the next document.
 """
 
 import re
@@ -18,19 +18,19 @@ from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
 
 
 class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
-    """An argument (its first child, a paragraph) and the content below it.
+    """The argument of a directive (the first child, a paragraph) and its content.
 
-    `is_lead`: the content belongs to the thing that the argument names. `is_shown`: the argument is
-    text of its own.
+    `is_lead`: the argument is context for the content. `is_shown`: the argument is also text of its
+    own.
     """
 
 
 class contents(nodes.General, nodes.Element):  # noqa: N801
-    """A table of contents: `links` are its entries."""
+    """A table of contents; `links` are its entries."""
 
 
 class linked(nodes.Inline, nodes.TextElement):  # noqa: N801
-    """Text that is a link: `link` is its WrittenLink."""
+    """The text of a link; `link` is its WrittenLink."""
 
 
 _CODE = frozenset(
@@ -72,14 +72,14 @@ _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
 
 
 class _AnyOptions(dict[str, Callable[[str], Any]]):
-    """The options of a directive, which accepts any other option too."""
+    """The options of a directive; options that it does not define are accepted too."""
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return str
 
 
 class _Skipped(Directive):
-    """A directive that has no text for readers."""
+    """A directive without text for readers."""
 
     optional_arguments = 1
     final_argument_whitespace = True
@@ -91,7 +91,7 @@ class _Skipped(Directive):
 
 
 class _Code(_Skipped):
-    """A directive with code, which stays unchanged."""
+    """A directive whose code is kept unchanged."""
 
     def run(self) -> list[nodes.Node]:
         text = "\n".join(self.content)
@@ -116,7 +116,7 @@ class _Contents(_Skipped):
 
 
 class _Described(_Skipped):
-    """Reads a directive as a description: an argument, and the content below it."""
+    """Reads a directive as an argument and the content below it."""
 
     def run(self) -> list[nodes.Node]:
         name = self.name.lower().rpartition(":")[2]
@@ -136,8 +136,7 @@ class _Described(_Skipped):
 
 
 def _tolerant(known: type[Directive]) -> type[Directive]:
-    """A subclass of docutils' directive that accepts the options of other tools and sets its
-    line."""
+    """Make a subclass of a docutils directive that accepts unknown options and records its line."""
 
     def run(self: Directive) -> list[nodes.Node]:
         found: list[nodes.Node] = known.run(self)
@@ -200,7 +199,7 @@ def _show_role(
 
 
 def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
-    """Split `text <target>` into text and target. Without a text, it is `untitled`, or else the
+    """Split `text <target>` into text and target. Without a text, it defaults to `untitled` or the
     target."""
     found = _TITLED.match(text)
     if found and found[1]:
@@ -209,10 +208,10 @@ def _split_title(text: str, untitled: str | None) -> tuple[str, str]:
 
 
 class _States(dict[str, states.RSTState]):
-    """The states of a docutils state machine, each created when the machine first enters it.
+    """The states of a docutils state machine, created when the machine first enters them.
 
-    docutils creates fifteen for each nested list or cell and enters two or three of them; that took
-    a third of the time of a document.
+    docutils creates fifteen states for each nested list or cell, and enters two or three. Creating
+    all of them took a third of the reading time.
     """
 
     def __init__(self, machine: states.NestedStateMachine, classes: Iterable[type]) -> None:
@@ -228,10 +227,9 @@ class _States(dict[str, states.RSTState]):
 
 
 def make_inliner() -> states.Inliner:
-    """Create the parser of inline markup, which looks for addresses (slow) only where one is
-    possible.
+    """Create an inline parser that runs the slow search for addresses only where there may be one.
 
-    docutils reads the attributes of its own class, so a subclass cannot do this.
+    A subclass cannot do this, because docutils reads the attributes of its own class.
     """
     inliner = states.Inliner()
     find_addresses = inliner.implicit_inline
@@ -255,9 +253,9 @@ _docutils_directive = directives.directive
 
 
 def install() -> None:
-    """Make docutils look up directives and roles here, in this process.
+    """Make docutils look up directives and roles in this module, in this process.
 
-    The lookups of docutils would keep what a document defines for the documents after it.
+    The lookups of docutils would keep the definitions of a document for later documents.
     """
     directives.directive = _find_directive
     roles.role = _find_role

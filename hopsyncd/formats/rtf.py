@@ -1,4 +1,4 @@
-"""Reads RTF: goes through its groups, and keeps the visible text."""
+"""Reads RTF: parses its groups and keeps the visible text."""
 
 import re
 from collections import Counter
@@ -46,7 +46,7 @@ _LABEL = re.compile(r"\w*\d|\(?[A-Za-z]{1,5}[.):]|[A-Za-z]{2}")
 
 @dataclass(slots=True)
 class _State:
-    """The state of a group: inherited from the group around it, and dropped when the group ends."""
+    """The state of a group: inherited from the outer group, and dropped at the end of the group."""
 
     story: Story
     sink: list[str] | None = None  # where text goes instead of the story
@@ -68,13 +68,13 @@ class _State:
 
 
 def rtf_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the line numbers of its blocks count paragraphs and table rows."""
+    """Read a document; line numbers count paragraphs and table rows."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not data.startswith(b"{\\rtf"):
         raise DocumentUnreadable(
             "the document",
-            "it is not RTF, although its name says so",
-            "Give it the file ending of its real type, or add it to `ignore`",
+            "it is not RTF, although its file extension is",
+            "Use the file extension of its real type, or add it to `ignore`",
         )
     return _Reader().blocks(data)
 
@@ -252,7 +252,7 @@ class _Reader:
         return self._levels.get(state.style, 0)
 
     def _end_listed(self, text: str) -> None:
-        """End a font's name at each semicolon: fonts need not have groups of their own."""
+        """End a font's name at each semicolon, because fonts may share a group."""
         state = self._state
         if state.kind == b"fonttbl" and text.endswith(";"):
             self._end_entry(state)
@@ -338,7 +338,7 @@ class _Reader:
             state.style, state.outline, state.mark = 0, -1, ""
 
     def _place(self, word: bytes, number: int | None) -> None:
-        """Handle control words of paragraphs and tables."""
+        """Handle control words for paragraphs and tables."""
         state = self._state
         story = state.story
         grid = story.grid(state.nesting) if word in _TABLE_WORDS else None

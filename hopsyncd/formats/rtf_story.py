@@ -16,7 +16,7 @@ _NEAR = 20  # edges of cells this near, in twips, are one
 
 @dataclass(slots=True)
 class CellPlace:
-    """The place of a cell, which the row defines before the cell's text."""
+    """The position of a cell, which the row defines before the cell's text."""
 
     edge: int = 0
     goes_on: bool = False  # the cell to its left does
@@ -43,7 +43,7 @@ class _Row:
 
 @dataclass(slots=True)
 class Grid:
-    """A table in progress: the rows so far, and the properties of the next one."""
+    """An open table: the rows so far, and the properties of the next row."""
 
     rows: list[_Row] = field(default_factory=list)
     cells: list[tuple[str, Links]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Grid:
     beside: dict[int, list[Block]] = field(default_factory=dict)
 
     def begin_row(self) -> None:
-        """Forget the definition of the row before; the text of its cells stays."""
+        """Reset the cell definitions for a new row; the collected cell texts are kept."""
         self.places, self.next_place = [], CellPlace()
         self.is_header, self.is_open = False, True
 
@@ -66,7 +66,6 @@ class Grid:
         self.next_place = CellPlace()
 
     def end_row(self, line: int) -> None:
-        """End a row."""
         if self.cells:
             is_bold = any(self.bold) and False not in self.bold
             places = self.places[: len(self.cells)]
@@ -74,7 +73,7 @@ class Grid:
         self.cells, self.bold, self.is_open = [], [], False
 
     def blocks(self, leads: tuple[str, ...]) -> Iterator[Block]:
-        """The rows, each followed by its notes."""
+        """Yield the rows, each followed by its notes."""
         builder = TableBuilder()
         placed = _place_cells(self.rows)
         spans = _spans_down(placed)
@@ -100,7 +99,7 @@ class Grid:
 
 
 def _place_cells(rows: list[_Row]) -> list[list[_Cell]]:
-    """Arrange the cells of rows in columns, which are given by the edges of all cells."""
+    """Assign the cells of rows to columns. The edges of all cells define the columns."""
     edges: list[int] = []
     for edge in sorted({place.edge for row in rows for place in row.places}):
         if not edges or edge - edges[-1] > _NEAR:
@@ -131,7 +130,10 @@ def _has_bold_header(rows: list[_Row]) -> bool:
 
 
 def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
-    """How many rows cells span, by row and column; includes continued cells without a first one."""
+    """Map (row, column) to the number of rows that a cell spans.
+
+    Includes continuation cells that have no first cell.
+    """
     spans: dict[tuple[int, int], int] = {}
     above: dict[int, tuple[int, int]] = {}
     for number, cells in enumerate(rows):
@@ -147,7 +149,7 @@ def _spans_down(rows: list[list[_Cell]]) -> dict[tuple[int, int], int]:
 
 
 class Story:
-    """Collects the text of the document, of a note, a text box or a page margin, as blocks."""
+    """Collects the blocks of the document, a note, a text box or a page margin."""
 
     def __init__(self, next_line: Callable[[], int]) -> None:
         self.blocks: list[Block] = []
@@ -160,22 +162,22 @@ class Story:
         self._beside: list[Block] = []
 
     def grid(self, depth: int) -> Grid:
-        """The table in progress at a depth of nesting from 1."""
+        """Return the open table at a nesting depth from 1."""
         while len(self._grids) < depth:
             self._grids.append(Grid())
         return self._grids[depth - 1]
 
     @property
     def is_in_row(self) -> bool:
-        """Whether a row has begun that has not ended."""
+        """Whether a row is unfinished."""
         return any(grid.is_open or grid.cells for grid in self._grids)
 
     def put_beside(self, blocks: list[Block]) -> None:
-        """Keep blocks that come after the paragraph or row in progress."""
+        """Store blocks to be placed after the current paragraph or row."""
         self._beside += blocks
 
     def end_paragraph(self) -> None:
-        """End the line in progress as a paragraph."""
+        """End the current line as a paragraph."""
         text, links = self._take_text()
         if text:
             self._end_table()
@@ -185,7 +187,7 @@ class Story:
             self._place_beside()
 
     def end_cell(self, depth: int) -> None:
-        """End the line in progress as a cell."""
+        """End the current line as a table cell."""
         text, links = self._take_text()
         grid = self.grid(depth)
         inner, self._grids[depth:] = self._grids[depth:], []
@@ -201,7 +203,7 @@ class Story:
         self.label, self.level, self.depth = "", 0, -1
 
     def end_row(self, depth: int) -> None:
-        """End a row with the cells since the last one."""
+        """End a row, which consists of the cells since the previous row."""
         grid = self.grid(depth)
         line = self._next_line()
         grid.end_row(line)

@@ -1,4 +1,4 @@
-"""The tokens of RTF, the names of its code pages, and its words for characters."""
+"""Splits RTF into tokens, and maps its code pages and character names."""
 
 import codecs
 import re
@@ -51,7 +51,7 @@ def tokens_of(data: bytes) -> Iterator[Token]:
 
 
 def code_page(number: int) -> str:
-    """The encoding of a code page; Windows-1252 if it is unknown."""
+    """Return the encoding of a code page; Windows-1252 if it is unknown."""
     name = _NAMES.get(number, f"cp{number}")
     try:
         return codecs.lookup(name).name
@@ -60,6 +60,6 @@ def code_page(number: int) -> str:
 
 
 def charset_encoding(charset: int) -> str:
-    """The encoding of a font's character set; empty if the document's encoding applies."""
+    """Return the encoding of a font's character set; empty if the document's encoding applies."""
     number = _CHARSETS.get(charset)
     return code_page(number) if number else ""

@@ -1,4 +1,4 @@
-"""Tables of sheets and of files of separated values, which may be long."""
+"""Builds tables from spreadsheets and CSV files, which may be long."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class SheetCell:
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A row of a sheet or of a CSV file, with its place.
+    """A row of a sheet or of a CSV file, with its position.
 
     A cell that another cell covers is None.
     """
@@ -38,21 +38,21 @@ class SheetRow:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of the cells; a covered cell has none."""
+        """The texts of the cells; the text of a covered cell is empty."""
         return [cell.text if cell else "" for cell in self.cells]
 
     @property
     def is_bold(self) -> bool:
-        """Whether there are several cells with text, all in bold."""
+        """Whether the row has several cells with text, all in bold."""
         cells = [cell for cell in self.cells if cell and cell.text]
         return len(cells) > 1 and all(cell.is_bold for cell in cells)
 
 
 def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
-    """Yield the blocks of a table that may be long and whose header is seldom marked.
+    """Yield the blocks of a table that may be long and rarely marks its header.
 
-    It is built in parts of some hundred rows, each below the same header, so that the whole table
-    is never in memory. Rows above the header that describe the whole table come before it.
+    The table is built in parts of some hundred rows, each with the same header, so that the whole
+    table is never in memory. Rows above the header that describe the whole table come first.
     """
     headers: tuple[Row, ...] = ()
     caption: str | None = None
@@ -76,7 +76,7 @@ def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
 def _built(
     headers: Iterable[Row], part: Sequence[SheetRow], marked: frozenset[int]
 ) -> TableBuilder:
-    """Fill a grid with the rows of a part below the headers; `marked` rows are headers too."""
+    """Build the table of a part below the headers; `marked` rows are headers too."""
     builder = TableBuilder()
     for header in headers:
         builder.begin_row(header.first_line, header.last_line, is_header=True)
@@ -95,8 +95,7 @@ def _built(
 
 
 def _header_rows(part: Sequence[SheetRow], *, is_first: bool) -> frozenset[int]:
-    """The rows in bold that name columns: those at the top, and those that interrupt a column of
-    numbers."""
+    """Return the bold rows that name columns: at the top, or inside a column of numbers."""
     bold = [row.is_bold for row in part]
     if not any(bold) or all(bold):
         return frozenset()
@@ -130,8 +129,11 @@ def _interrupts(above: str, text: str, below: str) -> bool:
 
 
 def _rows_above_header(part: Sequence[SheetRow]) -> int:
-    """The number of rows, with less than half of the cells, above a full row that names a column of
-    numbers: a customer and a date above the items of an invoice."""
+    """Count the rows above the header that describe the table, such as the customer and date of an
+    invoice.
+
+    They have at most half of the cells; the header is a full row with a column of numbers below it.
+    """
     counts = [sum(map(bool, row.texts)) for row in part[: _MAX_ROWS_ABOVE + 3]]
     most = max(counts)
     for at, count in enumerate(counts[: _MAX_ROWS_ABOVE + 1]):

@@ -1,7 +1,8 @@
-"""Reads the markup that site generators add to Markdown: admonitions, tabs, shortcodes, components.
+"""Removes the markup that site generators add to Markdown: admonitions, tabs, shortcodes,
+components.
 
-Docusaurus, MkDocs, Hugo, Jekyll and MDX each have their own. Titles and captions stay as text;
-markup that only controls the generator is left out. Line numbers do not change.
+It supports Docusaurus, MkDocs, Hugo, Jekyll and MDX. Titles and captions stay as text; markup that
+only controls the generator is removed. Line numbers do not change.
 """
 
 import re
@@ -52,7 +53,7 @@ _SIGNS = (":::", "!!!", "???", '=== "', "{", "import ")
 
 
 def without_site_markup(text: str) -> tuple[str, Counter[str]]:
-    r"""Remove the markup of site generators; returns the text, and the number of omissions by kind.
+    r"""Remove the markup of site generators. Return the text, and the number of omissions by kind.
 
     >>> without_site_markup(":::tip[Save often]\nAnd early.\n:::")[0]
     'Save often:\nAnd early.\n'
@@ -86,7 +87,7 @@ def without_site_markup(text: str) -> tuple[str, Counter[str]]:
 
 
 def _code_lines(lines: Sequence[str]) -> Iterator[bool]:
-    """Of each line, whether it belongs to fenced code, with the fences."""
+    """Yield for each line whether it belongs to fenced code; fences count as code."""
     mark = ""
     for line in lines:
         found = _FENCE.match(line) if "```" in line or "~~~" in line else None
@@ -106,7 +107,7 @@ def _without_comments(
     end: re.Pattern[str],
     skipped: Counter[str],
 ) -> list[str]:
-    """Remove the comments that begin outside code. A comment without an end is text."""
+    """Remove the comments that begin outside code. An unclosed comment is text."""
     last = max((at for at, line in enumerate(lines) if end.search(line)), default=-1)
     kept: list[str] = []
     is_inside = False
@@ -148,7 +149,7 @@ def _without_imports(
 
 
 def _read_line(line: str, skipped: Counter[str]) -> tuple[str, bool]:
-    """The text that a line shows, and whether it begins an admonition with indented text."""
+    """Return the visible text of a line, and whether it begins an admonition with indented text."""
     bare = line.strip()
     if bare.startswith(":::"):
         found = _NAMED.match(bare.strip(":").strip())
@@ -173,8 +174,10 @@ def _with_colon(title: str) -> str:
 
 
 def _shown_of(tag: re.Match[str], skipped: Counter[str]) -> str:
-    """The titles and captions that a shortcode shows. Without any, the tag stays: it is removed
-    with the other markup of its paragraph."""
+    """Return the titles and captions in a shortcode, or else the tag itself.
+
+    The tag is later removed with the other markup of its paragraph.
+    """
     name = tag["jekyll"] or tag["hugo"]
     if tag["code"] or not name or _IS_TEXT.match(tag[0]):
         return tag[0]

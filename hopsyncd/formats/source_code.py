@@ -1,4 +1,4 @@
-"""Reads source code by its definitions, and the cells of Jupyter notebooks, without outputs."""
+"""Reads source code by its definitions, and the cells of Jupyter notebooks without outputs."""
 
 import ast
 import json
@@ -27,8 +27,8 @@ def python_blocks(text: str) -> tuple[Block, ...]:
     """Split Python source, with each top-level function or class under a heading of its name.
 
     `class Foo(Base): ...` gives the heading `class Foo` and its code below it; statements between
-    definitions have no heading. A module that the running Python cannot parse, or over a million
-    characters, is split like any other source code.
+    definitions have no heading. A module of over a million characters, or one that the running
+    Python cannot parse, is split like other source code.
     """
     tree = _parse(text)
     if tree is None:
@@ -85,8 +85,8 @@ def _definition(node: _Definition, lines: list[str], first: int, last: int) -> I
 def _code_blocks(lines: list[str], offset: int) -> Iterator[Block]:
     """Yield groups of lines; `offset` is the number of lines before them in the file.
 
-    A blank line ends a group, unless the next line is indented deeper than the group's first line
-    (a body continues) and the group is shorter than a thousand characters.
+    A blank line ends a group of over a thousand characters. It also ends a shorter group, unless
+    the next line is indented deeper than the group's first line.
     """
     first, group, size = 0, list[str](), 0
     for start, run in runs_of(lines):
@@ -112,7 +112,7 @@ def _indent(line: str) -> int:
 
 
 def notebook_blocks(text: str) -> tuple[Block, ...]:
-    """Read a notebook; the line numbers of its blocks count its cells, from 1. Outputs are counted.
+    """Read a notebook; line numbers count cells, from 1. Outputs are counted as skipped.
 
     Raises ValueError for other JSON.
     """

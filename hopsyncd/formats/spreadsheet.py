@@ -1,6 +1,6 @@
-"""Reads workbooks of Excel and OpenDocument: a heading for each sheet, a block for each row.
+"""Reads Excel and OpenDocument workbooks: a heading for each sheet, a block for each row.
 
-Line numbers are numbers of cells (see media_types.py). Numbers are written as the sheet shows them.
+Line numbers are numbers of cells (see media_types.py). Numbers are formatted as in the sheet.
 """
 
 import io
@@ -35,8 +35,8 @@ _WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v><
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The layout of a sheet: the spans of cells, the cells that others cover, and the columns from
-    the first to the last that a row names.
+    """The layout of a sheet: merged cells, covered cells, and the first and last column that a row
+    names.
 
     Rows and columns are counted from 1.
     """
@@ -52,11 +52,11 @@ class _Place:
 
 
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a workbook of Excel, with comments, text boxes and the texts of charts.
+    """Read an Excel workbook, with comments, text boxes and the texts of charts.
 
-    Formulas have the values that the file was saved with; formulas without a value are counted. A
-    workbook that the library refuses, or in which it finds no sheet, is read as `xls_blocks` reads
-    one: other programs than Excel write parts that it does not know.
+    Formulas show their saved values; formulas without a value are counted. If openpyxl refuses the
+    workbook or finds no sheet in it, `xls_blocks` reads it: programs other than Excel write parts
+    that openpyxl does not support.
     """
     archive = open_archive(data)  # refuses one that unpacks to too much
     try:
@@ -100,9 +100,9 @@ def _formatted_blocks(data: bytes, archive: ZipFile) -> tuple[Block, ...]:
 
 @cache
 def _lenient_parser() -> Any:
-    """The library's sheet parser, changed to read a cell with an invalid value as text.
+    """Change openpyxl's sheet parser to read a cell with an invalid value as text.
 
-    The library refuses the whole workbook for one date like 2020-02-30.
+    Otherwise a date such as 2020-02-30 makes openpyxl reject the whole workbook.
     """
     parser: Any = library("openpyxl.worksheet._reader").WorkSheetParser
 
@@ -122,8 +122,8 @@ def _lenient_parser() -> Any:
 def xls_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a workbook of Excel 97 to 2003.
 
-    Dates and durations are formatted; other number formats are not known, so a percentage is the
-    stored number.
+    Dates and durations are formatted. Other number formats are unknown, so a percentage is shown as
+    the stored number.
     """
     calamine = library("python_calamine")
     try:
@@ -147,7 +147,7 @@ def xls_blocks(data: bytes) -> tuple[Block, ...]:
             raise
         raise DocumentUnreadable(
             "the document",
-            "it is damaged",
+            "it is not a valid .xls file",
             "Save it as .xlsx, or add it to `ignore`",
         ) from error
 
@@ -176,10 +176,10 @@ def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
 
 
 def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
-    """Read the tables in rows of which none is empty.
+    """Yield the blocks of the tables in consecutive non-empty rows.
 
-    Tables that touch at a corner share no column. Tables beside one another are separated by an
-    empty column, and begin or end in different rows.
+    Tables that touch only at a corner share no column. Tables that are side by side have an empty
+    column between them and begin or end in different rows.
     """
     filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
     for number, row in enumerate(rows):
@@ -200,7 +200,7 @@ def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
 
 
 def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[list[int]]:
-    """The columns of each table. `filled` has the first and the last row with text, by column."""
+    """Group the columns by table. `filled` maps each column to its first and last row with text."""
     groups: list[list[int]] = []
     for at in sorted(filled):
         if groups and at == groups[-1][-1] + 1:
@@ -220,9 +220,9 @@ def _parts_beside_one_another(filled: Mapping[int, tuple[int, int]]) -> list[lis
 
 
 def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
-    """The number of rows above a table that share no column with it; 0 if there are none.
+    """Count the rows above a table that shares no column with them; 0 if there are none.
 
-    `filled` has the first and the last row with text, by column.
+    `filled` maps each column to its first and last row with text.
     """
     columns = sorted(filled, key=lambda at: filled[at])
     for number, at in enumerate(columns[1:], 1):
@@ -235,13 +235,13 @@ def _corner(filled: Mapping[int, tuple[int, int]], rows: int) -> int:
 
 
 def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
-    """The cells of a row in these columns; the columns between become empty."""
+    """Return the cells of a row in these columns."""
     cells = [row.cells[at] for at in columns if at < len(row.cells)]
     return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
 
 
 def _bold_styles(book: Any) -> frozenset[int]:
-    """The numbers of the cell styles in bold."""
+    """Return the numbers of the bold cell styles."""
     styles, fonts = book._cell_styles, book._fonts
     return frozenset(at for at, style in enumerate(styles) if fonts[style.fontId].b)
 
@@ -249,8 +249,8 @@ def _bold_styles(book: Any) -> frozenset[int]:
 def _excel_rows(
     rows: Iterable[Sequence[Any]], place: _Place, bold: frozenset[int]
 ) -> Iterator[SheetRow]:
-    """The rows of a sheet. Consecutive rows without cells, of which there may be a million, count
-    as one."""
+    """Yield the rows of a sheet. Consecutive rows without cells, of which there may be a million,
+    count as one."""
     is_gap = False
     for number, row in enumerate(rows, 1):
         if not row:
@@ -321,8 +321,8 @@ def _column_number(letters: str) -> int:
 
 
 def _span_cells(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
-    """The spans of merged cells, except those larger than a screen or two, which are
-    backgrounds."""
+    """Return the spans of merged cells. Cells larger than a screen or two are backgrounds and are
+    left out."""
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     covered: set[tuple[int, int]] = set()
     for top, left, bottom, right in ranges:

@@ -1,5 +1,4 @@
-"""Reads subtitles and transcripts (SubRip, WebVTT): the spoken text, with the time at which it
-begins."""
+"""Reads subtitles and transcripts (SubRip, WebVTT): the spoken text and its start times."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ class _Cue:
 def subtitle_blocks(text: str) -> tuple[Block, ...]:
     """Read subtitles. Cues are joined into paragraphs, which end with a sentence or at a pause.
 
-    Each begins with its time. Cue numbers, styles and notes of the author are left out.
+    Each paragraph begins with its time. Cue numbers, styles and author's notes are left out.
     """
     return tuple(_paragraphs(_cues(text.split("\n"))))
 

@@ -1,8 +1,8 @@
-"""Tables: a grid of cells, and the one way in which its rows become text.
+"""Represents tables as grids of cells, and converts their rows to text.
 
-A reader fills a `TableBuilder` cell by cell, as the document has them; `table_blocks` turns the
-result into blocks, one for each row: every cell with the full path of its column's headers, and
-cells that span several rows or columns repeated in each.
+A reader adds the cells of a document to a `TableBuilder`. `table_blocks` converts the table to a
+block per row. Each cell follows the full path of its column headers. A cell that spans several rows
+is repeated in each.
 
     Season: High | Price > Adult: 310 | Price > Child: 150
 """
@@ -35,7 +35,7 @@ _LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell of the document; `links` have offsets in its text, `inner` are the tables in it.
+    """A cell of the document; `links` have offsets in its text, `inner` are its nested tables.
 
     A cell that spans several places of the grid is the same object in all of them.
     """
@@ -52,8 +52,7 @@ _NO_COLUMNS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a row by column; None where there is no cell. `carried` cells began in rows
-    above."""
+    """The cells of a row by column, None for empty places. `carried` cells began in rows above."""
 
     cells: tuple[Cell | None, ...]
     first_line: int
@@ -62,12 +61,12 @@ class Row:
 
     @property
     def own(self) -> tuple[Cell, ...]:
-        """The cells that begin in this row, each once."""
+        """Return the cells that begin in this row, each once."""
         return tuple(dict.fromkeys(c for c in self.cells if c and c not in self.carried))
 
     @property
     def distinct(self) -> tuple[Cell, ...]:
-        """The cells with text, each once."""
+        """Return the cells with text, each once."""
         return tuple(dict.fromkeys(cell for cell in self.cells if cell and cell.text))
 
 
@@ -88,8 +87,8 @@ class Table:
 class TableBuilder:
     """Places cells in the grid. Begin each row, then add its cells from left to right.
 
-    A cell takes the next free place; cells from earlier rows that span down keep theirs. The rows
-    above the first row of data are headers if the document marks all of their cells (`is_header`).
+    A cell takes the next free place; cells that span down from earlier rows keep their places. Rows
+    above the first data row are headers if the document marks all of their cells (`is_header`).
     """
 
     def __init__(self, caption: str = "") -> None:
@@ -118,7 +117,7 @@ class TableBuilder:
         links: Links = (),
         inner: tuple[Table, ...] = (),
     ) -> None:
-        """Add the row's next cell. A `rowspan` of 0 reaches to the end of the table."""
+        """Add the row's next cell. A `rowspan` of 0 extends to the end of the table."""
         text, links = squeeze(text, links)
         cell = Cell(text, is_header or self._is_header, links, inner)
         self._places += _PLACES_PER_CELL
@@ -134,14 +133,14 @@ class TableBuilder:
                 self._below[column] = (cell, rowspan - 1 if rowspan > 1 else _TO_THE_END)
 
     def extend_row(self, last_line: int) -> None:
-        """Set a later last line for the row in progress."""
+        """Set a later last line for the current row."""
         self._lines = (self._lines[0], max(self._lines[1], last_line))
 
     def build(self, *, guess_header: bool = False) -> Table:
         """Build the table.
 
-        With `guess_header`, the first row may name columns without being marked: where that is
-        usual, as in spreadsheets, and if the content suggests it.
+        With `guess_header`, the first row may be a header without being marked, if its content
+        suggests it. Spreadsheets and similar formats need this.
         """
         self._end_row()
         rows = tuple(self._rows)
@@ -167,7 +166,7 @@ class TableBuilder:
         return Table(rows[len(titles) :], count, caption)
 
     def _fill(self) -> None:
-        """Fill the next places with cells from above that span down."""
+        """Fill the next places with cells that span down from above."""
         while (column := len(self._cells)) in self._below:
             self._cells.append(self._take_from_above(column))
 
@@ -201,9 +200,9 @@ def _is_across(row: Row, width: int) -> bool:
 
 
 def _marked_headers(rows: Sequence[Row], width: int) -> int:
-    """The number of rows at the top that the document marks as headers; data must follow them.
+    """Count the rows at the top that the document marks as headers; data must follow them.
 
-    A title across the table, below the names of columns, belongs to the rows below it.
+    A title across the table, below the column names, belongs to the rows below it.
     """
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
@@ -220,9 +219,9 @@ def _marked_headers(rows: Sequence[Row], width: int) -> int:
 
 
 def _rows_spanned(rows: Sequence[Row], count: int) -> int:
-    """The number of header rows, with those into which the cells of the first `count` span.
+    """Count the header rows, including rows into which the cells of the first `count` rows span.
 
-    A row of numbers is none, and one into which all cells above span.
+    A row of numbers is not a header, nor is a row into which all cells above span.
     """
     end = count
     headers = {cell for row in rows[:count] for cell in row.distinct}
@@ -235,7 +234,7 @@ def _rows_spanned(rows: Sequence[Row], count: int) -> int:
 
 
 def _is_header(row: Row) -> bool:
-    """Whether all cells of a row are marked; the corner above row headers may be empty."""
+    """Whether all cells of a row are marked as headers; an empty top left cell need not be."""
     cells = list(row.cells)
     while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
         cells.pop(0)
@@ -243,11 +242,11 @@ def _is_header(row: Row) -> bool:
 
 
 def _guessed_headers(rows: Sequence[Row]) -> int:
-    """Guess how many rows at the top name the columns, from their content; 0 if none does.
+    """Guess from the content how many rows at the top name the columns; 0 if none does.
 
-    One row, if all cells are short and different names (the corner may be empty), or if it has
-    names and years above numbers. Two or more, if cells of the first row span columns or rows and
-    all of them are names.
+    The result is 1 if all cells are short and different names (the top left cell may be empty), or
+    if the row has names and years above numbers. It is 2 or more if cells of the first row span
+    columns or rows and all of them are names.
     """
     if len(rows) < 2:
         return 0
@@ -280,8 +279,10 @@ def _is_row_of_names(rows: Sequence[Row]) -> bool:
 
 
 def _names_numbers(rows: Sequence[Row]) -> bool:
-    """Whether a row of names and years, below an empty corner perhaps, stands above numbers. In a
-    wide table some names may stand twice."""
+    """Whether a row of names and years is above numbers; its top left cell may be empty.
+
+    In a wide table some names may occur twice.
+    """
     texts = [cell.text if cell else "" for cell in rows[0].cells]
     named = texts[1:] if texts and not texts[0] else texts
     distinct = len({*map(str.casefold, named)})
@@ -301,10 +302,10 @@ def _column(rows: Sequence[Row], at: int) -> list[str]:
 
 
 def labels_of_columns(rows: Sequence[Row], column: str = "") -> tuple[str, ...]:
-    """The label of each column: the path from its outermost header to its own header.
+    """Return the label of each column: the path from its outermost header to its own header.
 
-    A header that spans the whole table is left out; an empty header adds nothing. If the table
-    stands in a `column` of another, that column's name comes first.
+    A header that spans the whole table is left out; an empty header adds nothing. If the table is
+    nested in a `column` of another, that column's name comes first.
     """
     width = max((len(row.cells) for row in rows), default=0)
     paths: list[list[Cell]] = [[] for _ in range(width)]
@@ -325,12 +326,12 @@ def table_blocks(
 ) -> Iterator[Block]:
     """Yield a table's blocks: its caption as a paragraph, then a block for each row.
 
-    `leads` are the leads of the block around the table. Each row has the caption and the title of
-    its group as leads, so that a passage that begins inside the table repeats them. Links of
-    headers go to the first row. If a table consists of headers only, they are its text.
+    `leads` are the leads of the block around the table. Each row has the caption and its group
+    title as leads, so that a passage that begins inside the table repeats them. Links of headers go
+    to the first row. If a table consists only of headers, they become its text.
 
-    If the table is in a cell of another, `head` is the first cell of the row around it, which
-    comes before each of its rows, and `column` the name of that cell's column.
+    If the table is nested in a cell, `head` is the first cell of the outer row, which precedes each
+    inner row, and `column` is the name of the outer column.
     """
     headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
     if table.caption:
@@ -377,7 +378,7 @@ def table_blocks(
 def _inner_blocks(
     row: Row, head: str, labels: Sequence[str], leads: tuple[str, ...]
 ) -> Iterator[Block]:
-    """The blocks of the tables in the cells of a row."""
+    """Yield the blocks of the tables in the cells of a row."""
     starts: dict[Cell, int] = {}
     for at, cell in enumerate(row.cells):
         if cell and cell.inner and cell not in row.carried:
@@ -392,7 +393,7 @@ def _links_of(rows: Iterable[Row]) -> Links:
 
 
 def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
-    """For each column, whether a cell with text begins in it, and does not only span it."""
+    """Return for each column whether a cell with text begins in it."""
     begins = [False] * width
     for row in rows:
         before = None
@@ -404,7 +405,7 @@ def _columns_with_own_cells(rows: Sequence[Row], width: int) -> list[bool]:
 
 
 def _empty_columns(labels: Sequence[str], rows: Sequence[Row]) -> frozenset[int]:
-    """The columns that have a name but no text in any row."""
+    """Return the columns that have a name but no text in any row."""
     empty = set(range(len(labels)))
     for row in rows:
         if not empty:
@@ -423,7 +424,7 @@ def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
 
 
 def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
-    """Whether a row gives the columns new names from here on."""
+    """Whether a row renames the columns for the rows after it."""
     is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
     if not is_marked or not below or _is_header(below[0]):
         return False
@@ -431,7 +432,7 @@ def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
 
 
 def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
-    """The labels, shortened if they would make the table many times longer."""
+    """Return the labels, shortened if they would make the table many times longer."""
     characters = sum(len(cell.text) for row in rows for cell in row.own)
     if sum(map(len, labels)) * len(rows) <= characters * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
         return labels
@@ -448,10 +449,10 @@ def _row_text(
     begins: Sequence[bool],
     unused: frozenset[int] = _NO_COLUMNS,
 ) -> tuple[str, Links]:
-    """A row's text, and its links with their offsets in it.
+    """Return a row's text, and its links with their offsets in it.
 
     Without labels, empty cells and spanned columns keep their places, except columns in which no
-    cell of the table begins. `unused` are columns whose names are written without a value.
+    cell of the table begins. The names of `unused` columns are written without a value.
     """
     parts: list[str] = []
     links: list[tuple[int, WrittenLink]] = []

@@ -1,4 +1,4 @@
-r"""Reads TeX formulas inside texts of other formats: `$x^2$`, `\(x^2\)`, `$$…$$` and `\[…\]`."""
+r"""Converts TeX formulas in texts of other formats: `$x^2$`, `\(x^2\)`, `$$…$$` and `\[…\]`."""
 
 import re
 
@@ -31,7 +31,7 @@ def formula_text(tex: str) -> str:
 
 
 def is_formula(tex: str) -> bool:
-    r"""Whether a text between dollar signs is TeX, and not a price, path or shell variable.
+    r"""Whether a text between dollar signs is TeX rather than a price, path or shell variable.
 
     >>> [is_formula(one) for one in (r"\alpha", "x^2", "x_i", "n", "a = b", "5 and", "HOME/bin")]
     [True, True, True, True, True, False, False]
@@ -42,7 +42,7 @@ def is_formula(tex: str) -> bool:
 
 
 def match_formula(text: str, at: int, end: int) -> tuple[str, int] | None:
-    """The formula that begins at a position as readable text, and the position where it ends."""
+    """Return the formula that begins at a position as readable text, and its end."""
     pattern = _DOLLARS if text[at] == "$" else _BRACKETED
     found = pattern.match(text, at, end)
     if found is None:
@@ -57,7 +57,7 @@ def match_formula(text: str, at: int, end: int) -> tuple[str, int] | None:
 
 
 def read_formulas(text: str) -> str:
-    r"""Replace formulas in TeX's brackets and double dollar signs by readable text.
+    r"""Replace formulas in TeX brackets or double dollar signs by readable text.
 
     >>> read_formulas(r"The area \(\pi r^2\) costs $5.")
     'The area πr^2 costs $5.'

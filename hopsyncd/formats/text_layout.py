@@ -1,4 +1,4 @@
-"""Finds the layout of plain text: pages, numbered headings, tables of contents, terms in
+"""Analyses the layout of plain text: pages, numbered headings, tables of contents, terms in
 columns."""
 
 import re
@@ -55,9 +55,8 @@ class TextPages:
 def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
     """Blank the lines that repeat on each page; `name` is a manual page's name, such as `mill(1)`.
 
-    Running heads and feet are recognized in RFCs and manual pages. In other texts they are the
-    first or last lines of pages between form feeds, if at least three pages have them, apart from
-    their numbers.
+    Running heads and feet are recognized in RFCs and manual pages. In other texts they are first or
+    last lines that occur on three or more pages between form feeds, ignoring page numbers.
     """
     recurring = _recurring(lines)
     kept, breaks = [], []
@@ -74,7 +73,8 @@ def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
 
 
 def _recurring(lines: Sequence[str]) -> set[int]:
-    """The positions of first and last lines of pages that are running heads or feet."""
+    """Return the positions of the running heads and feet among the first and last lines of
+    pages."""
     edges: list[int] = []
     page: list[int] = []
     for at, line in enumerate(lines):
@@ -92,9 +92,9 @@ def _recurring(lines: Sequence[str]) -> set[int]:
 
 
 def joined_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
-    """Yield the blocks, joining a block that a page break has split.
+    """Yield the blocks, and join blocks that a page break splits.
 
-    The text before the break has no full stop, and continues in lower case.
+    Such a block has no full stop before the break and continues in lower case.
     """
     waiting = list(reversed(breaks))
     before: Block | None = None
@@ -120,7 +120,7 @@ def _goes_on(before: Block, block: Block) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NumberedHeading:
-    """A heading like `2.1. Terms`. `lines` is the number of its lines."""
+    """A heading such as `2.1. Terms`. `lines` is the number of its lines."""
 
     text: str
     level: int
@@ -142,17 +142,18 @@ class _Candidate:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its form alone shows that it is a heading."""
+        """Whether its form alone shows that the line is a heading."""
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
 
 
 def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
-    """The runs that are numbered headings, by their position.
+    """Return the runs that are numbered headings, by their position.
 
-    Such a run is short, is not a sentence, and has blank lines around it. An unindented line with
-    several numbers, or above indented text, is a heading. Every other line is one only if its
-    number continues a heading before it, or is continued by one after it, with text between the
-    two: consecutive lines are the items of a list. Indented headings have several numbers.
+    A numbered heading is short, is not a sentence, and has blank lines around it. An unindented
+    line with several numbers, or above indented text, is a heading. Any other line is a heading
+    only if it continues the numbering of an earlier heading or a later heading continues its
+    numbering, with text between the two; consecutive lines are list items. Indented headings have
+    several numbers.
     """
     seen = {at: one for at in range(len(runs)) if (one := _candidate(runs, at))}
     last = {one.text: at for at, one in seen.items()}
@@ -180,7 +181,8 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
 
 
 def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
-    """Yield the level of each heading; letters between two numbers are a level below the first."""
+    """Yield the level of each heading; letters between two numbers are one level below the first
+    number."""
     last = max((at for at, one in enumerate(headings) if not one.is_lettered), default=-1)
     level = 1
     for at, one in enumerate(headings):
@@ -229,7 +231,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
 
 
 def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
-    """Whether a line of the same form directly follows or precedes."""
+    """Whether the line before or after has the same form."""
     beside = (candidates.get(one.at + step) for step in (-1, 1))
     return any(
         other.indent == one.indent
@@ -241,7 +243,7 @@ def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
 
 
 def _leads_to(before: _Candidate, one: _Candidate) -> bool:
-    """Whether a number follows another in a text that numbers its sections."""
+    """Whether the second number can follow the first in a document with numbered sections."""
     if one.number[:-1] == before.number:
         return one.number[-1] <= 1
     depth = len(one.number)
@@ -251,7 +253,7 @@ def _leads_to(before: _Candidate, one: _Candidate) -> bool:
 
 
 def is_of_contents(run: Sequence[str], titles: Container[str]) -> bool:
-    """Whether most lines name headings: dots lead to a page number, or the lines are the titles."""
+    """Whether most lines list headings: dots lead to a page number, or the lines are the titles."""
     named = (_is_dotted(line) or " ".join(line.split()) in titles for line in run)
     return sum(named) * 2 > len(run)
 
@@ -271,7 +273,7 @@ _MOST = 8  # columns of a run
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A term and its text in one line. The text begins at a column; the term may extend up to
+    """A term and its text on one line. The text begins at `column`; the term may extend up to
     it."""
 
     term: str
@@ -281,11 +283,10 @@ class Tag:
 
 
 def tags_of(run: list[str]) -> dict[int, Tag]:
-    """The lines of a run that begin with a term beside its text, by their position.
+    """Return the lines of a run that have a term and its text, by their position.
 
-    The text continues below in the same column. A term that is separated from its text by two
-    blanks counts unless it is inside other text. A term that fills its column counts only beside
-    such terms.
+    The text continues below in the same column. A term with two spaces before its text counts
+    unless it is inside other text. A term that fills its column counts only next to such terms.
     """
     indents = [indent_of(line) for line in run]
     found: dict[int, Tag] = {}
@@ -312,9 +313,9 @@ def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> boo
 
 
 def _tag_at(line: str, column: int) -> Tag | None:
-    """The term beside a text that begins at a column; None if there is none.
+    """Return the term before a text that begins at a column; None if there is none.
 
-    If it fills the column, it is a single word.
+    A term that fills its column is a single word.
     """
     line = line.expandtabs(TAB)
     term, text = line[:column].strip(), line[column:].rstrip()
@@ -330,7 +331,7 @@ def _tag_at(line: str, column: int) -> Tag | None:
 
 
 def _is_prose(lines: Sequence[str]) -> bool:
-    """Whether lines consist mostly of letters, and few have gaps like the rows of tables."""
+    """Whether lines consist mostly of letters and few have gaps like table rows."""
     text = "".join("".join(lines).split())
     gaps = sum(map(bool, map(COLUMNS.search, lines)))
     return 4 * gaps <= len(lines) and sum(map(str.isalpha, text)) >= 0.7 * len(text)

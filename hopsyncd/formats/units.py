@@ -46,8 +46,8 @@ _MAX_HEAD_CHARACTERS = 100
 class Unit(NamedTuple):
     """A piece of text that is never split, with the separator before it.
 
-    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
-    are the leads of its block that still apply.
+    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` are the links that
+    begin in it. `leads` are the leads of its block that still apply.
     """
 
     text: str
@@ -62,20 +62,20 @@ class Unit(NamedTuple):
 def tokens(text: str) -> int:
     """Estimate the tokens of a text: a quarter of its UTF-8 bytes, rounded up.
 
-    Measured with the vocabulary of all-MiniLM-L6-v2: 4.4 bytes a token in English, 3.4 in
-    Japanese, 2.2 in Russian, 2.7 in code; so the estimate needs no language.
+    The vocabulary of all-MiniLM-L6-v2 has 4.4 bytes per token in English, 3.4 in Japanese, 2.2 in
+    Russian and 2.7 in code, so the estimate does not depend on the language.
     """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
 
 
 def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
-    """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller ones.
+    """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller units.
 
-    Code is split into lines, other text into sentences; sentences of more than `sentence` tokens
-    into words (an ideograph is a word, and none exceeds 32 characters). A table's row is split into
-    lines of cells, each beginning with the row's first cell. The first unit has an empty `glue`,
-    because the separator between blocks is not known here.
+    Code is split into lines, other text into sentences, and sentences of more than `sentence`
+    tokens into words. An ideograph is a word; no word exceeds 32 characters. A table row is split
+    into lines of cells, each beginning with the row's first cell. The first unit has an empty
+    `glue`, because the separator between blocks is not known here.
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
@@ -105,8 +105,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
 
 
 def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
-    """Split a long row into lines. Each begins with the first cell, which says what the row is
-    about."""
+    """Split a long row into lines. Each begins with the first cell, which usually names the row."""
     head, _, rest = block.text.partition(_CELL)
     start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
     rest = rest if start else block.text
@@ -131,10 +130,10 @@ def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield a text's sentences, each with the white space after it; joined, they are the text.
+    """Yield a text's sentences with the white space after each; joined, they equal the text.
 
-    A mark ends a sentence before white space, unless a lower-case letter follows or a known
-    abbreviation or initial precedes; the full stops of Chinese and Japanese always do.
+    Punctuation ends a sentence before white space, unless a lower-case letter follows or a known
+    abbreviation or initial precedes. The full stops of Chinese and Japanese always end a sentence.
 
     >>> list(sentences("Dr. J. Smith left. He was 4.5 km away."))
     ['Dr. J. Smith left. ', 'He was 4.5 km away.']
@@ -163,7 +162,7 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
 
 
 def _take_links(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:
-    """Remove and yield the links that begin before an offset."""
+    """Remove and return the links that begin before an offset."""
     while links and links[0][0] < before:
         yield links.popleft()[1]
 

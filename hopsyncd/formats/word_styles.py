@@ -25,7 +25,7 @@ _MAX_LABEL_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The settings of a style for paragraphs or runs; the empty style has none."""
+    """The settings of a style for paragraphs or runs; the empty style has no settings."""
 
     level: int = 0  # of a heading; TITLE for the title, 0 for others
     number: str = ""  # the id of the list
@@ -45,14 +45,14 @@ class Styles:
         self._known = {"": NO_STYLE}
 
     def __getitem__(self, name: str) -> Style:
-        """The style with that id; the empty style if there is none."""
+        """Return the style with this id, or the empty style."""
         if name not in self._known:
             self._known[name] = _style(name, self._found)
         return self._known[name]
 
 
 def _style(name: str, found: Children) -> Style:
-    """The style of that name, with the settings of the styles that it is based on."""
+    """Return the style with this name, including inherited settings."""
     level, number, mark = 0, "", ""
     depth: int | None = None
     is_caption = False
@@ -78,19 +78,19 @@ def _level_of(named: str, style: Element) -> int:
 
 
 def outline_of(element: Element) -> int:
-    """The heading level in the element's own properties; 0 if there is none."""
+    """Return the heading level in the element's own properties; 0 if there is none."""
     level = _value_of(element, "pPr", "outlineLvl")
     return min(int(level) + 1, 6) if level.isdecimal() and int(level) < 9 else 0
 
 
 def mark_of(properties: Element | None) -> str:
-    """The mark of text: "^" for superscript, "_" for subscript, empty for normal text."""
+    """Return the mark of text: "^" for superscript, "_" for subscript, empty for normal text."""
     alignment = "" if properties is None else _value_of(properties, "vertAlign")
     return {"superscript": "^", "subscript": "_"}.get(alignment, "")
 
 
 def number_of(element: Element) -> tuple[str, int | None]:
-    """The id of the list that a paragraph or style belongs to, and its level in that list."""
+    """Return the list id of a paragraph or style, and its level in that list."""
     found = child_of(element, "pPr", "numPr")
     if found is None:
         return "", None
@@ -112,7 +112,7 @@ class _Level:
 
 
 class Numbering:
-    """Counts the items of a document's lists, as it is read from its beginning."""
+    """Counts the list items of a document as it is read from the beginning."""
 
     def __init__(self, data: bytes, styles: Styles) -> None:
         self._styles = styles
@@ -124,7 +124,7 @@ class Numbering:
         self._counts: dict[str, list[int | None]] = {}
 
     def _list(self, number: str) -> tuple[str, dict[int, _Level]]:
-        """The numbering definition that a list uses, and the levels that the list overrides."""
+        """Return the numbering definition of a list, and the levels that the list overrides."""
         if number not in self._lists:
             abstract, own = self._read_list(number)
             if linked := self._style_of(abstract):
@@ -136,7 +136,7 @@ class Numbering:
         return self._lists[number]
 
     def _style_of(self, abstract: str) -> str:
-        """The style from which an abstract list takes its levels."""
+        """Return the style from which an abstract list inherits its levels."""
         found = self._said_abstract.get(abstract)
         return "" if found is None else _value_of(found, "numStyleLink")
 
@@ -155,12 +155,12 @@ class Numbering:
         return _value_of(one, "abstractNumId"), own
 
     def depth_of(self, number: str, style: str) -> int:
-        """The level at which a list uses a style; 0 unless the list names the style."""
+        """Return the level at which a list uses a style; 0 unless the list names the style."""
         levels = self._levels(number)
         return next((depth for depth, one in levels.items() if style and one.style == style), 0)
 
     def next_label(self, number: str, depth: int) -> str:
-        """Count an item; returns its label, such as "1.2" or "a)", empty for a bullet."""
+        """Count an item. Return its label, such as "1.2" or "a)"; empty for a bullet."""
         if self._said.get(number) is None:
             return ""
         levels = self._levels(number)
@@ -245,7 +245,7 @@ def join_label(label: str, text: str) -> str:
 
 
 def is_on(properties: Iterable[Element], name: str) -> bool:
-    """Whether a switch is set: present, and not turned off."""
+    """Whether a switch is present and not turned off."""
     return any(
         local_name(one) == name and attribute(one, "val") not in ("0", "false", "off")
         for one in properties

@@ -1,4 +1,4 @@
-"""Reads tables of Word documents: merged cells, rows that name the columns, deleted rows."""
+"""Reads Word tables: merged cells, header rows and deleted rows."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class WordTable:
 
     @property
     def only_cell(self) -> Element | None:
-        """The cell of a table that has only one cell; None otherwise."""
+        """Return the cell of a table that has only one cell; None otherwise."""
         is_one = len(self.rows) == 1 and len(self.rows[0]) == 1
         return self.rows[0][0].element if is_one else None
 
@@ -63,8 +63,8 @@ class WordTable:
         return len(self.rows) > 1 and any(len(row) > 1 for row in self.rows)
 
     def build(self, read: Callable[[Element], CellContent], next_line: Callable[[], int]) -> Table:
-        """Build the grid. `read` gives a cell's content; `next_line` gives the number of the next
-        row."""
+        """Build the grid. `read` returns a cell's content; `next_line` returns the number of the
+        next row."""
         builder = TableBuilder()
         columns = [{cell.column: cell for cell in row} for row in self.rows]
         rows: list[tuple[int, list[CellContent]]] = []
@@ -94,10 +94,10 @@ class WordTable:
         return builder.build()
 
     def _header_rows(self, texts: Sequence[Sequence[str]]) -> set[int]:
-        """The rows that name the columns: marked rows, else the first row if it looks like one.
+        """Return the header rows: marked rows, or else the first row if it looks like a header.
 
-        Word's settings call the first row of almost every table a header, so its text has to agree.
-        A title across the table may stand above it.
+        Word marks the first row of almost every table as a header, so its text must look like one.
+        A title across the table may precede it.
         """
         marked = {at for at, is_marked in enumerate(self._marked) if is_marked}
         has_title = len(self.rows) > 1 and len(self.rows[0]) == 1 < len(self.rows[1])
@@ -150,7 +150,7 @@ def _continues(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) 
 
 
 def _rows_of(columns: Sequence[dict[int, WordCell]], at: int, cell: WordCell) -> int:
-    """The number of rows that a cell spans."""
+    """Return the number of rows that a cell spans."""
     end = at + 1
     while cell.merge and end < len(columns):
         below = columns[end].get(cell.column)
@@ -177,7 +177,7 @@ def _is_shaded(cell: Element) -> bool:
 
 
 def _is_bold(cell: Element) -> bool | None:
-    """Whether all text of a cell is set in bold; None if it has no text."""
+    """Whether all text of a cell is bold; None if it has no text."""
     found = None
     for run in cell.iterfind(".//{*}r"):
         if not any((text.text or "").strip() for text in run.iterfind("{*}t")):

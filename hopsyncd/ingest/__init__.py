@@ -1,1 +1,1 @@
-"""The write path: watch for changes, scan the sources, plan, read, and commit one version."""
+"""The write path: watches for changes, scans the sources, plans, reads, and commits versions."""

@@ -1,8 +1,8 @@
-"""The process that makes a backup: `python -m hopsyncd.ingest.backup_process`.
+"""Runs a backup in its own process: `python -m hopsyncd.ingest.backup_process`.
 
-It copies the database and checks the copy in depth, at the lowest priority, so that neither
-questions nor edits wait for it. It reads one JSON object, the `BackupOrder`, from standard input
-and writes one to standard output: the finished backup, or the parts of an error.
+It copies the database and checks the copy thoroughly, at the lowest priority, so that queries and
+edits do not wait for it. It reads one JSON object, the `BackupOrder`, from standard input. It
+writes one JSON object, the finished backup or an error, to standard output.
 """
 
 import json
@@ -26,7 +26,8 @@ _LOWEST_PRIORITY = 19
 
 @dataclass(frozen=True, slots=True)
 class BackupOrder:
-    """A database to back up, and the folder for it. `keep`: as in store.backups.rotate."""
+    """A database to back up, and the target folder. `keep` is the rotation, as in
+    store.backups.rotate."""
 
     database: str
     folder: str
@@ -36,20 +37,20 @@ class BackupOrder:
 
 
 def verify_copy(copy: Path) -> None:
-    """Check a copy of a database in depth. Raises BackupFailed."""
+    """Check a copy of a database thoroughly. Raises BackupFailed."""
     with closing(open_reader(copy)) as connection:
         found = check_database(connection, True, lambda *_: None)["findings"]
     if found:
         first = found[0]
         raise BackupFailed(
-            "The copy has errors, so no backup was made and the older ones are kept",
+            "The copy has errors, so no backup was made",
             f"{first['invariant']}: {first['where']}: {first['detail']}",
-            "`hopsyncd check --deep` lists all errors and what to do",
+            "Older backups are kept. Run `hopsyncd check --deep` to list all errors",
         )
 
 
 def make(order: BackupOrder) -> dict[str, Any]:
-    """Make the backup, then delete the oldest ones. Raises StoreError."""
+    """Make the backup, then delete the oldest backups. Raises StoreError."""
     folder, file = Path(order.folder), Path(order.config_file)
     with closing(open_reader(Path(order.database))) as connection:
         now_ms = time.time_ns() // 1_000_000
@@ -66,9 +67,9 @@ def make(order: BackupOrder) -> dict[str, Any]:
         removed = rotate(folder, order.keep)
     except OSError as error:
         raise BackupFailed(
-            f"The backup {made.name} was made, but an old one cannot be deleted",
+            f"The backup {made.name} was made, but an old backup cannot be deleted",
             f"{error.filename}: {(error.strerror or str(error)).lower()}",
-            f"Check the rights of {folder}",
+            f"Check the permissions of {folder}",
         ) from error
     return {
         "name": made.name,
@@ -80,7 +81,7 @@ def make(order: BackupOrder) -> dict[str, Any]:
 
 
 def answer(order: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of `make`, or the three parts of its error."""
+    """Return the result of `make`, or the three parts of its error, as JSON values."""
     try:
         return make(BackupOrder(**order))
     except StoreError as error:

@@ -1,6 +1,7 @@
-"""Makes scheduled backups, and knows the newest one.
+"""Makes scheduled backups, and keeps track of the newest backup.
 
-A separate process does the work (`ingest/backup_process.py`), so the writing thread only starts it.
+A separate process makes the backup (`ingest/backup_process.py`); the writer's thread only starts
+it.
 """
 
 import json
@@ -36,7 +37,7 @@ _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTU
 
 @dataclass(frozen=True, slots=True)
 class MadeBackup:
-    """A finished backup: its name, the file of the database, and the names of deleted ones."""
+    """A finished backup: its name, its database file, and the names of deleted backups."""
 
     name: str
     file: str
@@ -46,9 +47,9 @@ class MadeBackup:
 
 
 class Backups:
-    """Makes backups for the schedule and on request, one at a time.
+    """Makes backups on schedule and on request, one at a time.
 
-    `newest` is the newest finished backup, as of the start or the last run.
+    `newest` is the newest finished backup, as of the start or the last backup.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Backups:
         self.kept = 0
 
     def chores(self, config: Config) -> tuple[Chore, ...]:
-        """The scheduled job, if the configuration has one."""
+        """Return the scheduled job, if the configuration has one."""
         self._look(config)
         when = backup_times(config)
         return (Chore(BACKUP, when, self._begin),) if when else ()
@@ -77,7 +78,7 @@ class Backups:
         return self.start()
 
     def start(self, *, is_requested: bool = False) -> "Future[MadeBackup]":
-        """Start a backup, or join the one that is being made. Raises BadRequest."""
+        """Start a backup, or join the running backup. Raises BadRequest."""
         config = self._config()
         folder = required_folder(config)
         order = BackupOrder(
@@ -100,7 +101,7 @@ class Backups:
         return self._running is not None
 
     def stop(self) -> None:
-        """End the process. The next backup deletes what it has written so far."""
+        """End the process. The next backup deletes the unfinished files."""
         with self._lock:
             self._stopped = True
             if self._process and self._process.poll() is None:
@@ -157,12 +158,13 @@ class Backups:
             try:
                 found = list_backups(config.backup.dir)
             except OSError as error:
-                log.warning("the backups cannot be listed", why=str(error))
+                log.warning("backups cannot be listed", why=str(error))
         self.newest, self.kept = (found[0] if found else None), len(found)
 
 
 def required_folder(config: Config) -> Path:
-    """The folder for backups. Raises BadRequest if there is none, or no database file to copy."""
+    """Return the folder for backups. Raises BadRequest if it is not configured, or if the database
+    is not a file."""
     if config.store.url:
         raise BadRequest(
             "Cannot make a backup",
@@ -173,20 +175,20 @@ def required_folder(config: Config) -> Path:
         raise BadRequest(
             "Cannot make a backup",
             "no folder for backups is configured",
-            "Set `dir` in [backup], or name a file: `hopsyncd backup now --to FILE`",
+            "Set `dir` in [backup], or run `hopsyncd backup now --to FILE`",
         )
     folder = config.backup.dir
     if folder.exists() and (writers := writers_besides_owner(folder)):
         raise BadRequest(
             f"Cannot make a backup in {folder}",
-            f"{writers} can write to it, and could replace a backup",
+            f"{writers} can write to it and replace a backup",
             f"Run: chmod go-w {folder}",
         )
     return folder
 
 
 def complete_restore(config: Config) -> None:
-    """Complete a restore that was prepared while no daemon ran, or that a kill interrupted.
+    """Complete a restore that was prepared while the daemon was stopped, or that was interrupted.
 
     Needs the writer lock.
     """

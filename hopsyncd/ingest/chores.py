@@ -1,4 +1,4 @@
-"""Runs scheduled jobs: on the writer's thread, or elsewhere if the job returns a future."""
+"""Runs scheduled jobs on the writer's thread; a job that returns a future runs elsewhere."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,7 +20,7 @@ Submit = Callable[[Callable[[SourceSync], None]], "Future[None]"]
 class ChoreRunner:
     """Runs scheduled jobs. `running` are the names of jobs that run elsewhere.
 
-    `note` records the end of a run on the writer's thread, through `submit`.
+    `note` records the end of a run; `submit` calls it on the writer's thread.
     """
 
     def __init__(self, submit: Submit, note: Note) -> None:
@@ -29,7 +29,7 @@ class ChoreRunner:
         self.running: set[str] = set()
 
     def run(self, chore: Chore, sync: SourceSync) -> None:
-        """Run or start a job, and record how it ends. Raises only unexpected errors."""
+        """Run or start a job, and record how it ended. Raises only unexpected errors."""
         try:
             begun = chore.run(sync)
         except Stopping:
@@ -46,8 +46,8 @@ class ChoreRunner:
             self._end(chore.name, None)
 
     def _end_elsewhere(self, name: str, done: "Future[Any]") -> None:
-        """Record the end of a job elsewhere. It counts as running until then, so it is not started
-        again."""
+        """Record the end of a job that runs elsewhere. Until then it is in `running`, so it is not
+        started again."""
         noted = self._submit(lambda _: self._end(name, done.exception()))
         noted.add_done_callback(lambda _: self.running.discard(name))
 

@@ -71,7 +71,7 @@ def open_source(connection: Connection, source: SourceConfig, config: Config) ->
 
 
 def close_sources(sources: Iterable[Source]) -> None:
-    """End calls to the sources, and close their connectors."""
+    """End the calls to the sources, and close their connectors."""
     closing = list(sources)
     for source in closing:
         source.caller.end()
@@ -87,7 +87,7 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Only folders are quick, and give change events."""
+    """Whether calls to the source may be slow. Only folders are fast and send change events."""
     return not isinstance(source, FolderSource)
 
 
@@ -99,11 +99,11 @@ class UnusableSource:
     error: Exception
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Raises SourceUnavailable."""
+        """Raise SourceUnavailable with the reason."""
         raise self._unavailable() from self.error
 
     def fetch(self, item: Item) -> Fetched:
-        """Raises SourceUnavailable."""
+        """Raise SourceUnavailable with the reason."""
         raise self._unavailable() from self.error
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class UnusableSource:
 def _make_connector(source: SourceConfig, config: Config) -> Connector:
     """Create the connector of a source. Raises ConfigError for a bad third-party kind.
 
-    Only the kinds that are configured are imported: some need libraries that load slowly.
+    Only the configured kinds are imported, because some need libraries that load slowly.
     """
     match source:
         case FolderSource():
@@ -165,15 +165,15 @@ def _make_connector(source: SourceConfig, config: Config) -> Connector:
 
 
 def tesseract_of(config: Config) -> Tesseract | None:
-    """The program that reads text in pictures, if enabled and installed."""
+    """Return tesseract if text recognition is enabled and tesseract is installed, else None."""
     formats = config.formats
     return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 
 
 def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
-    """The source, with pictures among its documents if their text can be read.
+    """Add pictures to the documents of the source if their text can be read.
 
-    The pictures of a repository are mostly logos and screenshots: its `include` must name them.
+    In a repository, where most pictures are logos and screenshots, only `include` adds pictures.
     """
     if not isinstance(source, FilesSource) or isinstance(source, GitSource):
         return source
@@ -187,9 +187,9 @@ def with_pictures(source: SourceConfig, config: Config) -> SourceConfig:
 
 
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
-    """The connector of a folder.
+    """Create the connector of a folder.
 
-    It never lists hopsyncd's own files, or an mbox file that is configured as a source.
+    It excludes hopsyncd's own files, and mbox files that are sources of their own.
     """
     mailboxes = (one.path for one in config.sources if isinstance(one, MboxSource))
     never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
@@ -197,12 +197,12 @@ def folder_of(source: FolderSource, config: Config) -> FolderConnector:
 
 
 def _files_of(source: FilesSource) -> dict[str, Any]:
-    """The file settings of a source."""
+    """Return the file settings of a source."""
     return {name: getattr(source, name) for name in FilesSource.model_fields.keys() - _COMMON}
 
 
 def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
-    """The local repository, or the mirror of a remote one."""
+    """Return the local repository, or the mirror of a remote repository."""
     if source.path is not None:
         return Repository(source.path, source.location, source.timeout_s)
     return Mirror(
@@ -217,7 +217,7 @@ def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
 
 
 def mirror_of(source: GitSource, config: Config) -> Path:
-    """The folder that a remote repository is fetched into, named after its url and branch."""
+    """Return the folder for the mirror of a remote repository, named after its URL and branch."""
     name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
     return config.daemon.data_dir / "git" / f"{name}.git"
 
@@ -229,6 +229,7 @@ def _of_package(source: PluginSource) -> Connector:
 
 
 def settings_of(source: SourceConfig) -> str:
-    """A digest of the settings that select items. If it changes, the cursor is invalid."""
+    """Return a digest of the settings that select items. A changed digest invalidates the
+    cursor."""
     settings = source.model_dump_json(exclude=_COMMON - {"kind"})
     return hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()

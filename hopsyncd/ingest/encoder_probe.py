@@ -1,6 +1,7 @@
-"""Stores the vector that an endpoint's encoder gives a probe text, beside its generation settings.
+"""Stores the vector of a probe text with the generation settings, to detect a changed encoder.
 
-If the endpoint later gives the probe another vector, it has another model under the same name.
+If an endpoint later returns another vector for the same text, it serves another model under the
+same name.
 """
 
 from hopsyncd.models.embedding.http_encoder import HttpEncoder
@@ -11,7 +12,7 @@ from store.records import GenerationConfig
 
 
 def recall_probe(connection: Connection, encoder: Encoder) -> None:
-    """Make the encoder refuse any other model than the one that made the stored vectors."""
+    """Make the encoder reject any model other than the one that made the stored vectors."""
     if isinstance(encoder, HttpEncoder):
         probe = find_probe(connection, encoder.name)
         if probe is not None:
@@ -19,7 +20,7 @@ def recall_probe(connection: Connection, encoder: Encoder) -> None:
 
 
 def store_probe(connection: Connection, generation: GenerationConfig, encoder: Encoder) -> None:
-    """Store the probe's vector beside registered settings. On the writer's thread only."""
+    """Store the probe's vector with registered settings. On the writer's thread only."""
     if not isinstance(encoder, HttpEncoder):
         return
     recall_probe(connection, encoder)  # another daemon may have stored it meanwhile

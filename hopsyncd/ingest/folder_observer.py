@@ -1,9 +1,8 @@
-"""watchdog's observer for Linux, without its limits on how deep folders can be nested.
+"""Provides watchdog's Linux observer without its limit on folder depth.
 
-watchdog walks new folders with `os.walk`, which in Python 3.11 calls itself for every level and so
-fails beyond about 1,000 levels. The walk here is a loop. It also drops watchdog's artificial events
-for the content of a folder that was created or moved, because a change event of a folder covers its
-content.
+watchdog lists new folders with `os.walk`, which is recursive in Python 3.11 and fails beyond about
+1,000 levels. This observer uses a loop. It also drops watchdog's artificial events for the content
+of a created or moved folder, because the change event of a folder covers its content.
 """
 
 import os
@@ -37,20 +36,20 @@ class DeepObserver(InotifyObserver):
         self._emitter_class = _DeepEmitter
 
     def too_deep(self) -> str | None:
-        """The path of a folder that is too deep to be watched; None if there is none."""
+        """Return the path of a folder that is too deep to be watched, or None."""
         groups = (emitter.group for emitter in self.emitters if isinstance(emitter, _DeepEmitter))
         found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
         return next(found, None)
 
 
 class _DeepGroup(InotifyWatchGroup):
-    """The inotify watches of one folder and all folders below it."""
+    """The inotify watches of a folder and all folders below it."""
 
     too_deep: bytes | None = None
 
     def _add_all_callbacks(self, path: bytes) -> None:
-        """Watch this folder and the folders below, each before it is listed, so that no change is
-        missed."""
+        """Watch this folder and the folders below it. Each is watched before it is listed, so that
+        no change is missed."""
         self._add_callback(path)
         stack = [path] if self.is_recursive else []
         while stack:
@@ -66,7 +65,7 @@ class _DeepGroup(InotifyWatchGroup):
 
 
 class _DeepEmitter(InotifyEmitter):
-    """Turns the kernel's events into watchdog's."""
+    """Converts the kernel's events to watchdog's events."""
 
     @property
     def group(self) -> _DeepGroup | None:
@@ -98,7 +97,7 @@ class _DeepEmitter(InotifyEmitter):
 
 
 def folders_in(folder: bytes) -> Sequence[bytes]:
-    """The paths of the folders in a folder, without links; empty if it cannot be listed."""
+    """Return the paths of the folders in a folder, without links; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -1,4 +1,4 @@
-"""Follows a database on a server that another daemon writes, until this daemon is elected.
+"""Follows a PostgreSQL database that another daemon writes, until this daemon is elected writer.
 
 Only `request`, `submit` and `newest` may be used outside the writer's thread.
 """
@@ -56,19 +56,19 @@ class NotWriter(BadRequest):
 
 
 class Audience(Protocol):
-    """Serves the versions that a follower loads."""
+    """The receiver of the versions that a follower loads."""
 
     def generation_for(self, name: str) -> GenerationConfig:
-        """The generation settings of the models that would answer at versions of that generation.
+        """Return the generation settings that match the stored settings of this name.
 
-        They are other settings if it has no models of that generation.
+        If no model of this daemon has them, other settings are returned.
         """
         ...
 
     def serve(self, snapshot: Snapshot | None, generation: str = "") -> None:
-        """Serve this version, of the generation of that name, from now on.
+        """Serve this version, whose generation settings have this name, from now on.
 
-        None: nothing newer can be served yet.
+        None means that no newer version can be served yet.
         """
         ...
 
@@ -107,17 +107,15 @@ class Follower:
 
     @property
     def is_following(self) -> bool:
-        """Whether this daemon is not the writer."""
         return not self.is_writer
 
     @property
     def trouble(self) -> str | None:
-        """Why the server cannot be reached; None while it can."""
+        """Why the server cannot be reached; None if it can be reached."""
         return str(self.copy.lost) if self.copy.lost else None
 
     @property
     def behind(self) -> int:
-        """The number of versions that are newer than the served one."""
         return 0 if self.is_writer else self.newest - self.served
 
     def until_elected(
@@ -139,45 +137,46 @@ class Follower:
                     log.info("writing", version=self.served)
                     return connection
                 if not told:
-                    log.info("following: another daemon writes")
+                    log.info("following another writer")
                     told = True
                 self._follow_a_while(connection, audience, check_stop)
                 lost = False
             except ServerLost as error:
                 if not lost:
-                    log.error("the database server is lost", why=error.why)
+                    log.error("lost the connection to the database server", why=error.why)
                 self.copy.lost, lost = error, True
                 audience.serve(None)
                 time.sleep(_ROUND_S)
                 connection = self._connected_again(connection)
 
     def keep(self, connection: Connection, number: int) -> None:
-        """Update the local copy to the newest version, `number`. If that fails, discard the
-        copy."""
+        """Update the local copy to version `number`. If that fails, discard the copy."""
         try:
             with snapshot(connection):
                 self.copy.follow(connection, number)
             self._is_kept = True
         except (DiskFailure, NotADatabase, Unreadable, OSError) as error:
-            log.warning("no answers without the server: its copy was not kept", why=str(error))
+            log.warning(
+                "the local copy was not updated, so searches need the server", why=str(error)
+            )
             self.copy.forget()
             self._is_kept = False
 
     def keep_index(self) -> None:
-        """Save the index for the next start, once this daemon follows no more."""
+        """Save the index for the next start, after this daemon has stopped following."""
         if self._index is not None and self._made is not None:
             self._saved.finish_saving()
             if not self._saved.is_close(self._index):
                 self._saved.save(self._made, self._index, self._encoder)
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
-        """Give the index to the writer; the next follower starts without one."""
+        """Give the index to the writer; the next follower starts without an index."""
         given = self._index, self._statistics
         self._index = self._statistics = self._made = None
         return given
 
     def abandon(self, error: BaseException) -> None:
-        """Fail the waiting requests. The next writer does their syncs."""
+        """Fail the waiting requests. The next writer runs their syncs."""
         self.is_writer = False
         with self._lock:
             self._takes_jobs = False
@@ -187,8 +186,8 @@ class Follower:
         self._waiting.clear()
 
     def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
-        """Ask the writer to sync. Done once this daemon serves the result. Any thread may
-        call it."""
+        """Ask the writer to sync. The future is done once this daemon serves the result.
+        Thread-safe."""
         done: Future[Synced] = promise()
         try:
             with closing(open_reader(self._url)) as connection:
@@ -220,8 +219,8 @@ class Follower:
         """Make the error for operations that only the writer can do."""
         return NotWriter(
             "The request was refused",
-            "another daemon writes to this database, and this one only answers",
-            "Ask the writer; `hopsyncd status --json` there says that its role is writer",
+            "another daemon writes to this database, so this daemon is read-only",
+            "Send the request to the writer. Its `hopsyncd status --json` shows the role `writer`",
         )
 
     def hear(self, connection: Connection, request: Request) -> None:
@@ -239,15 +238,16 @@ class Follower:
         self._settle(connection)
 
     def is_deposed_by(self, error: Exception) -> bool:
-        """Whether this error of a sync means that this daemon is no longer the writer."""
+        """Whether this error means that this daemon is no longer the writer; if so, it follows
+        again."""
         if not isinstance(error, ServerLost | Deposed):
             return False
         self.is_writer = False
         return True
 
     def _reply(self, connection: Connection, asked: int, done: "Future[Synced]") -> None:
-        """Store the result of a sync for its followers. If this writer ends before, the next writer
-        syncs."""
+        """Store the result of a sync for its followers. If this writer ends first, the next writer
+        runs the sync."""
         if not self.is_writer:
             return
         newest = head(connection)
@@ -303,7 +303,7 @@ class Follower:
             job.do(connection)
 
     def _catch_up(self, connection: Connection, audience: Audience) -> None:
-        """Bring the index to the newest version, and serve it."""
+        """Update the index to the newest version, and serve it."""
         with snapshot(connection):
             audience.learn_access(connection)
             newest = head(connection)
@@ -352,7 +352,7 @@ class Follower:
     def _follow_to(
         self, connection: Connection, generation: GenerationConfig, until: int
     ) -> LiveIndex:
-        """Bring the index to a version."""
+        """Return the index at version `until`, updated or rebuilt."""
         index, made = self._index, self._made
         self._index = self._made = None  # invalid until this has finished
         rewritten = made is not None and not self._is_true(connection, made)

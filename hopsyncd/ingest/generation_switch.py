@@ -1,9 +1,9 @@
-"""Builds the next generation beside the served one, then switches to it with one version.
+"""Builds the index of a new generation in the background, then switches to it in one version.
 
-The question sets of the new settings are made in pieces, while there is no other work, and stored
-at once, so after a restart no set is made again. Each piece also goes into a separate index and is
-matched there. No version sees these rows until all passages of the head have them. Meanwhile, edits
-and queries use the old generation.
+The question sets of the new settings are made in pieces while there is no other work. They are
+stored at once, so a restart repeats no work. Each piece is also added to a separate index and
+matched there. No version includes these rows until all passages of the head have them. Meanwhile,
+edits and queries use the old generation.
 """
 
 import time
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class SwitchProgress:
     """The progress of a switch. `left_s` is None until it can be estimated.
 
-    `problem` says why there is no progress now; the work is tried again.
+    `problem` says why there is no progress at present; the switch is retried.
     """
 
     done: int
@@ -42,9 +42,9 @@ class SwitchProgress:
 
 
 class GenerationSwitch:
-    """Brings the head to the settings of another writer, whose index it builds from scratch.
+    """Switches the head to the settings of another writer, whose index it builds from scratch.
 
-    For the writing thread only, apart from `progress`.
+    Only `progress` may be used outside the writer's thread.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GenerationSwitch:
         piece: int = _PIECE,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_writer` is called at the first piece, and again if it fails."""
+        """`open_writer` is called at the first piece, and again after a failure."""
         self._connection = connection
         self._open_writer = open_writer
         self._writer: VersionWriter | None = None
@@ -77,17 +77,17 @@ class GenerationSwitch:
         return self._progress
 
     def begin_again(self) -> None:
-        """Drop the index that is being built, for example because its passages were purged."""
+        """Drop the unfinished index, for example after a purge of its passages."""
         self._at = None
         if self._writer:
             self._writer.forget_index()
 
     def run(self, go_on: Callable[[], bool]) -> Version | None:
-        """Build pieces while `go_on` allows it. Returns the version that switches, once it is
-        committed.
+        """Build pieces while `go_on` returns True. Return the version that completes the switch,
+        else None.
 
-        A failure of the models or the disk is logged, shown by `progress`, and tried again later.
-        Other errors of the database are raised; the switch may be committed nevertheless.
+        A failure of the models or the disk is logged, reported by `progress`, and retried later.
+        Other database errors are raised, possibly after the switch was committed.
         """
         while self._clock_s() >= self.due_s and go_on():
             try:
@@ -126,8 +126,8 @@ class GenerationSwitch:
         return None
 
     def _look(self, writer: VersionWriter, newest: Version) -> None:
-        """Find the passages that are left to do. After a purge, start over, so that no purged
-        content stays."""
+        """Find the remaining passages. After a purge, start over, so that no purged content is
+        left."""
         rewritten = rewrites(self._connection)
         if not writer.has_index or self._rewrites != rewritten:
             writer.begin_apart()
@@ -154,6 +154,6 @@ class GenerationSwitch:
         self._failures += 1
         self.due_s = self._clock_s() + wait_s
         if self._problem != str(error):
-            log.error("the switch to the new models failed; it is tried again", why=str(error))
+            log.error("switching to the new models failed; it will be retried", why=str(error))
         self._problem = str(error)
         self._note()

@@ -32,7 +32,7 @@ _AT_ONCE = 1000  # question sets
 
 
 def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:
-    """Bring the index from version `after` to another version. Call it in a snapshot.
+    """Update the index from version `after` to version `until`. Call it in a snapshot.
 
     Question sets with vectors of other encoders are left out.
     """
@@ -68,7 +68,7 @@ def is_mostly_deleted(connection: Connection, index: LiveIndex) -> bool:
 
 
 def load_index(connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-    """The index as of a version (0: before the first), in memory, read only from the database."""
+    """Load the index at a version (0: before the first) from the database into memory."""
     index = LiveIndex(generation.dimensions)
     if until:
         follow(connection, index, generation.encoder, 0, until)
@@ -76,20 +76,20 @@ def load_index(connection: Connection, generation: GenerationConfig, until: int)
 
 
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
-    """One version, read only from the database. Call it in a snapshot."""
+    """Load one version from the database. Call it in a snapshot."""
     index = load_index(connection, get_generation(connection, version.generation), version.id)
     return Snapshot(index, version, Statistics.count(index, version.id))
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
-    """Apply only documents, if passages and matches are already up to date."""
+    """Update only the documents, if passages and matches are already up to date."""
     ended, begun = document_changes(connection, after, until)
     _follow_documents(index, ended.key, ended.died, begun)
     index.settle(until)
 
 
 def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
-    """Read the content of stored passages, for new rows of the index."""
+    """Load the content of stored passages for new rows of the index."""
     passages = known_passages(connection, [one.passage for one in sets])
     texts = [full_text(passages[one.passage]) for one in sets]
     return [
@@ -121,7 +121,8 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, new_row
 
 
 def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
-    """End the passages and matches that gc deleted; returns the documents, by row in the store."""
+    """End the passages and matches that garbage collection deleted. Returns the store's row ids of
+    the deleted documents."""
     if left is None:
         return np.empty(0, dtype=np.int64)
     intervals, matches, documents = index.passage_intervals, index.matches, index.documents
@@ -135,7 +136,7 @@ def _end_deleted(index: LiveIndex, left: Left | None, after: int) -> Integers:
 
 
 def _in_force_since(table: IntervalTable, since: int) -> Flags:
-    """Which rows are in force at the head and began after a version."""
+    """Mark the rows that are in force at the head and began after a version."""
     rows: Flags = (table.died == DEAD) & (table.born > since)
     return rows
 
@@ -163,7 +164,7 @@ def _follow_matches(index: LiveIndex, new: Changes) -> None:
 
 
 def _find_questions(questions: Postings, ids: Integers) -> Integers:
-    """The row of each question id; -1 if the index does not have it."""
+    """Return the row of each question id, or -1 if the index does not have it."""
     found = np.full(len(ids), -1, dtype=np.int64)
     rows, of = questions.find_all(ids)
     found[of] = rows

@@ -1,4 +1,4 @@
-"""Lists a source, and plans its sync: an action for each item, with its reason."""
+"""Lists a source and plans its sync: an action for each item, with a reason."""
 
 from collections.abc import Collection, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,16 +32,16 @@ _CHUNK = 256  # items per call.
 
 
 class TooMuch(Exception):
-    """A small sync turned out to be too large, so it is given up."""
+    """A small sync has too much work, so it is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The current items of a source. `under` is None for the whole source, else the listed parts.
 
-    With `since`, an earlier cursor, it names only what changed, and only the items in `gone` were
-    removed. `cursor` is where the next listing of the whole source can begin, None if the source
-    cannot say.
+    `since` is the cursor of an incremental listing, which contains only changes; only the items in
+    `gone` were removed. `cursor` is where the next listing of the whole source can begin; None if
+    the source does not support cursors.
     """
 
     items: dict[str, Item]
@@ -52,11 +52,11 @@ class Listing:
     cursor: str | None = None
 
     def names(self, path: str) -> bool:
-        """Whether the listing shows whether this item exists."""
+        """Whether the listing tells if this item exists."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
-        """Whether the listing would name this item if it existed."""
+        """Whether the listing would contain this item if it existed."""
         if path in self.gone:
             return True
         if self.since is not None:
@@ -75,15 +75,14 @@ def scan(
     yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
 ) -> Generator[Turn, None, Listing]:
-    """List the source to the end; list everything if the cursor `since` has expired.
+    """List the source completely, or everything if the cursor `since` has expired.
 
-    Raises SourceUnavailable if the listing cannot be completed, TooMuch if it names more than
-    `most` items.
+    Raises SourceUnavailable if the listing fails, TooMuch if it has more than `most` items.
     """
     try:
         return (yield from _scan(connector, under, since, caller, yield_to_edits, most))
     except CursorExpired as expired:
-        log.info("everything is listed again", why=expired.why)
+        log.info("the cursor has expired; listing everything", why=expired.why)
     try:
         return (yield from _scan(connector, under, None, caller, yield_to_edits, most))
     except CursorExpired as error:
@@ -138,7 +137,7 @@ def _take_found(
         raise SourceUnavailable(
             "Cannot list the source",
             f"its connector failed ({type(error).__name__}: {error})",
-            f"The log has the details for the maintainers of {kind}. Its index is kept.",
+            f"Report the error in the log to the maintainers of {kind}. The source stays indexed.",
         ) from error
 
 
@@ -168,7 +167,7 @@ _WHOLE_EVERY_MS = 24 * 3600 * 1000  # how often everything is listed in spite of
 
 
 class Action(StrEnum):
-    """The action for an item. FORGET drops the record of an item that was never a document."""
+    """The action for an item. FORGET drops the record of an item that was never indexed."""
 
     FETCH = "fetch"
     REMOVE = "remove"
@@ -181,7 +180,7 @@ REMOVALS = (Action.REMOVE, Action.FORGET)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One item's action with its reason; `item` goes with FETCH, `problem` with REPORT."""
+    """The action for one item and its reason. FETCH has an `item`, REPORT a `problem`."""
 
     action: Action
     path: str
@@ -202,13 +201,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The parts of a source to sync, and how.
+    """The parts of a source to sync, and options.
 
-    `under` names the parts; None means the whole source. `accept_empty` allows the last documents
-    to be removed. `afresh` reads every document again. `whole` lists everything, even if the source
-    can list only its changes. A `small` sync has a waiting caller: it does not ask the LLM yet, and
-    gives up if there is much to do. `edits` limits a small sync to that number of edited documents,
-    in the order of their names in `under`.
+    `under` names the parts; None means the whole source. `accept_empty` allows the removal of all
+    documents. `afresh` reads every document again. `whole` lists everything, even if the source can
+    list only its changes. A `small` sync has a waiting caller: it does not ask the LLM, and is
+    abandoned if it has too much work. `edits` limits a small sync to the first edited documents in
+    the order of `under`; 0 means no limit.
     """
 
     under: tuple[str, ...] | None = None
@@ -221,10 +220,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of a sync, and the listing from which they were decided.
+    """The steps of a sync, and the listing on which they are based.
 
-    `gone`: the documents that the sync removes, by path, with their content. A sync of edits reads
-    only the paths `only`, and leaves the edits `left` to the next sync.
+    `gone` maps the paths of documents to remove to their content. A sync of edits reads only the
+    paths in `only`, and leaves the edits in `left` to the next sync.
     """
 
     steps: tuple[Step, ...]
@@ -234,11 +233,11 @@ class Plan:
     left: tuple[str, ...] = ()
 
     def looks_at(self, path: str) -> bool:
-        """Whether the sync that executes the plan reads the state of this item."""
+        """Whether the planned sync reads the state of this item."""
         return self.listing.names(path) if self.only is None else path in self.only
 
     def of(self, *actions: Action) -> dict[str, Step]:
-        """The steps with these actions, by path."""
+        """Return the steps with these actions, by path."""
         return {step.path: step for step in self.steps if step.action in actions}
 
 
@@ -250,7 +249,7 @@ def source_paused_error(name: str) -> SourceUnavailable:
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """The cursor where the listing begins; None if it must list everything."""
+    """Return the cursor where the listing begins; None if it must list everything."""
     if scope != Scope() or state.listed_ms is None:
         return None
     is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
@@ -264,9 +263,9 @@ def make_plan(
     since: str | None = None,
     yield_to_edits: YieldToEdits = lambda: None,
 ) -> Generator[Turn, None, Plan]:
-    """List the source and decide what a sync would do, in turns, without changing anything.
+    """List the source and plan its sync, in turns, without changing anything.
 
-    Raises SourceUnavailable, and TooMuch if a small sync would have too much to do.
+    Raises SourceUnavailable, and TooMuch if a small sync has too much work.
     """
     # Read before the listing, which may lack what a small sync adds meanwhile.
     seen = seen_items(connection, source.id, scope.under)
@@ -301,9 +300,9 @@ def make_plan(
 
 
 def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
-    """The parts that the listing covers.
+    """Return the parts that the listing covers.
 
-    These are more than the requested parts if the connector cannot restrict a listing.
+    There are more than requested if the connector cannot restrict a listing.
     """
     if scope.under is None:
         return None
@@ -321,22 +320,21 @@ def decide(
     accept_empty: bool = False,
     documents: int | None = None,
 ) -> tuple[Step, ...]:
-    """Decide every step: what to fetch first, what to report, and what to remove last. Has no
-    effects.
+    """Plan all steps: fetches, then reports, then removals. Has no effects.
 
-    Edited documents are fetched before new ones, because many new documents may come with an edit.
-    Long documents come after short ones, so that an import is soon searchable. Removals come last,
-    so that the passages of a renamed document stay in force throughout.
+    Edited documents are fetched before new documents, because an edit may arrive with many new
+    documents. Short documents are fetched before long documents, so that an import is soon
+    searchable. Removals come last, so that the passages of a renamed document stay in force
+    throughout.
 
-    `seen` and `live` are the items of the last scan and the documents at the head that the listing
-    may name, by path. `documents` is the number of all documents of the source; None means the
-    number of `live`. `pins` are the documents that a restore set, by path, with the content of
-    their files at the restore. If there was no file then and no scan has seen one since, its
-    absence changes nothing. `excluded` items were purged: they are skipped, whether they are listed
-    or not.
+    `seen` maps paths to the items of the last scan, and `live` to the documents at the head that
+    the listing may contain. `documents` is the number of all documents of the source; it defaults
+    to the number of `live`. `pins` maps the paths of restored documents to the content of their
+    files at the restore. If a file was missing then, it may stay missing. `excluded` items were
+    purged and are always skipped.
 
-    Raises SourceUnavailable if the removals would leave the source without any document, as for an
-    unmounted disk or an account that has lost its rights.
+    Raises SourceUnavailable if the source would lose all its documents, as happens if a disk is
+    unmounted or an account loses its permissions.
     """
     fetches = [
         _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
@@ -363,7 +361,7 @@ def decide(
 
 
 def _sort_key(step: Step) -> tuple[bool, bool]:
-    """Sort key of steps: edited documents before new ones, short ones before long ones."""
+    """Return the sort key of a step: edited documents before new, short documents before long."""
     return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
@@ -381,13 +379,13 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
     if 0 < documents <= sum(step.action is Action.REMOVE for step in removals):
         raise SourceUnavailable(
             "The source is paused",
-            f"none of its {documents} indexed documents exists any more",
-            "If that is intended, run `hopsyncd sync --accept-empty`; nothing was removed",
+            f"all of its {documents} indexed documents have disappeared",
+            "Nothing was removed. If this is intended, run `hopsyncd sync --accept-empty`",
         )
 
 
 def _limit_edits(plan: Plan, scope: Scope) -> Plan:
-    """Keep only the first edits of the plan, in the order of the scope."""
+    """Keep only the first edits of the plan, in the order of `scope.under`."""
     edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
     wanted = [path for path in scope.under or () if path in edits]
     only, left = wanted[: scope.edits], tuple(wanted[scope.edits :])

@@ -1,8 +1,8 @@
 """Prepares a commit while edits continue: makes the question sets of its passages.
 
-Every passage gets its question set once, and the set is stored as soon as it is made.
+Each passage gets its question set once, and the set is stored immediately.
 
-If an LLM is configured but gives no questions, the built-in generator makes a provisional set. The
+If the configured LLM returns no questions, the built-in generator makes a provisional set. The
 failure is recorded, and the LLM is asked again later.
 """
 
@@ -50,7 +50,7 @@ _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 
 def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
-    """The passages of the documents, by the name of their source."""
+    """Group the passages of the documents by the name of their source."""
     names = source_names(connection)
     passages: dict[str, list[Passage]] = {}
     for one in read:
@@ -60,9 +60,9 @@ def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of one version. Without a usage, the LLM is not asked.
+    """The cost of one version. If `usage` is None, no LLM is asked.
 
-    The usage may belong to a whole sync; only calls from now on count for this version.
+    The usage may cover a whole sync; this version counts only the calls made from now on.
     """
 
     usage: Usage | None = None
@@ -83,7 +83,7 @@ class Cost:
         self.texts_embedded += sum(len(one.vectors) for one in made)
 
     def counters(self) -> dict[str, int]:
-        """The counters, without the LLM's if none was asked."""
+        """Return the counters, without LLM counters if no LLM was asked."""
         made = {
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
@@ -119,10 +119,10 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
     ) -> None:
-        """Give every passage a question set of the present settings, at least a provisional one.
+        """Give every passage a question set of the current settings, possibly a provisional set.
 
         `on_progress` receives the number of finished passages and of all passages. Another
-        prepare() may run when this one yields; no set is made by both. Raises TooMuch if more than
+        prepare() may run at `yield_to_edits`; no set is stored twice. Raises TooMuch if more than
         `most` passages have no set.
         """
         self._store()
@@ -147,13 +147,13 @@ class Preparer:
             on_progress(done, total)
 
     def lacks_sets(self, passages: Sequence[Passage]) -> bool:
-        """Store the finished sets; returns whether a passage still has none."""
+        """Store the finished sets. Returns whether a passage still has no set."""
         self._store()
         ids = {passage.id for passage in passages}
         return len(best_sets(self._connection, self.generation, [*ids])) < len(ids)
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Yield the passages that have no set at that time."""
+        """Yield the passages that have no set when they are reached."""
         for passage in passages:
             if not best_sets(self._connection, self.generation, [passage.id]):
                 yield passage
@@ -161,7 +161,7 @@ class Preparer:
     def _serve_provisionally(
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
-        """Store provisional sets: copies, if the questions were made before."""
+        """Store provisional sets. Existing built-in questions are copied, others are generated."""
         plain = find_generation_row(self._connection, self._maker.provisional_generation.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
@@ -184,12 +184,12 @@ class Preparer:
         self._store()
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
-        """Ask for the questions of passages that only have a provisional set."""
+        """Ask the LLM for the questions of passages that only have a provisional set."""
         for made in self._make_sets(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
 
     def _without_questions(self, wanted: BySource) -> BySource:
-        """The passages without a question set, without repeats."""
+        """Return the passages without a question set, each once."""
         ids = [passage.id for passages in wanted.values() for passage in passages]
         known: set[PassageId] = set(best_sets(self._connection, self.generation, ids))
         missing: dict[str, list[Passage]] = {}
@@ -207,7 +207,7 @@ class Preparer:
         go_on: Callable[[], bool],
         yield_to_edits: YieldToEdits = lambda: None,
     ) -> Iterator[Sequence[MakeResult]]:
-        """Make sets source by source, and store them as they are finished."""
+        """Make sets source by source, and store them when they are finished."""
         end_s = time.monotonic() + self._patience_s
         for source, passages in wanted.items():
             context = None
@@ -225,7 +225,7 @@ class Preparer:
             self._store()
 
     def _not_stored(self, made: Sequence[MakeResult]) -> list[tuple[Passage, QuestionSet]]:
-        """The sets that no nested prepare() has stored."""
+        """Return the sets that no nested prepare() has stored."""
         sets = [(passage, got) for passage, got in made if isinstance(got, QuestionSet)]
         known = known_sets(self._connection, [got.id for _, got in sets])
         return [(passage, got) for passage, got in sets if got.id not in known]
@@ -244,7 +244,7 @@ class Preparer:
             put_content(self._connection, self.generation, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
-        """Record why the passages only have a provisional set."""
+        """Record why the passages only have a provisional set, and when to ask again."""
         sets = best_sets(self._connection, self.generation, [passage.id for passage, _ in failed])
         known = waits_of(self._connection, sets.values())
         waits = []
@@ -255,7 +255,8 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _again_ms(self, error: LlmError, tries: int) -> int:
-        """When to ask again, in Unix ms. If an endpoint is down, the maker decides."""
+        """Return when to ask again, in Unix ms; 0 if the maker decides, as for an unavailable
+        endpoint."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)
@@ -263,7 +264,7 @@ class Preparer:
 
 
 def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
-    """Copy the questions into a provisional set with that id."""
+    """Copy the questions into a provisional set with the id `to`."""
     ordinals = {direction: count() for direction in Direction}
     renamed = tuple(
         replace(
@@ -275,7 +276,8 @@ def _copy_as(questions: QuestionSet, to: SetId) -> QuestionSet:
 
 
 def placed_passages(connection: Connection, at: Version, passages: Iterable[PassageId]) -> BySource:
-    """Passages in force at the version, by the name of the first source that has them."""
+    """Group the passages that are in force at the version by the first source that contains
+    them."""
     places = places_at(connection, at.id, passages)
     placed: dict[str, list[Passage]] = {}
     for id_, passage in sorted(known_passages(connection, places).items()):

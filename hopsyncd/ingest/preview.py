@@ -34,8 +34,8 @@ _GROUP = 1000  # passages whose calls are estimated together, as in a batch of a
 class Preview:
     """The planned changes of a source, and the number of passages that need questions.
 
-    If the source would be paused, `problem` and `hint` say why, and the rest is empty. Calls and
-    tokens of an LLM are estimates. Unreadable documents come with the reason.
+    If the source would be paused, `problem` and `hint` state why, and the rest is empty. LLM calls
+    and tokens are estimates. Each unreadable document has a reason.
     """
 
     source: str
@@ -61,8 +61,8 @@ def preview(
 ) -> Preview:
     """Preview a sync of the source, without writing anything or asking an LLM.
 
-    `generation` (a row id) tells which questions exist already; None: no questions exist. `price`
-    is None if no LLM would be asked.
+    `generation` is the row id of the settings whose existing questions are reused; None if no
+    questions exist. `price` is None if no LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []
@@ -92,7 +92,7 @@ def _changes(
     extract: Extract,
     found: Preview,
 ) -> Iterator[ReadDocument]:
-    """Sort the steps into `found`; yields the documents that the next version would index."""
+    """Collect the steps in `found`, and yield the documents that the next version would index."""
     for step in steps:
         if step.action is Action.REMOVE:
             found.gone.append(step.path)
@@ -121,7 +121,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
-    """Like preview_json, without a daemon; the database may not exist yet."""
+    """Preview a sync like preview_json, without a daemon; the database need not exist."""
     connection = open_reader(config.database) if exists(config.database) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)

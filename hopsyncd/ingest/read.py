@@ -1,6 +1,6 @@
 """Reads documents, and collects them into the batch of the next version.
 
-`read_step` goes from a planned fetch to the passages, or to the reason why there are none. A
+`read_step` executes a planned fetch and returns the passages, or the reason why there are none. A
 `SyncRun` is the state of one sync, with its progress and its `PendingBatch`.
 """
 
@@ -66,9 +66,9 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one fetch; `read` is None if the head has this content already.
+    """The result of one fetch; `read` is None if the head already has this content.
 
-    If it `waits`, the machine has no working reader now, and the next scan tries again.
+    If it `waits`, the required reader is unavailable, and the next scan retries the document.
     """
 
     seen: Seen
@@ -77,7 +77,8 @@ class Reading:
 
 
 def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
-    """A text that identifies how documents become passages. If it changes, all are read again."""
+    """Identify the rules by which documents become passages. If they change, all documents are read
+    again."""
     return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
@@ -92,8 +93,8 @@ def read_step(
 ) -> Reading | None:
     """Fetch an item and split it into passages.
 
-    Returns None if the head is up to date, and if the item was purged or has vanished; the next
-    listing then finds out whether it was removed. Raises SourceUnavailable.
+    Returns None if the item was purged, or if it has vanished; the next listing then tells whether
+    it was removed. Raises SourceUnavailable.
     """
     item = step.item
     if item is None or item.id in excluded_paths(connection, source.id, [item.id]):
@@ -148,14 +149,15 @@ def _title_of(fetched: Fetched, path: str, blocks: Sequence[Block]) -> str:
 
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
-    """The hint for a document without text: what the reader left out, and what to do."""
+    """Return the hint for a document without text: the omitted parts, and what to do."""
     skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}Add it to `ignore` if it is no document"
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether text has a letter or digit outside tags; binary data always has content."""
+    """Whether the bytes contain a letter or digit outside tags, as binary data almost always
+    does."""
     return _WORD.search(_MARKUP.sub(b" ", data)) is not None
 
 
@@ -168,7 +170,8 @@ def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEd
 
 
 def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
-    """The links of each passage, one per target; the first also has the source's links."""
+    """Yield the links of each passage, one per target; the first passage also has the source's
+    links."""
     targets = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
     for at, piece in enumerate(pieces):
@@ -183,7 +186,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
-    """The properties in the document, and its date, if its source gives one."""
+    """Return the properties in the document, and its date if its source states one."""
     said = {
         (name, in_one_line(value))
         for block in blocks
@@ -215,7 +218,7 @@ def _fetch(connector: Connector, item: Item) -> Fetched:
         raise ItemUnreadable(
             f"Cannot read {item.id!r}",
             f"its connector failed ({type(error).__name__}: {error})",
-            f"The log has the details for the maintainers of {kind}.",
+            f"Report the error in the log to the maintainers of {kind}.",
         ) from error
     return replace(fetched, media_type=type_of_content(fetched.data, fetched.media_type))
 
@@ -227,7 +230,7 @@ def _origin_text(fetched: Fetched) -> str:
 
 
 def _content_of(fetched: Fetched) -> bytes:
-    """The hash of the content, title and links."""
+    """Hash the content, the title and the links."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
     told = "\n".join([fetched.title or "", *fetched.links])
@@ -238,7 +241,7 @@ def _content_of(fetched: Fetched) -> bytes:
 class Batch:
     """The changes of one version; `gone` and `unseen` are (source, path) pairs.
 
-    Without a `reason`, the batch comes from a sync of its source.
+    An empty `reason` means that the batch comes from a sync of its source.
     """
 
     reason: str
@@ -251,7 +254,7 @@ class Batch:
 
     @property
     def description(self) -> str:
-        """The reason for its version."""
+        """The reason for the version."""
         return self.reason or scan_reason(self.source, len(self.read), len(self.gone))
 
     @property
@@ -260,7 +263,7 @@ class Batch:
         return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
 
     def end_of_part(self, first: int, passages: int) -> int:
-        """The end of the next part of its documents, which has about `passages` passages."""
+        """Return the end of the next part of the documents, which has about `passages` passages."""
         end = first
         while end < len(self.read) and passages > 0:
             passages -= len(self.read[end].passages)
@@ -268,7 +271,7 @@ class Batch:
         return end
 
     def first(self, documents: int) -> Self:
-        """A batch with only the first `documents` documents."""
+        """Return a batch with only the first `documents` documents."""
         read = self.read[:documents]
         paths = {(one.document.source, one.document.path) for one in read}
         seen = tuple(one for one in self.seen if (one.source, one.path) in paths)
@@ -277,15 +280,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PassageIntervals:
-    """The passages that a batch ends and begins as vertices."""
+    """The passages that a batch ends and begins."""
 
     ended: tuple[PassageId, ...]
     begun: tuple[PassageId, ...]
 
 
 def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
-    """The passages that the batch begins and ends. A passage stays in force while a document has
-    it."""
+    """Return the passages that the batch begins and ends. A passage stays in force while a document
+    contains it."""
     touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
     held = {passage.id for one in batch.read for passage in one.passages}
     released = live_passages(connection, touched) - held
@@ -311,7 +314,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The finished part, from 0 to 1. A batch counts by its passages with questions."""
+        """The finished share, from 0 to 1. A batch counts by its passages with questions."""
         batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
         return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
@@ -334,9 +337,8 @@ class Pace:
     """The limit of new passages in the next batch of a sync.
 
     The first batch is small, so that the first documents are soon searchable. Each later batch
-    takes ten seconds of work or twice the passages of the batch before, whichever is more. Every
-    version has a fixed cost, so an import with few versions is cheap. A batch takes at most a
-    minute.
+    takes ten seconds of work or twice the passages of the last batch, whichever is more, but at
+    most a minute. Every version has a fixed cost, so fewer versions make an import faster.
     """
 
     passages: int = _FIRST_PASSAGES
@@ -355,7 +357,7 @@ _PART_S = 0.5
 
 @dataclass(slots=True)
 class PartSize:
-    """The size of the parts that matching is divided into: about half a second of work each."""
+    """The size of a part of the matching work, adjusted to about half a second."""
 
     most: int
 
@@ -366,11 +368,11 @@ class PartSize:
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """The current batch for the next version of a source: readings, reports, removals by path.
+    """The current batch for the next version of a source: readings, reports and removals by path.
 
-    A small sync may preempt the sync that fills the batch, and read some of its paths later. Those
-    paths are then dropped from the batch. `unsettled`: the paths to read again soon. `new`: for
-    each document, the number of its passages that are not in the database.
+    A small sync may preempt the sync that fills the batch and read the same paths later. Those
+    paths are then dropped from the batch. `unsettled` are the paths to read again soon. `new` maps
+    each document to the number of its passages that are not in the database.
     """
 
     source: int
@@ -384,7 +386,7 @@ class PendingBatch:
 
     @property
     def documents(self) -> list[ReadDocument]:
-        """The documents that are new or changed."""
+        """The new and changed documents."""
         return [reading.read for reading in self.readings.values() if reading.read]
 
     @property
@@ -392,11 +394,12 @@ class PendingBatch:
         return sum(self.new.values())
 
     def begin(self, path: str) -> None:
-        """Note that this path is being read."""
+        """Record that this path is being read."""
         self._reading = path
 
     def end(self, reading: Reading, new: int) -> None:
-        """Add the reading with `new` new passages, unless another sync has read the path since."""
+        """Add the reading with `new` new passages, unless another sync has read the path since
+        `begin`."""
         if self._reading is not None:
             self.readings[self._reading] = reading
             self.new[self._reading] = new
@@ -415,7 +418,7 @@ class PendingBatch:
             self._reading = None
 
     def whole(self) -> Batch:
-        """The whole batch, ready to be committed as a version."""
+        """Return the whole batch, ready to be committed as a version."""
         gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
@@ -432,7 +435,7 @@ class PendingBatch:
         )
 
     def remove(self, taken: Batch) -> None:
-        """Remove the items that a version has committed."""
+        """Remove the items of a committed batch."""
         for path in taken.paths:
             for found in (self.readings, self.reports, self.removals, self.new):
                 found.pop(path, None)
@@ -442,10 +445,10 @@ class PendingBatch:
 class SyncRun:
     """The state of one sync: its plan and its results so far.
 
-    `removals` wait for their batch. `moved` has their paths by content, the first path last.
-    `back`: planned removals that exist again. `looked_at`: the paths in a version. `vanished`:
-    paths that no longer existed when they were read. `encoder_error`: why new passages have no
-    vectors; only changes that need no vectors are committed then.
+    `removals` wait for their batch. `moved` maps content to the paths of these removals, first path
+    last. `back` are planned removals that exist again. `looked_at` are the paths in committed
+    versions. `vanished` are paths that no longer existed when they were read. `encoder_error` says
+    why new passages have no vectors; in that case only changes that need no vectors are committed.
     """
 
     source: Source

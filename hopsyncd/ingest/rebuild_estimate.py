@@ -1,4 +1,4 @@
-"""Estimates the work of switching the database to the configured models, before starting it."""
+"""Estimates the work of switching the database to the configured models."""
 
 import time
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _AT_ONCE = 2000  # passages read together
 class RebuildEstimate:
     """The work that a switch to the configured models needs.
 
-    lacking: how many of the `passages` at the head have no vectors of these models yet. texts: how
-    many texts must be embedded. seconds: the time on this machine; None if an endpoint embeds.
-    encoder_tokens: 0 unless an endpoint embeds. All values except the passages are approximate.
+    `lacking` is the number of `passages` at the head without vectors of these models. `texts` is
+    the number of texts to embed. `seconds` is the time on this machine, None if an endpoint embeds.
+    `encoder_tokens` is 0 unless an endpoint embeds. All values except `passages` are approximate.
     """
 
     generation: str
@@ -41,7 +41,8 @@ class RebuildEstimate:
 
 
 def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
-    """Estimate with the configured models, on up to 24 passages. Uses no endpoint, stores nothing.
+    """Estimate the work with the configured models, on up to 24 passages. Uses no endpoint, stores
+    nothing.
 
     Raises ModelUnavailable or ConfigError.
     """
@@ -71,7 +72,8 @@ def estimate_rebuild(connection: Connection, config: Config) -> RebuildEstimate:
 
 
 def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
-    """The seconds that the built-in generator takes for the sample, once the models are loaded."""
+    """Measure how many seconds the built-in generator takes for the sample, without model
+    loading."""
     if not sample:
         return 0.0
     maker.make_provisional(sample[0])
@@ -84,7 +86,8 @@ def _time_to_make(maker: QuestionMaker, sample: Sequence[Passage]) -> float:
 def _estimate_llm(
     connection: Connection, config: Config, name: str, passages: Sequence[PassageId]
 ) -> Estimate:
-    """The LLM calls and tokens for the passages without questions of the configured LLM."""
+    """Estimate the LLM calls and tokens for the passages without questions of the configured
+    LLM."""
     llm = config.llm
     if not llm.base_url or llm.questions == "off":
         return Estimate(0, 0)

@@ -1,5 +1,5 @@
-"""Removes sources: commits a version without their documents; a purge removes them from all
-versions."""
+"""Removes the documents of sources: from the head by a new version, from all versions by a
+purge."""
 
 import shutil
 import time
@@ -43,7 +43,7 @@ def remove_source_documents(
 ) -> RemoveAnswer:
     """Commit a version without the documents of a source, and delete its other data.
 
-    `apply` commits the version. `purge` removes the documents from the other versions too; after a
+    `apply` commits the version. `purge` also removes the documents from earlier versions; after a
     crash, `finish_purges` continues. `between` runs after each transaction.
     """
     rows = {known: row for row, known in source_names(connection).items()}
@@ -73,7 +73,7 @@ def remove_source_documents(
 
 
 def finish_purges(path: SourceSync) -> set[str]:
-    """Continue interrupted purges; returns the sources that lost all documents."""
+    """Continue interrupted purges. Returns the sources that lost all documents."""
     names, emptied = source_names(path.connection), set[str]()
     apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
     for asked in pending_purges(path.connection):
@@ -100,8 +100,8 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """Remove a source like remove_source_documents, without a daemon. `config` still has the
-    source.
+    """Remove a source like remove_source_documents, without a daemon. `config` must still contain
+    the source.
 
     Raises WriterBusy.
     """
@@ -122,7 +122,7 @@ def remove_source_offline(config: Config, name: str, purge: bool) -> RemoveAnswe
 
 
 def stored_sources(config: Config) -> set[str]:
-    """The names of all sources that the database knows."""
+    """Return the names of all sources that the database contains."""
     if not exists(config.database):
         return set()
     with closing(open_reader(config.database)) as connection:
@@ -130,7 +130,7 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> VersionWriter:
-    """A writer with the generation settings and rules of the head. It loads no model."""
+    """Open a writer with the generation settings and rules of the head, without loading a model."""
     return VersionWriter(
         connection,
         _NoQuestions(get_generation(connection, newest.generation)),
@@ -142,8 +142,6 @@ def _writer(connection: Connection, newest: Version, config: Config) -> VersionW
 
 @dataclass(frozen=True, slots=True)
 class _NoQuestions:
-    """A QuestionMaker for removals, which need no questions."""
-
     generation: GenerationConfig
     store_after: int = 1
     store_every_s: float = 0.0

@@ -1,13 +1,13 @@
 """Saves the live index on disk: mapped vectors, and the other columns as of one version.
 
 The saved index is derived data. It is used only if every digest in the manifest matches and the
-database gives the same stamp as when it was saved. Otherwise the index is built from the database.
-The manifest is removed before any other file is replaced, and written last. So after a crash at any
-step, an incomplete index is never used.
+database returns the same stamp as when it was saved. Otherwise the index is built from the
+database. A save removes the manifest before it replaces any other file, and writes it last. So
+after a crash at any step, an incomplete index is never used.
 
-Vectors are in files that only grow; rows after the saved ones are ignored. The other columns are in
-one file that never changes, with spare capacity after each column. Processes map these files, and
-share all pages that they do not write to.
+The vector files only grow; rows beyond the saved count are ignored. The other columns are in one
+file that never changes, with spare capacity after each column. Processes map these files, and share
+all pages that they do not write to.
 
 A thread saves the index as of a version, while the writer continues.
 """
@@ -74,8 +74,7 @@ class SavedIndex:
         self._saving: tuple[_Saving, Future[MovedColumns | None]] | None = None
 
     def load(self, connection: Connection, generation: GenerationConfig, until: int) -> LiveIndex:
-        """Load the index as of a version: the saved index updated to it, or built from the
-        database.
+        """Load the index as of a version: update the saved index, or build it from the database.
 
         Call it in a snapshot.
         """
@@ -86,7 +85,9 @@ class SavedIndex:
                 if index.version < until:
                     follow(connection, index, generation.encoder, index.version, until)
             except NoSuchVersion:
-                log.info("the saved index is too old to follow", version=index.version)
+                log.info(
+                    "the saved index is too old to update, so it is rebuilt", version=index.version
+                )
             else:
                 return index
         if self._is_owned:
@@ -98,14 +99,14 @@ class SavedIndex:
         return index
 
     def save(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the index, which then uses the new file of columns. A failure is only logged."""
+        """Save the index, which then uses the new column file. A failure is only logged."""
         self.start_saving(made, index, encoder)
         self.finish_saving()
 
     def start_saving(self, made: Stamp, index: LiveIndex, encoder: str) -> None:
-        """Save the settled index on a thread. `finish_saving` then lets it use the new file.
+        """Save the settled index on a thread. `finish_saving` then makes it use the new file.
 
-        `made` is the stamp of the version that the index is as of.
+        `made` is the stamp of the index's version.
         """
         self.finish_saving()
         if not self._is_kept:
@@ -126,7 +127,7 @@ class SavedIndex:
         return self._saving is not None
 
     def finish_saving(self) -> None:
-        """Wait for a running save. On the writer's thread."""
+        """Wait for a running save. On the writer's thread only."""
         if self._saving is None:
             return
         (saving, result), self._saving = self._saving, None
@@ -144,7 +145,8 @@ class SavedIndex:
             self.finish_saving()
 
     def _try_to_save(self, saving: "_Saving") -> MovedColumns | None:
-        """Save the columns; None if the save was cancelled or failed. A failure is logged."""
+        """Save the columns. Returns None if the save was cancelled, or if it failed, which is
+        logged."""
         try:
             return self._save(saving)
         except OSError as error:
@@ -185,9 +187,9 @@ class SavedIndex:
         return frozen.move(self._columns(layout), _lengths(layout))
 
     def _write_columns(self, saving: "_Saving") -> tuple[Layout, str]:
-        """Write the columns into a new file; returns their digest too.
+        """Write the columns into a new file. Returns their layout and digest.
 
-        Processes that map the old file keep it.
+        Processes that map the old file keep using it.
         """
         layout, at, digest = dict[str, tuple[str, int, int, int]](), 0, _new_digest()
         with (self.folder / f"{_COLUMNS}.new").open("wb") as file:
@@ -238,7 +240,7 @@ class SavedIndex:
         return self.version > before and self.is_due_at_rest(index)
 
     def is_close(self, index: LiveIndex) -> bool:
-        """Whether the saved index is nearly up to date, so that saving again is not worth the
+        """Whether the saved index is nearly up to date, so that another save is not worth the
         time."""
         rows, versions = len(index.passages) - self._entries, index.version - self.version
         return bool(self.version) and rows <= _FEW_ROWS and versions <= _FEW_VERSIONS
@@ -251,7 +253,7 @@ class SavedIndex:
         self._entries = 0
 
     def _load_saved(self, connection: Connection, generation: GenerationConfig) -> LiveIndex | None:
-        """The saved index; None if there is none, or its digests do not match."""
+        """Load the saved index; None if there is none, or if its digests do not match."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
@@ -271,7 +273,7 @@ class SavedIndex:
         return index
 
     def _read_columns(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
-        """Raises ValueError if a digest does not match."""
+        """Map the columns. Raises ValueError if a digest does not match."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
         # Each is opened once: a writer may replace them while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
@@ -286,7 +288,7 @@ class SavedIndex:
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
         found = _digests(parts)
         if found != digests:
-            raise ValueError("its digests do not match its files")
+            raise ValueError("the files do not match their digests")
         index = LiveIndex(dimensions, self._grow)
         *names, properties = json.loads(text)
         index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
@@ -317,9 +319,10 @@ class SavedIndex:
         return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
 
     def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-        """Extend the file, and map it again. Processes that map its beginning keep their mapping.
+        """Extend the file and map it again. Processes that map its beginning keep their mapping.
 
-        If the disk is full, grows in memory instead, because the mapped file could not be written.
+        If the disk is full, the column grows in memory instead, because writing to the mapping
+        would fail.
         """
         if not self._is_owned:
             return grow_in_memory(name, old, rows)
@@ -349,7 +352,7 @@ class SavedIndex:
 
 
 class _Cancelled(Exception):
-    """Raised on the saving thread if the index is deleted meanwhile."""
+    """Stops the saving thread because the index is deleted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -377,7 +380,7 @@ def _new_digest() -> "hashlib.blake2b":
 
 
 def _digests(parts: Parts) -> dict[str, str]:
-    """The digest of each name's arrays, computed by two threads."""
+    """Compute the digest of each name's arrays on two threads."""
 
     def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
         made = _new_digest()

@@ -1,4 +1,4 @@
-"""Decides when each job is due, and which source is next: one batch of each source with work in
+"""Decides when each job is due, and which source is next. Each source with work gets one batch in
 turn."""
 
 import time
@@ -62,7 +62,7 @@ class Chore:
 class Timetable:
     """The jobs by name, with their last runs, which the database stores.
 
-    Runs before this start only have a wall time, because the monotonic clock counts from the start.
+    Runs before this start have only a wall time, because the monotonic clock counts from the start.
     Jobs in `running` are not due.
     """
 
@@ -93,20 +93,20 @@ class Timetable:
         note_run(self._connection, job, now.wall_ms, error)
 
     def is_due(self, job: str) -> bool:
-        """Whether the job must run now; never for a running job or one without a schedule."""
+        """Whether the job must run now; a running or unscheduled job is never due."""
         now = self._clocks.now()
         waits = job in self._jobs and job not in self._running
         return waits and self._next_ms(job, now) <= now.wall_ms
 
     def soonest_s(self) -> float:
-        """The seconds until the next job is due."""
+        """Return the seconds until the next job is due."""
         now = self._clocks.now()
         waiting = [job for job in self._jobs if job not in self._running]
         soonest_ms = min((self._next_ms(job, now) for job in waiting), default=float("inf"))
         return (soonest_ms - now.wall_ms) / 1000
 
     def next_runs(self) -> list[Planned]:
-        """When each job runs next. Any thread may call it."""
+        """Return when each job runs next. Thread-safe."""
         now = self._clocks.now()
         return [
             Planned(job, when.text, max(self._next_ms(job, now), now.wall_ms))
@@ -118,26 +118,27 @@ class Timetable:
 
 
 def scan_times(source: SourceConfig, config: Config) -> When:
-    """When a source is scanned. Raises ConfigError."""
+    """Return the times at which a source is scanned. Raises ConfigError."""
     if source.scan_at:
         return _at(source.scan_at, config)
     return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
 
 
 def full_scan_times(source: SourceConfig, config: Config) -> When | None:
-    """When a source is listed completely; None if every scan does that. Raises ConfigError."""
+    """Return when a source is listed completely; None if every scan does so. Raises ConfigError."""
     if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
         return None
     return _at(config.schedule.full_scan_at, config)
 
 
 def gc_times(config: Config) -> When | None:
-    """When gc runs by itself; None if never. Raises ConfigError."""
+    """Return the times of scheduled garbage collection; None if it is not scheduled. Raises
+    ConfigError."""
     return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
 
 
 def backup_times(config: Config) -> When | None:
-    """When backups are made by themselves; None if never. Raises ConfigError."""
+    """Return the times of scheduled backups; None if they are not scheduled. Raises ConfigError."""
     wanted = config.backup.dir and not config.store.url
     return _at(config.backup.cron, config) if wanted and config.backup.at else None
 
@@ -148,7 +149,7 @@ def _at(expression: str, config: Config) -> When:
         return at(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
     except ValueError as error:
         raise ConfigError(
-            f'The times "{expression}" cannot be used',
+            f'The schedule "{expression}" is invalid',
             str(error),
             "Correct the cron expression, or set schedule.time_zone",
         ) from error
@@ -162,17 +163,15 @@ _MAX_PARTS = 2000  # changed paths per source; with more, the whole source is li
 
 
 def scan_job(source: str) -> str:
-    """The name of the job that scans a source."""
     return f"scan {source}"
 
 
 def full_scan_job(source: str) -> str:
-    """The name of the job that lists a source completely."""
     return f"full scan {source}"
 
 
 def promise() -> "Future[Any]":
-    """A future that its waiters cannot cancel, so that the work continues without them."""
+    """Return a future that its waiters cannot cancel, so that the work continues without them."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -182,8 +181,8 @@ def promise() -> "Future[Any]":
 class Task:
     """A source to keep in sync, and when to scan it.
 
-    `full_when` is when to list it completely, if its scans list only changes. `at_start` scans it
-    at once, no matter when its last scan was.
+    If its scans list only changes, `full_when` says when to list it completely. `at_start` scans it
+    at once, whenever its last scan was.
     """
 
     source: Source
@@ -194,9 +193,10 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request for syncs, answered once each of its sources was scanned and committed after it.
+    """A request for syncs, answered once each source has been scanned and its changes committed.
 
-    Empty `sources` mean all sources. `outcomes` are by source, None while awaited.
+    Empty `sources` mean all sources. `outcomes` maps each source to its outcome, None while
+    pending.
     """
 
     sources: frozenset[str]
@@ -214,10 +214,11 @@ class Request:
 
 @dataclass(slots=True)
 class _Underway:
-    """A sync that has begun; it will answer the requests `answers`.
+    """A running sync, which will answer the requests `answers`.
 
-    is_whole: it lists everything. is_full: because that was due. listed_ms: when the source was
-    last listed whole before it. worked_s: how long its turns took.
+    `is_whole`: it lists everything. `is_full`: it lists everything because that was due.
+    `listed_ms`: when the source was last listed completely before. `worked_s`: the total time of
+    its turns.
     """
 
     turns: Generator[Turn, None, SyncOutcome]
@@ -232,7 +233,8 @@ class _Underway:
 class _Due:
     """A source, its running sync, and the work for the next sync.
 
-    The next sync lists everything (if `asked`, or for `requests`), or only some `parts`.
+    The next sync lists everything if `asked` or if there are `requests`; otherwise it lists only
+    `parts`.
     """
 
     source: Source
@@ -243,7 +245,6 @@ class _Due:
 
     @property
     def scan(self) -> str:
-        """The name of the job that scans the source."""
         return scan_job(self.source.name)
 
     @property
@@ -251,7 +252,7 @@ class _Due:
         return full_scan_job(self.source.name)
 
     def end(self) -> list[Request]:
-        """Abandon the running sync; returns the requests that wait for this source."""
+        """Abandon the running sync. Returns the requests that wait for this source."""
         waiting = self.requests
         if self.underway:
             self.underway.turns.close()
@@ -261,9 +262,9 @@ class _Due:
 
 
 class SourceScheduler:
-    """The sources of one SourceSync, in a ring that plan() fills.
+    """Schedules the syncs of all sources in a ring; plan() sets the sources.
 
-    `on_synced` gets the working time of each sync, in seconds.
+    `on_synced` receives the working time of each sync, in seconds.
     """
 
     def __init__(
@@ -283,8 +284,8 @@ class SourceScheduler:
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
         """Replace the sources to keep in sync.
 
-        A source that is the same object as before keeps its due work. Returns the requests that
-        only waited for removed sources.
+        An unchanged source object keeps its due work. Returns the requests that waited only for
+        removed sources.
         """
         before, self._times = self._due, times
         self._due = {}
@@ -314,18 +315,18 @@ class SourceScheduler:
 
     @property
     def is_underway(self) -> bool:
-        """Whether any sync has begun and not ended."""
+        """Whether any sync is running."""
         return any(due.underway for due in self._ring)
 
     def accept(self, request: Request) -> None:
-        """Let the next scans answer the request."""
+        """Register the request, which the next scans answer."""
         # A requested source may have been removed since.
         for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
             request.outcomes[name] = None
             self._due[name].requests.append(request)
 
     def add_change(self, name: str, paths: Collection[str] | None) -> None:
-        """List these parts of a source at its next turn; None means everything."""
+        """List these parts of a source at its next turn; None means the whole source."""
         due = self._due.get(name)
         if due is None:
             return
@@ -334,10 +335,10 @@ class SourceScheduler:
             due.asked = True
 
     def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts inside the running work, the newest first, if they are small.
+        """Sync these parts within the running sync, newest first, if they are small.
 
         Otherwise, sync only the newest edits among them; the others wait for the source's turn.
-        Returns the edits to preempt with next.
+        Returns the edits for the next preemption.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
@@ -350,7 +351,7 @@ class SourceScheduler:
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync the newest edits, up to the first that is not small; returns the others."""
+        """Sync the newest edits, up to the first that is not small. Returns the others."""
         seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
@@ -369,7 +370,7 @@ class SourceScheduler:
         return outcome
 
     def turn(self) -> list[Request]:
-        """One batch of the next source that has work; returns the requests that are answered."""
+        """Run one batch of the next source that has work. Returns the answered requests."""
         for due in [*self._ring]:
             self._ring.rotate(-1)
             if self._is_wanted(due):
@@ -385,9 +386,9 @@ class SourceScheduler:
         return []
 
     def abandon(self, *, all_again: bool = True) -> list[Request]:
-        """Abandon all running syncs, which begin again later; returns the unanswered requests.
+        """Abandon all running syncs, which begin again later. Returns the unanswered requests.
 
-        all_again: whether sources without work are listed again too.
+        With `all_again`, sources without work are listed again too.
         """
         waiting: dict[Request, None] = {}
         for due in self._ring:
@@ -438,7 +439,7 @@ def _log(outcome: SyncOutcome) -> None:
 def make_task(
     connection: Connection, source: SourceConfig, config: Config, same: Task | None = None
 ) -> Task:
-    """The task that keeps a source in sync; `same` is its present task if nothing changed."""
+    """Make the task of a source; returns `same`, its present task, if nothing changed."""
     ready = same.source if same else open_source(connection, source, config)
     return Task(
         ready,

@@ -1,8 +1,8 @@
-"""One sync of one source: list, plan, read, prepare, commit. Each batch is one version.
+"""Syncs one source: lists, plans, reads, prepares and commits. Each batch is one version.
 
-Read `SourceSync._sync` and `_execute` from top to bottom. At every slow step a small sync may run
-inside a long one (`yield_to_edits`). After each batch the other sources have a turn (`Turn`).
-`Upgrades` asks the LLM for missing questions, in pieces, while there is no other work.
+Start reading at `SourceSync._sync` and `_execute`. At every slow step a small sync may run inside a
+long sync (`yield_to_edits`). After each batch the other sources have a turn (`Turn`). `Upgrades`
+asks the LLM for missing questions, in pieces, while there is no other work.
 """
 
 import time
@@ -63,10 +63,11 @@ _FIRST_WAIT_S = 30.0
 
 
 class Upgrades:
-    """Replaces provisional questions by the LLM's. `due_s` is the time of the next try (monotonic).
+    """Replaces provisional questions by LLM questions. `due_s` is the time of the next attempt
+    (monotonic).
 
-    While the endpoint fails, the waits grow from half a minute to ten minutes. Once it answers, all
-    waiting questions are asked for, within the limits of one sync.
+    While the endpoint fails, the wait between attempts grows from half a minute to ten minutes.
+    Once it answers, all waiting questions are requested, within the limits of one sync.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Upgrades:
         self.due_s = clock_s()
 
     def after_sync(self, usage: Usage | None) -> None:
-        """Note the LLM usage of a sync; None if it was not asked."""
+        """Adjust the next attempt to the LLM usage of a sync; None if the LLM was not asked."""
         if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
@@ -96,7 +97,7 @@ class Upgrades:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
     def run(self, go_on: Callable[[], bool]) -> bool | None:
-        """Do one piece if it is due and `go_on` allows it.
+        """Upgrade one piece if it is due and `go_on` returns True.
 
         Returns whether the LLM answered; None if it was not asked.
         """
@@ -106,7 +107,7 @@ class Upgrades:
         if version:
             self._failures = 0
             self._on_version(version)
-            log.info("upgraded", version=version.id, reason=version.reason)
+            log.info("replaced provisional questions", version=version.id, reason=version.reason)
             return True
         if not go_on():
             return None
@@ -131,10 +132,10 @@ _LONGEST_READING_S = 10.0  # after this time reading a slow source, others get a
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """The result of a sync. `problem` says why the source is paused, None if it is not.
+    """The result of a sync. `problem` says why the source is paused; None if it is not paused.
 
-    `too_large`: a small sync was too large and was not done. `left`: edited documents that a small
-    sync left to the next one.
+    `too_large`: a small sync was abandoned because it was too large. `left`: edited documents that
+    a small sync left to the next sync.
     """
 
     source: str
@@ -150,11 +151,12 @@ class SourceSync:
     """The write path over the database.
 
     `on_version` is called after each commit. `yield_to_edits` is called at every slow step: it may
-    run a small sync, or raise an error to abandon the work. A commit is one long step. If it
-    `is_awaited`, it ends early, and the batch becomes more than one version. `new_usage` limits the
-    LLM usage of one sync. `on_reading` is called before a document is read, and `on_idle` while
-    there is no work, at least every minute. `switch` builds the next generation, and `on_switch` is
-    called with its version. `paused` says why each paused source is paused.
+    run a small sync, or raise an error to abandon the work. A commit is one long step. If
+    `is_awaited` becomes true, the commit ends early, and the rest of the batch becomes another
+    version. `new_usage` limits the LLM usage of one sync. `on_reading` is called before a document
+    is read, and `on_idle` at least every minute while there is no work. `switch` builds the next
+    generation, and `on_switch` is called with its version. `paused` maps each paused source to the
+    reason.
     """
 
     connection: Connection
@@ -199,7 +201,7 @@ class SourceSync:
 
     @contextmanager
     def leaving_alone(self, source: str) -> Iterator[None]:
-        """Do not sync the source within the block."""
+        """Exclude the source from syncs within the block."""
         was_removed = source in self.removed
         self.removed.add(source)
         try:
@@ -209,11 +211,11 @@ class SourceSync:
                 self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Bring the graph up to date with the source. On an error, the source is paused."""
+        """Update the database from the source. On an error, the source is paused."""
         return run_to_end(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
-        """Like sync(), in turns; between turns other work may write to the store."""
+        """Run like sync(), in turns; between turns other work may write to the store."""
         outer = self.progress
         usage = None if scope.small else self.new_usage()
         batch = PendingBatch(source.id, source.name)
@@ -237,7 +239,7 @@ class SourceSync:
             self.upgrades.after_sync(run.usage)
 
     def _begin_turn(self, run: SyncRun) -> None:
-        """Check that the source was not paused or removed since the last turn."""
+        """Raise SourceUnavailable if the source was paused or removed since the last turn."""
         self.progress = run.progress
         if run.source.name in self.removed or is_held(self.connection, run.source.id):
             raise source_paused_error(run.source.name)
@@ -287,8 +289,8 @@ class SourceSync:
             self._note_listing(run, plan, began_ms, before)
 
     def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Read and commit what the plan fetches, in batches; then list the removals again, and
-        commit them.
+        """Read and commit the plan's fetches, in batches. Then list the removals again, and commit
+        them.
 
         If the content of a removed document is found at another path, the removal is in the same
         batch.
@@ -329,7 +331,7 @@ class SourceSync:
                 raise problem
 
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
-        """Read items until the batch is full or the source fails; returns the failure."""
+        """Read items until the batch is full or the source fails. Returns the failure, if any."""
         began_s, reason = self.monotonic_s(), None
         read = throttle(partial(self._read_items, run))
         while waiting:
@@ -354,7 +356,8 @@ class SourceSync:
         )
 
     def _read_items(self, run: SyncRun, step: Step) -> None:
-        """Read the item of a step into the batch; unsettled if it should be tried again."""
+        """Read the item of a step into the batch. Its path becomes unsettled if it should be
+        retried."""
         run.batch.begin(step.path)
         self.on_reading()
         reading = read_step(
@@ -382,7 +385,7 @@ class SourceSync:
         return len(ids - stored_passages(self.connection, ids))
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
-        """Let the batch remove the old paths of moved documents."""
+        """Add the removal of the old path to the batch for each moved document in it."""
         for document in run.batch.documents:
             if paths := run.moved.get(document.document.content):
                 path = paths.pop()
@@ -395,8 +398,8 @@ class SourceSync:
 
         Some listings are incomplete, and much may have changed since the scan. The scan has already
         checked whether the source may become empty. This second listing names only the missing
-        items, so it must not repeat that check. Items that a source reports as gone since a cursor
-        are not listed again: if such an item is back, the next listing names it.
+        items, so it must not repeat that check. Items that a source reports as removed since a
+        cursor are not listed again: if such an item is back, the next listing contains it.
         """
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
@@ -433,10 +436,10 @@ class SourceSync:
         run.pace.after(passages, self.monotonic_s() - began_s)
 
     def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
-        """Commit the open batch, or a part of it while others wait; returns whether it was
-        committed whole.
+        """Commit the open batch, or a part of it if edits wait. Returns whether all of it was
+        committed.
 
-        A complete re-read is one version, and so is a batch that others wait for.
+        A complete re-read is always one version, and so is a small sync.
         """
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
@@ -459,15 +462,16 @@ class SourceSync:
                 batch.drop(is_later)
 
     def _note_rules(self, run: SyncRun) -> None:
-        """Record that the source was read by the present rules, except for unreadable items."""
+        """Record that the source was read by the current rules, except for unreadable items."""
         unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
         put_rules(self.connection, run.source.id, self.writer.rules, unread)
         run.batch.unsettled |= unread
 
     def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
-        """Record that every listed item is indexed, so that the next listing can begin there.
+        """Record that every listed item is indexed, so that the next listing can begin at the
+        cursor.
 
-        Nothing is recorded if a caller has meanwhile requested a full listing.
+        Nothing is recorded if a caller has requested a full listing meanwhile.
         """
         listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
@@ -477,7 +481,7 @@ class SourceSync:
 
 
 def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
-    """The paths to remove by content, in reverse order."""
+    """Map content to the paths to remove, in reverse order."""
     paths: dict[bytes, list[str]] = {}
     for path in sorted(gone, reverse=True):
         paths.setdefault(gone[path], []).append(path)

@@ -1,13 +1,13 @@
-"""Shares the one writing thread among syncs, and makes the calls to slow sources on other threads.
+"""Shares the writer's thread among syncs, and calls slow sources on other threads.
 
 Two kinds of work interrupt a sync:
 
 - Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync them there.
-- Other sources have their turns. A sync is a generator; it yields a `Turn` between two batches and
+- Other sources get their turns. A sync is a generator; it yields a `Turn` between two batches and
 while a slow source keeps it waiting.
 
-A source over a network may take seconds to answer. Its calls are made on a separate thread, one
-after the other, so the writer's thread can do other work while it waits.
+A network source may take seconds to answer. Its calls run one after the other on a separate thread,
+so that the writer's thread can do other work meanwhile.
 """
 
 import threading
@@ -29,7 +29,8 @@ Result = TypeVar("Result")
 class Interruptions:
     """How work on the writer's thread yields to small edits.
 
-    `yield_to_edits` is called at every slow step. A long step ends early once it `is_awaited`.
+    `yield_to_edits` is called at every slow step. A long step ends early once `is_awaited` returns
+    True.
     """
 
     yield_to_edits: YieldToEdits = lambda: None
@@ -44,14 +45,14 @@ class Stopping(Exception):
 
 
 class Turn(Enum):
-    """How a turn of a sync ended."""
+    """Why a turn of a sync ended."""
 
     COMMITTED = "a batch"
     WAITED = "for its source"
 
 
 def run_to_end(turns: Generator[Turn, None, Result]) -> Result:
-    """Run a generator of turns to its end; returns its result."""
+    """Run a generator of turns to its end. Returns its result."""
     while True:
         try:
             next(turns)
@@ -68,11 +69,11 @@ class CallRunner(Protocol):
         ...
 
     def end(self) -> None:
-        """Accept no more calls, without waiting for the running one."""
+        """Accept no more calls. Does not wait for the running call."""
         ...
 
     def has_ended(self, timeout_s: float) -> bool:
-        """Whether the last call is over, after end()."""
+        """Wait until the last call is over, after end(). Returns False after the timeout."""
         ...
 
 
@@ -85,16 +86,16 @@ class WriterThread:
         return done
 
     def end(self) -> None:
-        """Do nothing: no call runs between two calls of this thread."""
+        """Do nothing: a call always ends before `begin` returns."""
 
     def has_ended(self, timeout_s: float) -> bool:
         return True
 
 
 class SourceThread:
-    """Makes slow calls, on a thread that starts with the first call.
+    """Makes slow calls on a thread that starts with the first call.
 
-    An abandoned call runs until its own time limits end it.
+    An abandoned call runs until its own timeouts end it.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,7 +126,7 @@ class SourceThread:
 def in_turns(
     work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
 ) -> Generator[Turn, None, Result]:
-    """Wait for the result of a call, or its exception; each short wait ends a turn."""
+    """Wait for the result of a call, or raise its exception. Each short wait ends a turn."""
     yield_to_edits()
     done = caller.begin(work)
     while not wait([done], _WAIT_S).done:

@@ -1,4 +1,4 @@
-"""The writing thread: turns change events, requests and the clock into syncs and jobs."""
+"""Runs the writer's thread: turns change events, requests and schedules into syncs and jobs."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A job for the writer's thread; `run` resolves `done`."""
+    """A job for the writer's thread. `run` resolves `done`."""
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
@@ -54,7 +54,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """The write path of an open database, with the planned work."""
+    """The write path of an open database, with its tasks and chores."""
 
     sync: SourceSync
     tasks: Sequence[Task]
@@ -63,8 +63,6 @@ class WritePath:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A write path with its scheduler and timetable."""
-
     sync: SourceSync
     scheduler: SourceScheduler
     timetable: Timetable
@@ -74,8 +72,8 @@ class _Opened:
 class SyncWorker:
     """Runs syncs on its own thread, one batch of each source in turn.
 
-    `follower` is set if the database is on a server. `on_synced` receives the seconds of each sync.
-    `require_encoder` raises EncoderUnavailable while the encoder is unavailable.
+    `follower` is set if the database is on a server. `on_synced` receives the duration of each sync
+    in seconds. `require_encoder` raises EncoderUnavailable while the encoder is unavailable.
     """
 
     def __init__(
@@ -114,7 +112,7 @@ class SyncWorker:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Abandon the current work and stop; False if the thread did not end in time."""
+        """Abandon the current work and stop. Returns False if the thread did not end in time."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -144,7 +142,8 @@ class SyncWorker:
     def request(
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
-        """Request a complete scan of these sources (empty: all). Done once it is committed."""
+        """Request a complete scan of these sources (empty: all). The future is done after the
+        commit."""
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._follower is None or not self._follower.is_following:
@@ -158,9 +157,9 @@ class SyncWorker:
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
     ) -> "Future[Result]":
-        """Do a job on the writer's thread, between two batches.
+        """Run a job on the writer's thread, between two batches.
 
-        Its end counts as a run of the scheduled job `counts_as`.
+        It counts as a run of the scheduled job `counts_as`.
         """
         done: Future[Result] = promise()
 
@@ -189,7 +188,7 @@ class SyncWorker:
         return done
 
     def next_runs(self) -> list[Planned]:
-        """When each job runs next; empty before the database is open."""
+        """Return when each job runs next; empty before the database is open."""
         opened = self._opened
         if opened is None:
             return []
@@ -228,7 +227,7 @@ class SyncWorker:
 
     @property
     def pending(self) -> bool:
-        """Whether there are known changes that the served version may lack."""
+        """Whether the served version may lack known changes."""
         opens = self._opened is None and not (self.error or self.is_following)
         return bool(self.busy or opens or self._change_events or self._unsure or self._requests)
 
@@ -247,7 +246,7 @@ class SyncWorker:
         self._tell_all(Stopping(), ended=True)
 
     def _wait_to_retry(self) -> None:
-        """Wait, longer each time, until a caller asks."""
+        """Wait until a caller sends a request, or until the timeout, which doubles each time."""
         with self._wake:
             self._wake.wait_for(lambda: self._stopping, _RETRY_S)
             self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
@@ -338,7 +337,7 @@ class SyncWorker:
         return self._is_asked() or bool(self._change_events or self._unsure)
 
     def _answer(self, requests: Sequence[Request]) -> None:
-        """Resolve the requests, if the stored state of their sources still exists."""
+        """Answer the requests, if the stored state of their sources still exists."""
         if not requests:
             return
         try:
@@ -362,7 +361,7 @@ class SyncWorker:
         return max(0.0, min(self._at_work.timetable.soonest_s(), upgrades_s, longest_s))
 
     def _turn(self) -> list[Request]:
-        """Do all jobs and one batch of one source; returns the requests that are answered."""
+        """Run all jobs and one batch of one source. Returns the answered requests."""
         with self._wake:
             requests, self._requests = self._requests, []
         for request in requests:
@@ -375,7 +374,8 @@ class SyncWorker:
         return self._at_work.scheduler.turn()
 
     def _take_change_events(self) -> None:
-        """Pass the change events to the scheduler; edited paths preempt a running sync."""
+        """Pass the change events to the scheduler; while a sync runs, edited paths preempt it
+        instead."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             change_events: dict[str, dict[str, None]] = {}
@@ -401,7 +401,8 @@ class SyncWorker:
         self._at_work.sync.writer.release_memory()
 
     def _go_on_switching(self) -> None:
-        """Build the next generation until there is other work, or it is time to check for some."""
+        """Build the next generation until there is other work, or until it is time to check for
+        work."""
         sync, timetable, clocks = self._at_work.sync, self._at_work.timetable, self._clocks
         if sync.switch is None:
             return
@@ -428,8 +429,8 @@ class SyncWorker:
     def _yield_to_edits(self) -> None:
         """Stop if requested; otherwise let small edits preempt the sync. Called at every slow step.
 
-        Edits get at most half of the time, so that a file that changes all the time cannot block
-        the other files.
+        Edits get at most half of the time, so that a constantly changing file cannot block other
+        files.
         """
         self._check_stop()
         if not self._is_awaited():
@@ -477,7 +478,9 @@ class SyncWorker:
             if not self.waits_for_encoder:
                 log.warning("indexing waits for the encoder", why=self.error)
         else:
-            log.error("sync failed", why=self.error, exc_info=not isinstance(failure, REPORTABLE))
+            log.error(
+                "the sync failed", why=self.error, exc_info=not isinstance(failure, REPORTABLE)
+            )
         self.waits_for_encoder = isinstance(error, EncoderUnavailable)
         waiting = opened.scheduler.abandon(all_again=not self.waits_for_encoder) if opened else ()
         for request in waiting:

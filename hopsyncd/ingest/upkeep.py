@@ -1,4 +1,4 @@
-"""Operations that users request on versions and the database, and checks of the matches.
+"""Runs operations that users request on versions and the database, and checks matches.
 
 Functions that take a SourceSync run on the writer's thread; the others only read.
 """
@@ -78,7 +78,7 @@ _MATCHES = """
 
 
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
-    """Compare every stored similarity with Eq. 1, and the head's matches with newly computed ones.
+    """Check every stored similarity against Eq. 1, and recompute the matches of the head.
 
     store.check finds matches to questions that do not exist.
     """
@@ -141,9 +141,9 @@ def _format_match(match: Match | None) -> str:
 def check_database(
     connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
 ) -> CheckAnswer:
-    """Check the database; the answer has the findings and the checked version. Only reads.
+    """Check the database without writing. Returns the findings and the checked version.
 
-    `on_step` gets the name of the current check, the number of finished checks, and the total.
+    `on_step` receives the name of the current check, the number of finished checks, and the total.
     """
     newest = head(connection)
     done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
@@ -202,7 +202,7 @@ def restore_sources(path: SourceSync, at: str, names: Sequence[str]) -> RestoreA
 
 
 def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
-    """Pause a source until it is resumed, even across restarts. Its index is kept."""
+    """Pause a source until it is resumed, also across restarts. Its index is kept."""
     (row,) = _rows(path.connection, [name])
     problem = source_paused_error(name)
     hold_source(path.connection, row, now_ms)
@@ -212,7 +212,7 @@ def pause_source(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
 
 
 def resume_source(path: SourceSync, name: str) -> PauseAnswer:
-    """Resume a paused source; its next scan sets its state."""
+    """Resume a paused source; its next scan updates its state."""
     (row,) = _rows(path.connection, [name])
     if is_held(path.connection, row):
         hold_source(path.connection, row, None)
@@ -228,16 +228,17 @@ def release_sources(path: SourceSync, names: Sequence[str]) -> None:
 
 
 def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
-    """Commit a version with the documents of the sources (id to name) as of version `number`.
+    """Commit a version in which the documents of the sources (id to name) are as in version
+    `number`.
 
-    None if there is no difference. No file on disk is changed. The restored documents are pinned:
-    as long as a document's file stays as it was at the restore (or stays missing), scans keep the
-    restored state. A later edit, deletion or new file is indexed as usual, and ends that document's
-    pin. Releasing the pins brings every document back to its file at the next scan.
+    Returns None if nothing would change. No file on disk is changed. The restored documents are
+    pinned: scans keep the restored state until a document's file is edited, deleted or created.
+    Such a change is indexed as usual, and ends the document's pin. If the pins are released, the
+    next scan updates every document to its file.
 
-    Worked example. Version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4
-    makes version 8 with a.md ("one") and no b.md, although the files still differ. Touching a.md
-    changes nothing; writing "three" into it makes version 9 with a.md ("three") and still no b.md.
+    Example: version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4 makes
+    version 8 with a.md ("one") and no b.md, although the files still differ. Touching a.md changes
+    nothing; writing "three" into it makes version 9 with a.md ("three") and still no b.md.
 
     Raises NoSuchVersion.
     """
@@ -276,13 +277,12 @@ def add_tag(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
 
 
 def remove_tag(path: SourceSync, name: str) -> UntagAnswer:
-    """Remove a tag. Raises TagRefused."""
     delete_tag(path.connection, name)
     return {"name": name}
 
 
 def rebuild_all(path: SourceSync) -> RebuildAnswer:
-    """Compute all derived data again, on the writer's thread."""
+    """Recompute all derived data, on the writer's thread."""
     version = path.writer.rebuild()
     if version:
         path.on_version(version)
@@ -290,7 +290,7 @@ def rebuild_all(path: SourceSync) -> RebuildAnswer:
 
 
 def generation_in_use(connection: Connection) -> str:
-    """The name of the newest version's generation settings; empty without a version."""
+    """Return the name of the newest version's generation settings; empty without a version."""
     newest = head(connection)
     return get_generation(connection, newest.generation).name if newest else ""
 
@@ -298,9 +298,10 @@ def generation_in_use(connection: Connection) -> str:
 def switch_encoder(
     path: SourceSync, writer: VersionWriter, dry_run: bool
 ) -> tuple[Version | None, RebuildAnswer]:
-    """Bring the head to the settings of another writer, in one version; a dry run only estimates.
+    """Commit one version with the settings of another writer. A dry run only estimates the work.
 
-    The old vectors stay in use until the commit. If this is abandoned, finished sets are kept.
+    The old vectors stay in use until the commit. If the switch is abandoned, finished sets are
+    kept.
     """
     owed = writer.passages_without_sets()
     sample = owed[: _SAMPLE + 1]
@@ -320,7 +321,7 @@ def switch_encoder(
 
 
 def collect_garbage(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
-    """Collect expired versions, or count them in a dry run, on the writer's thread."""
+    """Delete expired versions on the writer's thread, or count them in a dry run."""
     if dry_run:
         planned = plan_gc(path.connection, retention, now_ms)
         return {**_gc_answer(planned, dry_run=True), "bytes": planned.bytes}
@@ -357,7 +358,7 @@ def purge_document(path: SourceSync, document: str, source: str | None, now_ms: 
 
 
 def remove_everywhere(path: SourceSync, asked: Purge) -> PurgeResult:
-    """Remove documents from the head with a new version, then from all other versions."""
+    """Remove documents from the head by a new version, then from all other versions."""
     gone = ((asked.source, asked.path),)
     if live_content(path.connection, *gone[0]) is not None:
         # The reason names no document, because it stays in the log.
@@ -380,10 +381,10 @@ def include_document_again(path: SourceSync, document: str, source: str | None) 
 def _locate_document(
     connection: Connection, document: str, source: str | None
 ) -> tuple[int, str, str]:
-    """The source id, source name and path of a document, given by an absolute path or a path in its
-    source.
+    """Find a document by an absolute path or a path in its source. Returns the source id, source
+    name and path.
 
-    Raises PurgeRefused if no source, or more than one, has such a document.
+    Raises PurgeRefused if no source, or more than one source, has such a document.
     """
     found = [
         (row.id, row.name, item)
@@ -395,6 +396,6 @@ def _locate_document(
         return found[0]
     raise PurgeRefused(
         f"Cannot purge {document}",
-        f"{len(found) or 'no'} sources have a document at that path",
+        f"{len(found) or 'no'} sources have a document at this path",
         "Choose one with --source" if found else "Copy the path from `hopsyncd query` or `status`",
     )

@@ -1,9 +1,9 @@
 """Turns changed documents into one committed version.
 
-First, passages without a question set get one; this slow work is stored at once. Then the passages
-are added to the live index and matched, part by part. No version has these pending rows yet, so a
-large version can end after any part if a caller waits. Finally, one transaction commits everything.
-Until then, queries read the old version.
+First, passages without a question set get a set; this slow work is stored immediately. Then the
+passages are added to the live index and matched, part by part. These pending rows belong to no
+version yet, so a large version can end after any part if a caller waits. Finally, one transaction
+commits everything. Until then, queries read the old version.
 """
 
 import math
@@ -91,10 +91,10 @@ class VersionWriter:
         saved: SavedIndex | None = None,
         part: int = _AT_ONCE,
     ) -> None:
-        """Ask an LLM for at most `patience_s` at a time; the remaining passages wait.
+        """Ask an LLM for at most `patience_s` seconds at a time; the remaining passages wait.
 
-        Without `saved`, the index is only in memory. `part` is the first size of a part of a
-        commit, in passages.
+        Without `saved`, the index is only in memory. `part` is the initial size of a commit's
+        parts, in passages.
         """
         self._connection = connection
         self._maker = maker
@@ -110,7 +110,7 @@ class VersionWriter:
 
     @property
     def index(self) -> LiveIndex:
-        """The live index as of the head, with vectors of the present encoder."""
+        """The live index as of the head, with vectors of the current encoder."""
         if self._index is None:
             newest, generation = head(self._connection), self._maker.generation
             until = newest.id if newest else 0
@@ -120,12 +120,12 @@ class VersionWriter:
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
-        """The snapshot of the head that readers use."""
+        """Return the snapshot of the head that readers use."""
         self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
-        """Use an existing index that is at the head, with its statistics."""
+        """Use an existing index that is at the head, and its statistics."""
         self._index, self._statistics = index, statistics
 
     def keep_index_if_due(self) -> None:
@@ -167,13 +167,13 @@ class VersionWriter:
         release_memory(self._connection)
 
     def forget_index(self) -> None:
-        """Load the index from the store again at the next use."""
+        """Drop the index from memory; it is loaded from the store at the next use."""
         self._index = self._statistics = None
         if self._saved:
             self._saved.forget()
 
     def serves(self, version: Version) -> bool:
-        """Whether the present models can answer at that version."""
+        """Whether the current models can answer at that version."""
         return version.generation == self._generation
 
     def prepare(
@@ -192,7 +192,7 @@ class VersionWriter:
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
     def select_unprepared(self, readings: Mapping[str, Reading]) -> set[str]:
-        """The paths of the documents that have a passage without a question set."""
+        """Return the paths of the documents that have a passage without a question set."""
         return {
             path
             for path, reading in readings.items()
@@ -213,9 +213,8 @@ class VersionWriter:
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
-        Once a caller waits (`is_awaited`), the version contains only the documents whose passages
-        are matched by then. Returns the version, or None if it would change no document, and the
-        batch that it contains.
+        If a caller waits (`is_awaited`), the version contains only the documents matched so far.
+        Returns the version, or None if no document changes, and the committed batch.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
@@ -228,7 +227,7 @@ class VersionWriter:
     def _match_parts(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Insert and match all but the last part of the batch, and return the batch.
 
-        Once a caller waits (`is_awaited`), stop early and return only the first documents.
+        If a caller waits (`is_awaited`), stop early and return only the first documents.
         """
         done = 0
         while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
@@ -247,7 +246,7 @@ class VersionWriter:
     ) -> Version | None:
         """Ask the LLM again for up to `limit` passages at the head that wait for its questions.
 
-        Commits a version with the passages that got their questions; None if none did. Stops once
+        Commits and returns a version with the new questions; None if there are none. Stops once
         `go_on` returns False.
         """
         newest = head(self._connection)
@@ -263,16 +262,16 @@ class VersionWriter:
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
-        """The passages that have a question set which is not provisional."""
+        """Return the passages that have a question set which is not provisional."""
         name = self._maker.generation.name
         ids = {set_id(passage, name): passage for passage in passages}
         return {ids[one] for one in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
-        """Update the head to the present settings and edge budget, in one version.
+        """Update the head to the current settings and edge budget, in one version.
 
-        No document is read. None if the head has these settings already. Until the commit, queries
-        use the questions of the old settings.
+        No document is read. Returns None if the head already has these settings. Until the commit,
+        queries use the questions of the old settings.
         """
         newest = head(self._connection)
         if newest is None:
@@ -288,7 +287,7 @@ class VersionWriter:
         return None
 
     def rebuild(self) -> Version | None:
-        """Compute the head again from its content and commit it; None without a head.
+        """Recompute the head from its content and commit it. Returns None without a head.
 
         Word counts, vectors, matches and the edge threshold are computed from the stored content.
         No question is generated and no text is embedded. Unchanged matches keep their rows.
@@ -314,7 +313,7 @@ class VersionWriter:
             return version
 
     def passages_without_sets(self) -> list[Passage]:
-        """The passages at the head that have no set of the present settings."""
+        """Return the passages at the head that have no set of the current settings."""
         newest = head(self._connection)
         if newest is None:
             return []
@@ -323,24 +322,22 @@ class VersionWriter:
         return [*known_passages(self._connection, sorted(lacking)).values()]
 
     def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
-        """Make and store sets of the present settings, for a later renew()."""
+        """Make and store sets of the current settings, for a later renew()."""
         self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
 
     def made_in_s(self, passage: Passage) -> float:
-        """Measure the seconds in which the built-in questions of a passage are made. Stores
-        nothing."""
+        """Measure how many seconds the built-in questions of a passage take. Stores nothing."""
         began_s = time.perf_counter()
         self._maker.make_provisional(passage)
         return time.perf_counter() - began_s
 
     @property
     def has_index(self) -> bool:
-        """Whether the index is in memory. It is not after a failed change."""
+        """Whether the index is in memory. After a failed change it is not."""
         return self._index is not None
 
     def begin_apart(self) -> None:
-        """Start a separate index, without content, for the head's passages with the present
-        settings."""
+        """Start an empty separate index for the head's passages with the current settings."""
         self._statistics = None
         if self._saved:
             self._saved.forget()
@@ -349,9 +346,10 @@ class VersionWriter:
             self._index = LiveIndex(self._maker.generation.dimensions)
 
     def left_to_build(self, newest: Version) -> tuple[list[PassageId], set[PassageId]]:
-        """The passages of the head to add to the separate index, and those without a question set.
+        """Return the head's passages to add to the separate index, and those without a question
+        set.
 
-        A gc can have deleted sets that the index has already.
+        Both may contain indexed passages whose sets were garbage-collected.
         """
         passages, known = passages_at(self._connection, newest.id), self.index.interval_of_passage
         lacking = set(passages) - best_sets(self._connection, self._generation, passages).keys()
@@ -369,8 +367,8 @@ class VersionWriter:
             update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
 
     def switch_apart(self, newest: Version) -> Version:
-        """Commit the head with the present settings from the separate index, which is then
-        dropped."""
+        """Commit the head with the current settings from the separate index, and drop that
+        index."""
         with self._advancing() as index:
             passages = tuple(passages_at(self._connection, newest.id))
             gone = index.find_vertices([*index.interval_of_passage.keys() - set(passages)])
@@ -402,8 +400,8 @@ class VersionWriter:
         return version
 
     def _foreign(self, newest: Version) -> list[QuestionId]:
-        """The questions with a match at the head that the index lacks, of another encoder or
-        wrong."""
+        """Return the questions with a match at the head that the index lacks, because of another
+        encoder or an error."""
         known = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
         _, of = known.find_all(questions)
@@ -413,8 +411,8 @@ class VersionWriter:
     def _advancing(self) -> Iterator[LiveIndex]:
         """Provide the index to be changed in the block.
 
-        If the block fails, the index is ahead of the database. It is then loaded again at the next
-        use.
+        If the block fails, the index no longer matches the database, so it is loaded again at the
+        next use.
         """
         try:
             yield self.index
@@ -427,7 +425,7 @@ class VersionWriter:
         return sorted(found.items(), key=lambda pair: pair[1])
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
-        """Make the passages vertices, if they are not yet; returns their rows."""
+        """Add the passages that are not in the index, begin all of them, and return their rows."""
         sets = [one for passage, one in begun if passage not in index.interval_of_passage]
         added = [np.empty(0, dtype=np.int64)]
         for at in range(0, len(sets), _AT_ONCE):

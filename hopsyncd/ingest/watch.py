@@ -1,8 +1,8 @@
-"""Turns file events of the operating system into change events of the watched folders.
+"""Turns the operating system's file events into change events of the watched folders.
 
-Events can be lost, doubled or late. A change event only says where a scan should look first; the
+Events can be lost, duplicated or late. A change event only says where a scan should look first; the
 periodic full scan finds all other changes. In doubt this module reports None, which means "scan
-everything". The threads of watchdog only put paths into a set.
+everything". watchdog's threads only add paths to a set.
 """
 
 import errno
@@ -60,7 +60,7 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether the folder is watched. If it is not, or only in part: the reason, and what to do.
+    """Whether the folder is watched; if not, or only in part, the reason and what to do.
 
     Scans continue in any case.
     """
@@ -71,13 +71,13 @@ class WatchStatus:
 
 
 class FolderWatcher:
-    """Watches one folder, with one thread besides watchdog's own.
+    """Watches one folder, with one thread in addition to watchdog's threads.
 
-    An event on a path that was quiet for `debounce_s` is passed on at once; later events, and
-    events on many paths, are collected for that long. `skip` says whether a relative path can be
-    ignored. A change event names at most `max_paths` paths, the newest; if there are more, an event
-    with None follows. A failed watch, or a root that is back, is noticed within `check_every_s`.
-    `observer` makes watchdog's observer.
+    The first event on a path without events in the last `debounce_s` is passed on at once. Later
+    events, and events on many paths, are collected for that long. `skip` says whether to ignore a
+    relative path. A change event names up to `max_paths` paths, the newest; if there are more, an
+    event with None follows. A failed watch, or a root that is back, is noticed within
+    `check_every_s`. `observer` creates watchdog's observer.
     """
 
     def __init__(
@@ -103,14 +103,16 @@ class FolderWatcher:
         self._thread: threading.Thread | None = None
 
     def watch(self, root: Path, on_change: OnChange) -> None:
-        """Start watching. Later changes cause events, so call this before the first scan.
+        """Start watching. Only later changes cause events, so call this before the first scan.
 
         If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
-        success gives an event with None. `on_change` is called on the watcher's thread; during a
-        call, changes are collected for the next one.
+        success sends an event with None. `on_change` is called on the watcher's thread. During a
+        call, changes are collected for the next call.
         """
         if self._thread is not None:
-            raise RuntimeError("This watcher has its folder already: make one for each folder.")
+            raise RuntimeError(
+                "This watcher already watches a folder. Create a watcher for each folder."
+            )
         # The text of a warning can be 100 MB: the whole table of watches.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
         logging.getLogger("watchdog").addHandler(self._losses)
@@ -121,11 +123,11 @@ class FolderWatcher:
         self._thread.start()
 
     def status(self) -> WatchStatus:
-        """The current status; callable from any thread."""
+        """Return the current status. Thread-safe."""
         return self._status
 
     def stop(self) -> None:
-        """Stop watching. No event comes after the return; a hanging callback is not awaited."""
+        """Stop watching. No event follows the return, even if a callback hangs."""
         self._stopping.set()
         self._pending.lose()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -165,7 +167,8 @@ class FolderWatcher:
             on_change(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether the events are of few paths, none of which was just passed on."""
+        """Whether events are rare: few were passed on lately, none of them for the paths that now
+        have events."""
         since_s = time.monotonic() - self._debounce_s
         self._passed_on_s = {
             path: at_s for path, at_s in self._passed_on_s.items() if at_s > since_s
@@ -173,7 +176,7 @@ class FolderWatcher:
         return len(self._passed_on_s) < _FEW_PATHS and self._pending.holds_none(self._passed_on_s)
 
     def _begin(self, root: Path) -> bool:
-        """Try to watch the folder; sets the status."""
+        """Try to watch the folder, and set the status."""
         try:
             self._session = _Session(root, self._new_observer, self._pending)
         except OSError as error:
@@ -196,7 +199,8 @@ class FolderWatcher:
         self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Whether the watch still sees everything. If not, end it, to start again later."""
+        """Check whether the watch still covers everything. If not, end it; it is restarted
+        later."""
         try:
             session.check(root, new_folder)
         except OSError as error:
@@ -223,7 +227,7 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The paths of one window, newest last, each with a flag: whether the file itself was written.
+    """The paths of one window, newest last. Each has a flag: whether the file itself was written.
 
     `lost`: some paths are missing.
     """
@@ -234,7 +238,7 @@ class _Seen:
 
 
 class _Pending(events.FileSystemEventHandler):
-    """The paths since the last `take`. Watchdog's threads call it, so it must never raise."""
+    """Collects paths until the next `take`. watchdog's threads call it, so it must never raise."""
 
     def __init__(self, max_paths: int) -> None:
         self._max_paths = max_paths
@@ -258,17 +262,17 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def lose(self) -> None:
-        """Note that paths are missing, until the next `take`."""
+        """Record that paths are missing, until the next `take`."""
         with self._lock:
             self._lost = True
             self._filled.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for an event; returns whether one came in time."""
+        """Wait for an event. Returns False after the timeout."""
         return self._filled.wait(timeout_s)
 
     def holds_none(self, paths: Collection[str]) -> bool:
-        """Whether none of these paths has an event since the last `take`."""
+        """Whether none of these paths has had an event since the last `take`."""
         with self._lock:
             return self._paths.keys().isdisjoint(paths)
 
@@ -281,8 +285,7 @@ class _Pending(events.FileSystemEventHandler):
 
 
 class _LossListener(logging.Handler):
-    """Listens to watchdog's log, the only place that reports a full event queue or a failed
-    watch."""
+    """Listens to watchdog's log, which alone reports a full event queue or a failed watch."""
 
     def __init__(self, pending: _Pending) -> None:
         super().__init__(logging.WARNING)
@@ -293,7 +296,7 @@ class _LossListener(logging.Handler):
 
 
 class _Session:
-    """One observer on one folder, running from its construction to `stop`.
+    """One observer of one folder. It runs from its construction to `stop`.
 
     Raises OSError if the whole folder cannot be watched.
     """
@@ -315,7 +318,7 @@ class _Session:
     def check(self, root: Path, new_folder: bool) -> None:
         """Raise OSError if the folder is gone or replaced, a thread died, or watches ran out."""
         if _identity(root) != self._identity:
-            raise OSError(errno.ESTALE, "another folder has taken its place")
+            raise OSError(errno.ESTALE, "the folder was replaced by another folder")
         # The thread that reads the kernel's queue is not an emitter, and exists only on Linux.
         reader = getattr(self._observer, "_inotify_fd", self._observer)
         threads = [self._observer, reader, *self._observer.emitters]
@@ -325,7 +328,7 @@ class _Session:
             self._check_limit()
 
     def too_deep(self) -> str | None:
-        """The path of a folder that is too deep to be watched; None if there is none."""
+        """Return the path of a folder that is too deep to be watched, or None."""
         return self._observer.too_deep() if isinstance(self._observer, DeepObserver) else None
 
     def stop(self) -> None:
@@ -334,7 +337,7 @@ class _Session:
             self._observer.join(STOP_TIMEOUT_S)
 
     def _check_limit(self) -> None:
-        """Ask for one more watch, because watchdog silently skips subfolders when watches run out.
+        """Add one more watch, because watchdog silently skips subfolders when watches run out.
 
         The folder above the root is not watched yet, so it needs a new watch.
         """
@@ -351,7 +354,7 @@ _LIMITS = (errno.ENOSPC, errno.EMFILE)
 
 
 def _identity(root: Path) -> tuple[int, int]:
-    """The device and inode of the root. Raises OSError if it is not a folder."""
+    """Return the device and inode of the root. Raises OSError if it is not a folder."""
     state = root.stat()
     if not stat.S_ISDIR(state.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -377,11 +380,11 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """The relative paths that are not to be skipped; None if the root itself is among them.
+    """Return the relative paths that are not skipped; None if the root itself is among them.
 
-    A path below another one is kept only if its file was written to. When a folder moves, each of
-    its files has an event, which the folder's own event covers; but an edited file must not wait
-    for the others.
+    A path below another path is kept only if its file was written. If a folder moves, each of its
+    files has an event, which the folder's own event covers. But an edited file must not wait for
+    the others.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)
@@ -404,8 +407,8 @@ def _folders_above(id_: str) -> list[str]:
 
 
 class SourceWatchers:
-    """Watches all sources that are folders. `on_change` takes the name of a source, and the changed
-    paths."""
+    """Watches all sources that are folders. `on_change` receives the name of a source and the
+    changed paths."""
 
     def __init__(self, on_change: Callable[[str, Sequence[str] | None], None]) -> None:
         self._on_change = on_change
@@ -413,16 +416,15 @@ class SourceWatchers:
 
     @property
     def names(self) -> set[str]:
-        """The sources that are watched."""
         return {*self._watchers}
 
     def status(self, name: str) -> WatchStatus | None:
-        """The state of the watch of a source; None if it is not watched."""
+        """Return the status of the watch of a source; None if it is not watched."""
         watcher = self._watchers.get(name)
         return watcher.status() if watcher else None
 
     def watch(self, source: SourceConfig, config: Config) -> None:
-        """Watch a source if it is a folder and the configuration wants that."""
+        """Watch a source if it is a folder and watching is enabled."""
         if config.watch.enabled and isinstance(source, FolderSource):
             is_noise = folder_of(source, config).is_noise
             watcher = FolderWatcher(config.watch.debounce_ms / 1000, skip=is_noise)

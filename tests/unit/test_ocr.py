@@ -111,7 +111,7 @@ def test_an_unknown_language_is_told_by_the_doctor() -> None:
 
 def test_without_tesseract_a_picture_and_a_scan_say_what_is_missing() -> None:
     with closing(ExtractionProcess()) as process:
-        with pytest.raises(DocumentUnreadable, match="is not read here") as problem:
+        with pytest.raises(DocumentUnreadable, match="text recognition is off") as problem:
             process.extract(saved(drawn(SAID), "PNG"), "image/png")
         assert "tesseract" in problem.value.hint
         with pytest.raises(DocumentUnreadable, match="pages have no text"):
@@ -129,12 +129,12 @@ def test_a_bomb_is_refused_by_its_head_alone() -> None:
     tiff = b"II*\0\x08\0\0\0\x02\0" + wide + high + b"\0\0\0\0"
     circle = b"II*\0\x08\0\0\0\0\0\x08\0\0\0"
     for bomb in (png, jpeg, tiff, circle):
-        with pytest.raises(DocumentUnreadable, match="are the most that are read"):
+        with pytest.raises(DocumentUnreadable, match="the limit is"):
             is_worth_reading(bomb)
     for form in ("PNG", "JPEG", "TIFF"):
         assert is_worth_reading(saved(drawn(SAID), form))
         assert not is_worth_reading(saved(drawn(SAID).resize((32, 32)), form))
-    with pytest.raises(DocumentUnreadable, match="its type is not"):
+    with pytest.raises(DocumentUnreadable, match="its file extension is wrong"):
         is_worth_reading(b"no picture")
 
 

@@ -1,1 +1,1 @@
-"""Reads documents in a confined process, so that no file can harm the daemon."""
+"""Reads documents in a confined process, so that a malicious file cannot harm the daemon."""

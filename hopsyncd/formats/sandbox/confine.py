@@ -1,10 +1,10 @@
-"""Confines a process: it cannot do what a parser does not need, native code included.
+"""Confines a process to the system calls that a parser needs, also for native code.
 
-Neither Landlock nor seccomp needs privileges, and neither can be undone. Landlock has no C library,
-and neither has a maintained Python library, so this module makes the few system calls itself.
+Landlock and seccomp need no privileges and cannot be undone. There is no C library for Landlock and
+no maintained Python library for either, so this module makes the few system calls itself.
 
-The kernel's layers also bind native code; the audit hook binds only calls through Python, and is
-for systems without the others. docs/security.md lists what each layer forbids.
+Both also confine native code. The audit hook confines only calls from Python; it is for systems
+without Landlock and seccomp. docs/security.md lists what each layer forbids.
 """
 
 import contextlib
@@ -73,17 +73,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def gain_no_privileges() -> None:
-    """Forbid programs started from here to gain privileges, as both layers require."""
+    """Prevent programs started from here from gaining privileges; Landlock and seccomp require
+    this."""
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def landlock_version() -> int:
-    """The kernel's version of Landlock; below 1 means that there is none."""
+    """Return the kernel's Landlock version; below 1 means that there is none."""
     return _call(_CREATE_RULESET, None, 0, 1)
 
 
 def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
-    """Allow reading files below `places`, and forbid all other access to files.
+    """Allow reading files below `places`, and forbid all other file access.
 
     `may_run` also allows running programs there. Returns False if the kernel has no Landlock.
     """
@@ -118,10 +119,11 @@ def _allow(rules: int, place: str, rights: int) -> None:
 
 
 def refuse_system_calls(may_run: bool = False) -> bool:
-    """Forbid new processes and threads, sockets, access to other processes, and gaps of Landlock.
+    """Forbid new processes and threads, sockets, access to other processes, and calls that Landlock
+    does not cover.
 
-    Returns False if the system cannot. `may_run` allows executing another program, which these
-    rules bind as well.
+    Returns False if the system has no seccomp. `may_run` allows executing another program, to which
+    the same rules apply.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -146,7 +148,7 @@ def refuse_system_calls(may_run: bool = False) -> bool:
 
 
 def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
-    """The filter steps that allow a system call only with this value as its first argument.
+    """Build the filter steps that allow a system call only if `value` is its first argument.
 
     Other system calls skip these steps.
     """
@@ -179,7 +181,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def confine(memory_bytes: int) -> None:
     """Forbid this process network, files, new processes and more than `memory_bytes` of memory.
 
-    It can still read Python and its libraries. Call this before there are threads. If the system
+    It can still read Python and its libraries. Call this before starting threads. If the system
     refuses a layer, the others stay in force.
     """
     _take_resources(memory_bytes)
@@ -193,7 +195,7 @@ def confine(memory_bytes: int) -> None:
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
     """Execute another program, confined in the same way; it may also read below `places`.
 
-    Its environment only limits it to one thread.
+    Its environment contains only the limit to one thread.
     """
     _take_resources(memory_bytes)
     # The first sends SIGXCPU, which names the cause; nothing survives the second.
@@ -215,13 +217,13 @@ def _take_resources(memory_bytes: int) -> None:
 
 
 def _be_the_first_to_go() -> None:
-    """Make the kernel end the reader before the daemon if the machine runs out of memory."""
+    """Make the kernel kill this process before the daemon if the machine runs out of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
 
 
 def _code_places() -> Iterator[str]:
-    """The folders from which code is loaded, and the few files that libraries read."""
+    """Yield the folders from which code is loaded, and the few files that libraries read."""
     yield from _NEEDED
     yield from (str(place) for place in mimetypes.knownfiles)
     yield from filter(None, sys.path)
@@ -236,7 +238,7 @@ def _leave_network() -> None:
 
 
 def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower a limit and its maximum; a limit that is lower already stays."""
+    """Lower a limit and its maximum; a lower limit stays."""
     most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:
@@ -248,4 +250,4 @@ def _limit(what: int, value: int, most: int | None = None) -> None:
 def _refuse(event: str, about: tuple[object, ...]) -> None:
     writes = event == "open" and isinstance(about[2], int) and about[2] & _WRITING
     if writes or event in _REFUSED_MODULES:
-        raise PermissionError(f"{event} is not for an extraction worker")
+        raise PermissionError(f"extraction workers may not use {event}")

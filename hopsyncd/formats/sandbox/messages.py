@@ -1,8 +1,9 @@
-"""The messages between the daemon and its reader process, over two pipes, and their deadlines.
+"""Encodes the messages between the daemon and its reader process, and sends them over two pipes
+with deadlines.
 
-A worker begins with READY. A request is a head (REQUEST), the media type and the bytes of a
+A worker first sends READY. A request is a header (REQUEST), the media type and the bytes of a
 document. A reply is its length (LENGTH) and lines of JSON: arrays of blocks, or an object with the
-error. JSON is used because the worst that a compromised worker can then send is a wrong answer.
+error. JSON is used so that a compromised worker can at worst send a wrong answer.
 """
 
 import json
@@ -49,7 +50,7 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -
 def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     """Decode the blocks of a reply.
 
-    Raises the reported DocumentUnreadable or ReaderUnavailable, or ValueError.
+    Raises the reported DocumentUnreadable or ReaderUnavailable, or ValueError for an invalid reply.
     """
     blocks: list[Block] = []
     # Line by line: nothing else in the process runs while JSON is parsed.
@@ -60,16 +61,16 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
         try:
             blocks += map(_block, record)
         except (TypeError, ValueError) as error:
-            raise ValueError("this is not a reply of a reader") from error
+            raise ValueError("not a reply of a reader") from error
         if len(blocks) > MAX_BLOCKS:
             raise ValueError("the reply has too many blocks")
     return tuple(blocks)
 
 
 def _parse_error(record: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
-    """Decode a reported error. Raises ValueError if the object is not one."""
+    """Decode a reported error. Raises ValueError if the object is not an error."""
     if not record.keys() >= {"what", "why", "hint"}:
-        raise ValueError("this is not a reply of a reader")
+        raise ValueError("not a reply of a reader")
     kind = ReaderUnavailable if record.get("is_reader") else DocumentUnreadable
     return kind(str(record["what"]), str(record["why"]), str(record["hint"]))
 
@@ -81,7 +82,7 @@ def _row(block: Block) -> tuple[object, ...]:
 
 
 def _block(row: Sequence[Any]) -> Block:
-    """Decode a block. Raises TypeError or ValueError if no reader can have made it."""
+    """Decode a block. Raises TypeError or ValueError if a reader cannot have produced it."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
     said = tuple((name, value) for name, value in properties)
@@ -105,8 +106,8 @@ _POLL_S = 0.2
 class Limits:
     """The limits for one document.
 
-    Each MiB of the document adds to both kinds of time. Wall time is a multiple of processor time,
-    so that a busy machine does not fail a document.
+    Each MiB of the document adds to both time limits. The wall time limit is a multiple of the CPU
+    time limit, so that reading does not fail on a busy machine.
     """
 
     cpu_s: float = 4.0
@@ -121,10 +122,10 @@ class Limits:
 
 
 class Died(Exception):
-    """The worker died.
+    """The worker ended or broke the protocol.
 
-    `again`: a document that it read before may be the cause. `killed`: another program or the
-    system ended it, mostly because memory ran out.
+    `why` is a verb phrase, such as "takes too long". `again`: an earlier document may be the cause.
+    `killed`: another program or the system ended the worker, usually because memory ran out.
     """
 
     def __init__(self, why: str, *, again: bool = False, killed: bool = False) -> None:
@@ -135,8 +136,10 @@ class Died(Exception):
 
 
 class ReaderExchange:
-    """Sends one request and receives its reply, with a deadline, over pipes that never block the
-    daemon."""
+    """Sends one request and receives its reply before a deadline.
+
+    The pipes are non-blocking, so the daemon never hangs.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
@@ -155,7 +158,7 @@ class ReaderExchange:
         self._until(LENGTH.size, request, wall_s)
         (size,) = LENGTH.unpack(self._got[: LENGTH.size])
         if size > self._limits.reply_bytes:
-            raise Died(f"gives more than {self._limits.reply_bytes >> 20} MiB of text")
+            raise Died(f"yields more than {self._limits.reply_bytes >> 20} MiB of text")
         self._until(LENGTH.size + size, memoryview(b""), wall_s)
         del self._got[: LENGTH.size]
         return self._got
@@ -164,7 +167,7 @@ class ReaderExchange:
         """Wait until the worker reports that it is ready. Raises Died."""
         self._until(len(READY), memoryview(b""), wall_s)
         if self._got != READY:
-            raise Died("did not say so")
+            raise Died("gives an invalid reply")
 
     def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
         """Send `rest`, and receive until there are `size` bytes. Raises Died."""
@@ -202,13 +205,15 @@ class ReaderExchange:
         try:
             code = self._process.wait(timeout=1)
         except subprocess.TimeoutExpired:
-            return Died("made the worker hang up")
+            return Died("ends without a reply")
         if code == -signal.SIGXCPU:
             return Died("takes too much processor time")
         if code == -signal.SIGALRM:
             return Died("takes too long")
         if code in (-signal.SIGKILL, -signal.SIGTERM):
             name = signal.Signals(-code).name
-            return Died(f"was ended from outside ({name}), mostly for want of memory", killed=True)
+            return Died(
+                f"was ended from outside ({name}), probably because memory ran out", killed=True
+            )
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return Died(f"crashes the reader ({name})", again=True)

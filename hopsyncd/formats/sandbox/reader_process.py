@@ -1,4 +1,4 @@
-"""Runs the worker process on the daemon's side: starts it on demand, and ends it when in doubt."""
+"""Runs the worker process on the daemon's side: starts it on demand, and ends it after errors."""
 
 import base64
 import os
@@ -44,14 +44,14 @@ _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
-    """Reads documents in a separate process; small and simple ones in this process.
+    """Reads documents in a separate process; small and simple documents in this process.
 
-    One thread at a time may use it. `give_way` is called while it waits: it may raise to abandon
-    the document, or have another one read meanwhile by a second worker. Content that killed a
-    worker is never tried again, whatever its name: `quarantined` has the reasons by hash, and
-    `on_quarantine` receives each new one. A document is blamed only if a sample of its type can be
-    read; `unavailable` says, by type, why a sample cannot. A `tesseract` reads pictures and pages
-    of PDFs without text.
+    Only one thread at a time may use it. `give_way` is called while it waits. It may raise to
+    abandon the document, or read another document meanwhile with a second worker. Content that
+    killed a worker is never tried again, whatever its name. `quarantined` maps its hash to the
+    reason, and `on_quarantine` receives each new hash and reason. A document is blamed only if a
+    sample of its type can be read; `unavailable` maps types to the errors of their samples.
+    `tesseract` reads pictures and PDF pages without text.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ExtractionProcess:
     def preview_page(self, data: bytes, page: int, text: str) -> Block:
         """Render a page of a PDF as a picture in base64, and find a text on it (see page_preview).
 
-        Raises DocumentUnreadable, or ReaderUnavailable if no document could be read.
+        Raises DocumentUnreadable, or ReaderUnavailable if no document can be read.
         """
         content = content_hash(PDF.encode() + b"\0" + data)
         if content in self._quarantined:
@@ -120,11 +120,13 @@ class ExtractionProcess:
         finally:
             self._used_s = time.monotonic()
         if block is None:
-            raise DocumentUnreadable("the document", "the page could not be drawn", "Open the file")
+            raise DocumentUnreadable(
+                "the document", "the page cannot be rendered", "Open the file in a PDF viewer"
+            )
         return block
 
     def end_idle(self, idle_s: float = _IDLE_S) -> None:
-        """End the workers that have not read a document for that long."""
+        """End the workers that have been idle for `idle_s` seconds."""
         if not self._is_asking and time.monotonic() - self._used_s >= idle_s:
             self._end()
         if self._second:
@@ -141,7 +143,7 @@ class ExtractionProcess:
             ) from death
         except DocumentUnreadable as problem:
             raise self._note_unavailable(
-                kind, _unavailable(kind, f"of a sample, {problem.why}")
+                kind, _unavailable(kind, f"its sample cannot be read: {problem.why}")
             ) from problem
         except ReaderUnavailable as error:
             raise self._note_unavailable(kind, error) from None
@@ -176,7 +178,7 @@ class ExtractionProcess:
     def _add_picture_text(
         self, tesseract: Tesseract, blocks: Sequence[Block], data: bytes, kind: str
     ) -> tuple[Block, ...]:
-        """Put the recognized text of pictures in their places among the blocks."""
+        """Insert the recognized text of pictures at their places among the blocks."""
         read: list[Block] = []
         pictures, failed = 0, ""
         for block in blocks:
@@ -185,7 +187,7 @@ class ExtractionProcess:
                 continue
             pictures += 1
             if pictures > _MOST_PICTURES:
-                failed = f"only the first {_MOST_PICTURES} of its pages are read"
+                failed = f"stops after {_MOST_PICTURES} pages"
                 continue
             try:
                 picture = data if kind in IMAGES else self._picture(data, block.first_line)
@@ -197,11 +199,13 @@ class ExtractionProcess:
             except DocumentUnreadable as problem:
                 failed = f"fails: {problem.why}"
         if failed:
-            log.warning("a picture of text cannot be read", media_type=kind, why=failed)
+            log.warning("text recognition failed", media_type=kind, why=failed)
         if failed and not read:
             raise _recognition_error(failed)
         if pictures and not read and kind == PDF:
-            raise without_text("Scan them sharper, or leave the document out")
+            raise without_text(
+                "Scan the pages at a higher resolution, or add the document to `ignore`"
+            )
         return tuple(read)
 
     def _picture(self, data: bytes, page: int) -> bytes:
@@ -210,14 +214,14 @@ class ExtractionProcess:
         try:
             return base64.b64decode(block.text if block else "", validate=True)
         except ValueError as error:
-            raise Died("made the worker say nonsense") from error
+            raise Died("gives an invalid reply") from error
 
     def _require_reader(self, kind: str) -> None:
         if kind in SAMPLES and kind not in self._proven:
             self.try_reader(kind)
 
     def _note_unavailable(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
-        """Record why documents of a type cannot be read; a new worker will try again."""
+        """Record why documents of a type cannot be read; a new worker will retry them."""
         self._end()
         if self._unavailable.get(kind) is None:
             log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
@@ -225,7 +229,6 @@ class ExtractionProcess:
         return error
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
         self._end()
         if self._second:
             self._second.close()
@@ -247,7 +250,7 @@ class ExtractionProcess:
         return self._second
 
     def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Ask the worker; if an earlier document may have killed it, ask a new worker once more."""
+        """Ask the worker. If an earlier document may have killed it, ask a new worker once."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._child.is_running
@@ -275,7 +278,7 @@ class ExtractionProcess:
             return result_of(reply)
         except ValueError as error:
             self._end()
-            raise Died("made the worker say nonsense") from error
+            raise Died("gives an invalid reply") from error
         except (DocumentUnreadable, ReaderUnavailable):
             raise
         except BaseException:
@@ -297,19 +300,19 @@ class ExtractionProcess:
             raise _no_worker(str(error)) from error
 
     def _expect_ready(self, process: Process) -> None:
-        """Wait until a worker is ready. If it dies before, no document is blamed."""
+        """Wait until a new worker is ready. If it dies first, no document is blamed."""
         try:
             exchange = ReaderExchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except Died as death:
-            raise _no_worker(f"a worker that began {death.why}") from death
+            raise _no_worker(f"starting a worker {death.why}") from death
 
 
 def _in_quarantine(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"reading it {why}",
-        "It is in quarantine until its content changes, or hopsyncd does: repair it, save it in"
+        "It is skipped until its content or the hopsyncd version changes. Repair it, save it in"
         " another format, or add it to `ignore`",
     )
 
@@ -318,7 +321,7 @@ def _recognition_error(why: str) -> DocumentUnreadable:
     return DocumentUnreadable(
         "the document",
         f"recognizing its text {why}",
-        "Save it smaller or in another format, or add it to `ignore`",
+        "Save it at a lower resolution or in another format, or add it to `ignore`",
     )
 
 
@@ -326,7 +329,7 @@ def _no_worker(why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         "Documents cannot be read",
         why,
-        "`python -m hopsyncd.formats.sandbox.reader_worker 1073741824`, run by hand, shows details",
+        "Run `python -m hopsyncd.formats.sandbox.reader_worker 1073741824` to see the error",
     )
 
 
@@ -334,14 +337,14 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
     return ReaderUnavailable(
         f"Documents of the type {kind} cannot be read",
         why,
-        "`hopsyncd doctor` tries each reader; a later sync reads the documents that wait",
+        "Run `hopsyncd doctor` to test each reader. The next sync retries these documents",
     )
 
 
 def try_readers(
     unavailable: MutableMapping[str, ReaderUnavailable], command: Sequence[str] = WORKER
 ) -> None:
-    """Try all readers in a worker, and update `unavailable`."""
+    """Try all readers in a worker, and record failures in `unavailable`."""
     with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
         for kind in SAMPLES:
             with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
@@ -349,8 +352,8 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """Run `try_readers` on a thread a little later, because a starting daemon has more urgent
-    work."""
+    """Run `try_readers` on a thread a little later, so that it does not delay the daemon's
+    start."""
     trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
     trial.name, trial.daemon = "readers", True
     trial.start()

@@ -1,4 +1,4 @@
-"""The worker: reads one document after another, confined, until its daemon closes the pipe.
+"""Runs in the worker process: reads documents, confined, until the daemon closes the pipe.
 
 Started as `python -m hopsyncd.formats.sandbox.reader_worker MEMORY_BYTES`, with pipes as standard
 input and output.
@@ -48,8 +48,8 @@ def main(read: Extract = extract_or_picture) -> None:
 def store_bytecode(folder: Path) -> None:
     """Compile the modules in a folder that have no bytecode yet.
 
-    A reader is loaded for its first document, when the process can no longer write files: without
-    this, each worker of a new installation would compile it again.
+    Readers are imported after the process has lost write access. Without this, each worker of a new
+    installation would compile them again.
     """
     modules = [] if sys.dont_write_bytecode else sorted(folder.glob("*.py"))
     modules = [one for one in modules if not Path(cache_from_source(str(one))).exists()]
@@ -75,7 +75,8 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
 
 
 def _begin(cpu_s: int, wall_s: int) -> None:
-    """Have the kernel end this process after that time, even if the daemon no longer waits."""
+    """Make the kernel end this process after the time limits, even if the daemon no longer
+    waits."""
     end = math.ceil(time.process_time() + cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.alarm(wall_s)

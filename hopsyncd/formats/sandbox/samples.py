@@ -1,5 +1,4 @@
-"""A small document of each type. If a reader cannot read it, the reader is broken, not the
-document."""
+"""Builds a small document of each type. A reader that cannot read its sample is broken."""
 
 import io
 import zipfile

@@ -34,13 +34,13 @@ _DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where 
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed tesseract, and the languages to recognize, in its notation: "eng+deu"."""
+    """An installed tesseract, and the languages to recognize, such as "eng+deu"."""
 
     program: str
     languages: str
 
     def blocks(self, picture: bytes, page: int, give_way: Callable[[], None]) -> tuple[Block, ...]:
-        """The paragraphs of a picture; `page` is the page number of its first page. Raises Died."""
+        """Return the paragraphs of a picture; its first page has the number `page`. Raises Died."""
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
             for number, text in enumerate(self.text_of(picture, give_way).split("\f"), page)
@@ -49,7 +49,8 @@ class Tesseract:
         )
 
     def text_of(self, picture: bytes, give_way: Callable[[], None] = lambda: None) -> str:
-        """The text of a PNG, JPEG or TIFF. `give_way` is called while waiting. Raises Died."""
+        """Recognize the text of a PNG, JPEG or TIFF. `give_way` is called while waiting. Raises
+        Died."""
         with tempfile.TemporaryFile() as file:
             file.write(picture)
             file.seek(0)
@@ -57,7 +58,7 @@ class Tesseract:
             try:
                 process = start_child(command, {"PYTHONPATH": str(_ROOT)}, stdin=file)
             except OSError as error:
-                raise Died(f"cannot be begun ({error})", killed=True) from error
+                raise Died(f"cannot be started ({error})", killed=True) from error
         with process:
             try:
                 text = _output(process, give_way)
@@ -70,7 +71,7 @@ class Tesseract:
 
 
 def installed_tesseract(languages: str) -> Tesseract | None:
-    """The tesseract on the PATH; None if there is none."""
+    """Find tesseract on the PATH; None if it is not installed."""
     found = shutil.which("tesseract")
     return Tesseract(os.path.realpath(found), languages) if found else None
 
@@ -91,14 +92,14 @@ def _output(process: subprocess.Popen[bytes], give_way: Callable[[], None]) -> b
             if not piece:
                 return bytes(text)
             text += piece
-    raise Died(f"gives more than {_MOST_TEXT_BYTES >> 20} MiB of text")
+    raise Died(f"yields more than {_MOST_TEXT_BYTES >> 20} MiB of text")
 
 
 def _require_success(code: int) -> None:
     if code == -signal.SIGXCPU:
         raise Died(f"takes more than {_CPU_S} s of processor time")
     if code == -signal.SIGKILL:
-        raise Died("was ended from outside, mostly for want of memory", killed=True)
+        raise Died("was ended from outside, probably because memory ran out", killed=True)
     if code:
         raise Died(f"fails (tesseract ended with status {code})")
 
