@@ -1,1 +1,1 @@
-"""The versioned database: its records, and one folder for each database engine."""
+"""The versioned database: its records, and a package for each database engine."""

@@ -1,5 +1,7 @@
-"""Access rules in their stored form: who may see a source. Imports no database, so any module may
-use it."""
+"""Encodes and evaluates access rules: who may see a source.
+
+It imports no database, so any module may import it.
+"""
 
 import json
 from collections.abc import Callable
@@ -14,7 +16,7 @@ Viewers: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FolderClause:
-    """Who may see which documents of a source, by path. None means all members.
+    """The users and groups who may see a source's documents, by path. None means all members.
 
     The last pattern in `paths` that matches a path decides; `rest` applies to all other paths.
     """
@@ -47,7 +49,7 @@ def access_rule_text(rule: AccessRule) -> str:
 
 
 def read_access_rule(text: str) -> AccessRule:
-    """Decode a stored rule. If the text is not a valid rule, nobody may see the source."""
+    """Decode a stored rule. If the text is invalid, only admins may see the source."""
     try:
         clauses = json.loads(text)
         if not isinstance(clauses, list):
@@ -62,11 +64,11 @@ def _read_clause(value: Any) -> Clause:
     if not isinstance(value, dict):
         return _read_viewers(value)
     if value.keys() != {"rest", "paths"} or not isinstance(value["paths"], list):
-        raise ValueError("not the keys of a clause")
+        raise ValueError("a clause has unknown or missing keys")
     paths = []
     for pattern, viewers in value["paths"]:
         if not isinstance(pattern, str) or not is_pattern(pattern):
-            raise ValueError("not a pattern")
+            raise ValueError("a path pattern is not a string")
         paths.append((pattern, None if viewers is None else _read_viewers(viewers)))
     rest = value["rest"]
     return FolderClause(None if rest is None else _read_viewers(rest), tuple(paths))
@@ -74,12 +76,12 @@ def _read_clause(value: Any) -> Clause:
 
 def _read_viewers(value: Any) -> Viewers:
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise ValueError("not a list of entries")
+        raise ValueError("a clause is not a list of users and groups")
     return tuple(value)
 
 
 def entries_of(rule: AccessRule) -> list[str]:
-    """All users and groups that the rule names."""
+    """Return all users and groups that the rule names."""
     lists = list[Viewers | None]()
     for clause in rule:
         if isinstance(clause, FolderClause):
@@ -92,9 +94,9 @@ def entries_of(rule: AccessRule) -> list[str]:
 def hidden_by_rule(
     source: str, rule: AccessRule, matches: Callable[[Viewers], object]
 ) -> list[HiddenFolders] | None:
-    """The folders that the rule hides from a caller; None if it hides the whole source.
+    """Return the folders that the rule hides from a caller; None if it hides the whole source.
 
-    `matches` says whether the caller is one of the given users or groups.
+    `matches` returns whether the caller belongs to the given users and groups.
     """
     found = list[HiddenFolders]()
     for clause in rule:
@@ -113,13 +115,15 @@ def hidden_by_rule(
 
 
 def narrow(rule: AccessRule, further: AccessRule) -> AccessRule:
-    """Combine two rules: only those who match both see the source."""
+    """Combine two rules: only callers who match both see the source."""
     return tuple(dict.fromkeys([*rule, *further]))
 
 
 def left_rule(known: AccessRule | None) -> AccessRule:
-    """The rule for a source that was removed from the configuration: nobody, unless it was open to
-    all."""
+    """Return the rule for a source that was removed from the configuration.
+
+    Only admins may see it, unless it was open to all members.
+    """
     if known is None:
         return NOBODY
     return OPEN if known == OPEN else narrow(known, NOBODY)

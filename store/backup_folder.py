@@ -1,9 +1,9 @@
 """Makes, lists and deletes backups in a folder.
 
-Each backup is a folder named after its time in UTC, with the database, a copy of the configuration
-and a manifest. A new backup is written to a hidden folder, which is renamed once everything is
-verified and on disk. The next backup deletes hidden folders that a crash left. A folder without a
-valid manifest is never touched.
+Each backup is a folder named after its time in UTC. It contains the database, a copy of the
+configuration and a manifest. A new backup is written to a hidden folder, which is renamed once
+everything is verified and on disk. The next backup deletes hidden folders left by a crash. A folder
+without a valid manifest is never changed.
 """
 
 import fcntl
@@ -36,8 +36,8 @@ _SPARE_BYTES = 16 << 20  # besides the database: the manifest, and room for the 
 class Manifest:
     """The manifest of a backup. `program` is the version of hopsyncd that made it.
 
-    `version` is the newest version in the backup, or 0 without any. `digest` is the SHA-256 of the
-    database.
+    `version` is the newest version in the backup, or 0 if it has none. `digest` is the SHA-256 of
+    the database.
     """
 
     created_ms: int
@@ -67,12 +67,13 @@ class Backup:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a user requested the backup, instead of the schedule."""
+        """Whether a user requested the backup; otherwise it was scheduled."""
         return _REQUESTED in self.name
 
 
 def list_backups(folder: Path) -> list[Backup]:
-    """The finished backups in a folder, the newest first. Raises OSError if it cannot be read."""
+    """Return the finished backups in a folder, newest first. Raises OSError if it cannot be
+    read."""
     if not folder.exists():
         return []
     found = [
@@ -84,7 +85,7 @@ def list_backups(folder: Path) -> list[Backup]:
 
 
 def find_backup(folder: Path, name: str) -> Backup | None:
-    """The finished backup of that name; `latest` is the newest."""
+    """Return the finished backup of that name; `latest` is the newest."""
     found = list_backups(folder)
     return next((one for one in found if name in (one.name, "latest")), None)
 
@@ -159,7 +160,7 @@ def _make(
 
 
 def _describe(copy: Path, now_ms: int, program: str, verify: Callable[[Path], None]) -> Manifest:
-    """Verify the copy, and describe it. The digest is computed over the verified bytes."""
+    """Verify the copy, and create its manifest. The digest covers the verified bytes."""
     digest = digest_of(copy)
     verify(copy)
     if digest_of(copy) != digest:
@@ -184,10 +185,10 @@ def digest_of(path: Path) -> str:
 
 
 def rotate(folder: Path, keep: int) -> list[str]:
-    """Delete old backups; returns their names.
+    """Delete old backups. Returns their names.
 
-    Scheduled and requested backups are counted separately: of each kind, the newest `keep` stay, at
-    least one. Call it only after a successful backup. Raises OSError.
+    The newest `keep` (at least one) scheduled backups and the newest `keep` requested backups are
+    kept. Call it only after a successful backup. Raises OSError.
     """
     removed = []
     found = list_backups(folder)
@@ -205,8 +206,7 @@ def _require_space(connection: Connection, folder: Path) -> None:
     if free < needed:
         raise _backup_error(
             folder,
-            f"the disk is full: {needed / 1e6:,.0f} MB are needed and {free / 1e6:,.0f} MB are"
-            " free",
+            f"the disk is full: it needs {needed / 1e6:,.0f} MB and has {free / 1e6:,.0f} MB free",
         )
 
 
@@ -228,8 +228,8 @@ def _hold_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
         raise BackupFailed(
             f"Cannot make a backup in {folder}",
-            "another process is making one",
-            "Wait until it is finished",
+            "another process is making a backup there",
+            "Wait until that backup is finished",
         ) from error
     try:
         yield
@@ -238,7 +238,7 @@ def _hold_folder(folder: Path) -> Iterator[None]:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a new file that only its owner can read, synced to disk. Raises OSError."""
+    """Create a file that only its owner can read, and sync it to disk. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
         file.write(data)

@@ -1,18 +1,20 @@
-"""Reads what changed between two versions, for copies of the database in memory or in another file.
+"""Reads the changes between two versions, for copies of the database in memory or in another file.
 
-A copy as of version `after` (0: empty) applies `changes(connection, after, until)` and is then a
-copy as of `until`. It must apply the ended rows first, because a row that began may also have
-ended. Afterwards the copy has exactly the rows of the tables at every kept version. `until` must be
-a kept version. The cost grows with the changes, not with the database.
+A copy as of version `after` (0: empty) becomes a copy as of `until` by applying
+`changes(connection, after, until)`. It must apply the ended rows first, because a row that began
+may also have ended. Afterwards the copy has exactly the rows of the tables at every kept version.
+`until` must be a kept version. The cost grows with the changes, not with the database.
 
-Content (texts, questions, vectors) is immutable, so changes name it by id, and the copy reads new
-content once (`store.content`).
+Content (texts, questions, vectors) is immutable, so changes refer to it by id, and the copy reads
+new content once (`store.content`).
 
-gc deletes rows that are in force at no kept version. Changes do not report this, and a copy may
-keep the rows because nobody can query those versions. If `after` itself was collected, gc may have
-deleted rows that the copy has in force, before their end was reported. `Left` then lists the rows
-that gc left. Purges and rebuilds change rows of past versions, which is not reported either:
-`stamp` then differs, and the copy must start again from 0.
+Garbage collection (gc) deletes rows that are in force at no kept version. Changes do not report
+this, and a copy may keep the rows because nobody can query those versions. If `after` itself was
+collected, gc may have deleted rows that the copy has in force, before their end was reported.
+`Left` then lists the remaining rows.
+
+Purges and rebuilds change rows of past versions, which is not reported either. `stamp` then
+differs, and the copy must start again from 0.
 """
 
 import json
@@ -37,7 +39,7 @@ _AT_ONCE = 50_000  # rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassagesBegun:
-    """Passages that became vertices, as columns of equal length, in no order.
+    """Passages that became vertices, as columns of equal length, in any order.
 
     `question_set` is the set of each passage in that interval.
     """
@@ -50,7 +52,7 @@ class PassagesBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchesBegun:
-    """Matches that began, as columns of equal length, in no order.
+    """Matches that began, as columns of equal length, in any order.
 
     They are candidate edges. A version's edges are the matches within its edge threshold.
     """
@@ -64,7 +66,7 @@ class MatchesBegun:
 
 @dataclass(frozen=True, slots=True)
 class DocumentBegun:
-    """A revision of a document that began; `id` is its row, which no other revision ever has.
+    """A revision of a document that began; `id` is its row, which is never reused.
 
     `occurrences` are its passages in document order, each with its links. `origin` comes from the
     source, `properties` from the revision itself.
@@ -84,7 +86,7 @@ class DocumentBegun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """Rows that were in force at `after` and ended: their keys, and the versions that ended them.
+    """The keys of rows that were in force at `after` and ended, and the versions that ended them.
 
     The key is the passage, the outgoing question of the match, or the row of the document. At most
     one row per key is in force at a version.
@@ -98,8 +100,8 @@ class Ended:
 class Left:
     """The rows in force at `after`, a collected version, that began after version `since`.
 
-    They have the keys of `Ended`. If the copy has another such row, gc deleted it, since it is in
-    force at no kept version. It ends at `after` + 1.
+    They have the keys of `Ended`. If the copy has another such row, gc deleted it because no kept
+    version needs it. The copy must end that row at `after` + 1.
     """
 
     since: int
@@ -112,8 +114,8 @@ class Left:
 class Changes:
     """The intervals that began or ended after version `after` (0: all), up to `until`.
 
-    An interval that began may have ended by `until`; if not, its `died` is ALIVE. `left` is None
-    unless `after` was collected.
+    If an interval that began has not ended by `until`, its `died` is ALIVE. `left` is None unless
+    `after` was collected.
     """
 
     after: int
@@ -133,7 +135,7 @@ class Stamp:
 
     `digest` distinguishes equal version numbers of different databases, for example after a
     restore. While the database has an equal stamp for that version, the copy is valid, and
-    `changes` brings it up to date.
+    `changes` updates it.
     """
 
     version: int
@@ -142,14 +144,15 @@ class Stamp:
 
 
 def stamp(connection: Connection, number: int) -> Stamp:
-    """The stamp of a copy made as of that version (0: an empty one)."""
+    """Return the stamp of a copy as of this version (0: an empty copy)."""
     return Stamp(number, rewrites(connection), version_digest(connection, number))
 
 
 def changes(connection: Connection, after: int, until: int) -> Changes:
     """Read the changes after one version, up to another. Call it inside a snapshot.
 
-    Raises NoSuchVersion unless `until` is a kept version, and `after` is one, 0 or a collected one.
+    Raises NoSuchVersion unless `until` is a kept version and `after` is 0 or a kept or collected
+    version.
     """
     version(connection, until)
     since = last_kept_before(connection, after)
@@ -169,9 +172,9 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
 
 
 def last_kept_before(connection: Connection, after: int) -> int | None:
-    """The newest kept version before a collected one (0: there is none).
+    """Return the newest kept version before a collected version (0: there is none).
 
-    None if the version `after` is kept, or 0. Raises NoSuchVersion if there never was one.
+    Returns None if the version `after` is kept or 0. Raises NoSuchVersion if it never existed.
     """
     if not after:
         return None
@@ -184,7 +187,7 @@ def last_kept_before(connection: Connection, after: int) -> int | None:
 
 
 def read_left(connection: Connection, table: str, key: str, since: int, after: int) -> Integers:
-    """The keys of the rows in force at `after` that began after `since`, in no order."""
+    """Return the keys of the rows in force at `after` that began after `since`, in any order."""
     sql = (
         f"SELECT t.{key} FROM {table} AS t {connection.dialect.indexed_by(f'{table}_born')}"
         " WHERE t.born > ?1 AND t.born <= ?2 AND t.died > ?2"
@@ -205,7 +208,7 @@ def _read_left(connection: Connection, since: int, after: int) -> Left:
 def document_changes(
     connection: Connection, after: int, until: int
 ) -> tuple[Ended, tuple[DocumentBegun, ...]]:
-    """Read only the documents of `changes`: those that ended, and those that began."""
+    """Read only the documents in `changes`: first the ended, then the begun revisions."""
     span = (after, until)
     return _read_ended(connection, "document", "id", span), _documents(connection, span)
 
@@ -217,7 +220,8 @@ _DIED = f"CASE WHEN t.died <= ?2 THEN t.died ELSE {ALIVE} END"
 
 
 def _begun_rows(connection: Connection, table: str, span: Span) -> str:
-    """The FROM item for the table, as `t`. It uses the index on `born` unless all rows are read."""
+    """Return the FROM item for a table, as `t`. It uses the index on `born` unless all rows are
+    read."""
     dialect = connection.dialect
     return f"{table} AS t {dialect.indexed_by(f'{table}_born') if span[0] else dialect.unindexed}"
 
@@ -285,7 +289,7 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
 def _columns(
     connection: Connection, sql: str, span: Span, types: Sequence[type[np.generic]]
 ) -> list[NDArray[Any]]:
-    """Read rows into columns, in batches: tuples of all rows at once would take ten times the
+    """Read rows into columns, in batches. Tuples of all rows at once would need ten times the
     memory."""
     parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=one)] for one in types]
     cursor = connection.execute(sql, span)

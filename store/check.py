@@ -1,4 +1,4 @@
-"""Checks the database against its invariants, without changing it. There are three depths:
+"""Checks the database against its invariants, without changing it, at three depths:
 
 - opening_check: indexes and small tables, in a fraction of a second, before a daemon serves.
 - check: SQLite's own structure, the schema, and the intervals at the head.
@@ -34,8 +34,8 @@ UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The functions that check an engine's own structure: in `check`, with `deep`, and at each
-    opening."""
+    """The functions that check an engine's structure: in `check`, with `deep`, and when a database
+    is opened."""
 
     quick: tuple[Check, ...]
     deep: tuple[Check, ...]
@@ -43,14 +43,14 @@ class _Structure:
 
 
 def count_checks(deep: bool) -> int:
-    """The largest number of checks that `check` runs."""
+    """Return the largest number of checks that `check` runs."""
     return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
 
 
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """All problems found; an empty list means that the database is sound."""
+    """Return all problems found; an empty list means that the database is sound."""
     structure = _STRUCTURE_OF[connection.engine]
     found = run_checks(connection, structure.deep if deep else structure.quick, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
@@ -64,7 +64,7 @@ def check(
 def run_checks(
     connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Run checks on one state of the database. A check that cannot read its rows becomes a
+    """Run checks on one state of the database. A check that cannot read its rows yields a
     finding."""
     found: list[Finding] = []
     try:
@@ -107,7 +107,7 @@ def opening_check(connection: Connection) -> None:
         raise NotADatabase(
             "Cannot serve from the database",
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
-            "`hopsyncd check --deep` lists all problems. Restore a backup, or run"
+            "Run `hopsyncd check --deep` to list all problems. Restore a backup, or run"
             " `hopsyncd rebuild`",
         )
 
@@ -135,11 +135,11 @@ def refuse_overwritten(connection: Connection) -> None:
 
 
 def as_store_error(error: BaseException, connection: Connection) -> BaseException:
-    """DatabaseGone or DiskFailure if that is the cause of an SQLite error; otherwise the error
-    itself.
+    """Convert an SQLite error to DatabaseGone or DiskFailure if that is its cause; otherwise return
+    it unchanged.
 
-    The writer may call this after any failed read: it can discard what its connection has in
-    memory.
+    The writer may call this after any failed read. It may discard the pages in the connection's
+    cache.
     """
     if connection.opened is None or not isinstance(error, SqliteError):
         return error
@@ -192,7 +192,7 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
 
 
 def _interval_bounds(connection: Connection) -> Iterator[Finding]:
-    """A quick form of `_intervals`, which reads only the ends of the indexes."""
+    """Check like `_intervals`, but read only the ends of the indexes."""
     newest = head(connection)
     last = newest.id if newest else 0
     for table in INTERVAL_KEYS:

@@ -3,9 +3,9 @@
 The invariants hold at every kept version. Rows between two kept versions may have been collected,
 so intervals are compared as ranges of kept versions.
 
-Worked example: versions 4 and 9 are kept, the others up to 9 are not. A document held a passage in
-[3, 5), and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7).
-Both are in force at version 4 and not at 9, so they agree.
+Example: of the versions up to 9, only 4 and 9 are kept. A document contained a passage in [3, 5),
+and a later revision, which was collected, contained it in [5, 7). The passage's interval is [3, 7).
+The remaining revision and the passage are both in force at version 4 and not at 9, so they agree.
 """
 
 import json
@@ -101,8 +101,10 @@ def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
 
 
 def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
-    """The merged half-open ranges of indexes into `numbers` for each passage; rows are ordered by
-    birth."""
+    """Return the merged half-open ranges of indexes into `numbers` for each passage.
+
+    Rows must be ordered by birth.
+    """
     ranges: Ranges = defaultdict(list)
     for passage, born, died in rows:
         first, last = bisect_left(numbers, born), bisect_left(numbers, died)
@@ -183,7 +185,7 @@ def _counts(connection: Connection) -> Iterator[Finding]:
 
 
 def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[np.int64]:
-    """The sum of the weights of (born, died, weight) in force, at each of the versions."""
+    """Sum the weights of the (born, died, weight) rows in force at each version."""
     steps = np.zeros(len(numbers) + 1, dtype=np.int64)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     np.add.at(steps, np.searchsorted(numbers, columns[:, 0]), columns[:, 2])
@@ -217,17 +219,17 @@ def _edge_thresholds(connection: Connection) -> Iterator[Finding]:
 
 
 def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """For each version, the indexes of the events that it is the first to see."""
+    """For each version, return the indexes of the events up to it and after the version before."""
     order = np.argsort(events, kind="stable")
     bounds = np.searchsorted(events[order], numbers, side="right")
     return np.split(order, bounds)[: len(numbers)]
 
 
 class _Ranking:
-    """All matches, best first, and which of them are in force at the current version.
+    """Ranks all matches, best first, and marks those in force at the current version.
 
     The first `_at` matches are within the edge threshold, and `_admitted` of them are in force.
-    Moving the threshold reads a few matches; counting again would read all.
+    Moving the threshold reads only a few matches; a recount would read all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
@@ -236,7 +238,7 @@ class _Ranking:
         self._count = self._at = self._admitted = 0
 
     def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
-        """Move to the next version. Matches that begin and end between two kept versions are left
+        """Move to the next version. Matches that begin and end between two kept versions cancel
         out."""
         for places, by in ((begun, 1), (ended, -1)):
             self._in_force[places] += by
@@ -245,7 +247,7 @@ class _Ranking:
 
     def threshold_fault(self, at: Version) -> str | None:
         """Describe the error in the version's edge threshold, given the matches in force; None if
-        it is right."""
+        it is correct."""
         if at.edge_threshold is None:
             few = at.edge_budget < self._count
             return f"there is no edge threshold for {self._count} matches" if few else None
@@ -418,8 +420,8 @@ def _vector_finding(
 
 
 def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
-    """Check the slots: a search scans the slots that chunks mark as valid, so these must be the
-    rows."""
+    """Check that the slots that chunks mark as valid are exactly the rows; a search scans these
+    slots."""
     valid = 0
     slots: dict[tuple[int, int], int] = {}
     for chunk, validity, row_ids in connection.execute(

@@ -1,4 +1,4 @@
-"""Recognizes the copies that sync programs make of a file that changed in two places."""
+"""Recognizes conflict copies, which sync programs create if a file changed in two places."""
 
 import re
 
@@ -13,7 +13,7 @@ _COPY = re.compile(
 
 
 def is_conflict_copy(path: str) -> bool:
-    """Whether the name of a file says that it is a conflict copy of another.
+    """Whether a file name marks a conflict copy.
 
     >>> is_conflict_copy("plan (Ann's conflicted copy 2026-01-02).md"), is_conflict_copy("plan.md")
     (True, False)

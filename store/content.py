@@ -1,5 +1,4 @@
-"""Stores immutable content: passages, their question sets and vectors. This is also the cache of
-all slow work.
+"""Stores immutable content: passages, question sets and vectors. It also caches all slow work.
 
 Content is written before the version that uses it, in separate transactions. After a crash, unused
 content is found again by its id, so it is never computed twice.
@@ -60,7 +59,8 @@ def register_generation(connection: Connection, generation: GenerationConfig) ->
 
 
 def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
-    """Store the probe of these settings' encoder, a (2, d) array, unless there is one."""
+    """Store the probe of the encoder in these settings, a (2, d) array, unless there is one
+    already."""
     blob = probe.astype("<i2").tobytes()
     with transaction(connection):
         connection.execute(
@@ -69,7 +69,8 @@ def put_probe(connection: Connection, row_id: int, probe: Vectors) -> None:
 
 
 def find_probe(connection: Connection, encoder: str) -> Vectors | None:
-    """The stored probe of that encoder, (2, d): the vector of the probe text, and the centre."""
+    """Return the stored probe of the encoder, (2, d): the vector of the probe text, and the
+    centre."""
     row = connection.execute(
         "SELECT probe FROM recipe WHERE encoder = ? AND probe IS NOT NULL ORDER BY id", [encoder]
     ).fetchone()
@@ -77,13 +78,13 @@ def find_probe(connection: Connection, encoder: str) -> Vectors | None:
 
 
 def find_generation_row(connection: Connection, name: str) -> int | None:
-    """The row id of the settings of that name; None until they have been used."""
+    """Return the row id of the settings with this name; None if they have never been used."""
     row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else None
 
 
 def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
-    """Read the settings with that row id, which must exist."""
+    """Read the settings with this row id, which must exist."""
     row = connection.execute(
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
@@ -91,7 +92,7 @@ def get_generation(connection: Connection, row_id: int) -> GenerationConfig:
 
 
 def stored_encoders(connection: Connection) -> list[str]:
-    """The names of the encoders of all versions that can be read."""
+    """Return the names of the encoders of all versions that can be read."""
     rows = connection.execute(
         "SELECT DISTINCT r.encoder FROM version AS v JOIN recipe AS r ON r.id = v.recipe"
         " WHERE v.collected_ms IS NULL ORDER BY r.encoder"
@@ -100,7 +101,7 @@ def stored_encoders(connection: Connection) -> list[str]:
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
-    """The stored passages among these ids."""
+    """Return the stored passages among these ids."""
     rows = connection.execute(
         f"SELECT id, heading, text FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -115,7 +116,7 @@ def _heading(column: str) -> tuple[str, ...]:
 
 
 def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
-    """The ids whose passage is stored."""
+    """Return the ids whose passage is stored."""
     rows = connection.execute(
         f"SELECT id FROM passage WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -124,7 +125,7 @@ def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[Pas
 
 
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
-    """The ids whose question set is stored."""
+    """Return the ids whose question set is stored."""
     rows = connection.execute(
         f"SELECT id FROM question_set WHERE id IN {connection.dialect.ids()}",
         [json.dumps(list(ids))],
@@ -133,7 +134,7 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
 
 
 def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
-    """The ids whose question set has vectors of the encoder, in ascending order."""
+    """Return the ids whose question set has vectors of the encoder, in ascending order."""
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
         f" WHERE r.encoder = ?1 AND s.id IN {connection.dialect.ids('?2')} ORDER BY s.id",
@@ -145,9 +146,9 @@ def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) 
 def best_sets(
     connection: Connection, generation: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """The best question set of each passage under some settings (a row id); others are left out.
+    """Return the best question set of each passage under some settings (a row id).
 
-    A provisional set is used only if there is no other.
+    Passages without a set are left out. A provisional set is used only if there is no other.
     """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
@@ -200,7 +201,7 @@ def put_content(
 
 
 def counters(connection: Connection) -> dict[str, int]:
-    """Totals since the database was created."""
+    """Return the totals since the database was created."""
     rows = connection.execute("SELECT name, value FROM counter")
     totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
     return {"passages_generated": 0, "texts_embedded": 0} | totals
@@ -222,7 +223,7 @@ def _insert_passages(connection: Connection, passages: Sequence[Passage]) -> Non
 
 
 def full_text(passage: Passage) -> str:
-    """The text that full-text search indexes for a passage."""
+    """Return the text that full-text search indexes for a passage."""
     return " ".join([*passage.heading, passage.text])
 
 
@@ -246,7 +247,7 @@ def _insert_sets(connection: Connection, generation: int, sets: Sequence[Questio
 
 
 def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
-    """The questions as QUESTION_COLUMNS, by direction and ordinal."""
+    """Return the questions as QUESTION_COLUMNS, by direction and ordinal."""
     ordinals = {direction: count() for direction in Direction}
     rows = [
         (
@@ -265,7 +266,7 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
 def question_texts(
     connection: Connection, ids: Iterable[QuestionId | None]
 ) -> dict[QuestionId, str]:
-    """The texts of these questions; None among the ids is skipped."""
+    """Return the texts of these questions; None values among the ids are skipped."""
     rows = connection.execute(
         f"SELECT id, text FROM question WHERE id IN {connection.dialect.ids()}",
         [json.dumps([id_ for id_ in ids if id_ is not None])],
@@ -274,7 +275,7 @@ def question_texts(
 
 
 def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
-    """Stream the question sets in force at a version, by id."""
+    """Yield the question sets in force at a version, by id."""
     rows = connection.execute(
         "SELECT question_set FROM life WHERE born <= ?1 AND ?1 < died", [version]
     ).fetchall()
@@ -282,7 +283,7 @@ def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
 
 
 def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
-    """Stream the question sets of these ids, by id; unknown ids are left out."""
+    """Yield the question sets of these ids, by id; unknown ids are left out."""
     ascending, listed = sorted(set(ids)), connection.dialect.ids("?1")
     for start in range(0, len(ascending), _SETS_AT_ONCE):
         wanted = [json.dumps(ascending[start : start + _SETS_AT_ONCE])]
@@ -306,5 +307,5 @@ def _question(row: tuple[int, int, int, str, str, int]) -> Question:
 
 @lru_cache(maxsize=1 << 12)
 def _keywords(column: str) -> frozenset[str]:
-    """A set of keywords, shared by all questions that have the same."""
+    """Return a set of keywords, shared by all questions with the same keywords."""
     return frozenset(json.loads(column))

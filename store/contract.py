@@ -1,7 +1,7 @@
-"""The interface between the database's logic and its engines.
+"""Defines the interface between the database's logic and its engines.
 
 Each SQL statement is written once, for a `Connection`. Its `Dialect` supplies the parts that differ
-between engines. A connection to a database server also has a `Server` for everything that is not
+between engines. A connection to a database server also has a `Server` for operations that are not
 SQL.
 """
 
@@ -22,7 +22,7 @@ class Opened:
     """The files behind the writer's connection.
 
     `least_bytes` is the smallest valid size of the database since the last commit. `overwritten` is
-    set once another program has overwritten the file, and says how that was noticed.
+    None until another program has overwritten the file; then it says how that was detected.
     """
 
     database: Path
@@ -40,30 +40,30 @@ class Dialect(Protocol):
 
     @property
     def first_join(self) -> str:
-        """The join keyword that makes SQLite read the left table first."""
+        """Return the join keyword that makes SQLite read the left table first."""
 
     @property
     def unindexed(self) -> str:
-        """The suffix of a table that SQLite must read without an index."""
+        """Return the suffix of a table that SQLite must read without an index."""
 
     def indexed_by(self, index: str) -> str:
-        """The suffix of a table that SQLite must read by this index."""
+        """Return the suffix of a table that SQLite must read by this index."""
 
     def ids(self, parameter: str = ...) -> str:
-        """A subquery: the whole numbers in a JSON array."""
+        """Return a subquery of the integers in a JSON array."""
 
     def names(self, parameter: str = ...) -> str:
-        """A subquery: the strings in a JSON array."""
+        """Return a subquery of the strings in a JSON array."""
 
     def list_rows(self, parameter: str, alias: str) -> str:
-        """A table of the strings in a JSON array, with the column `value`."""
+        """Return a table of the strings in a JSON array, with the column `value`."""
 
     @property
     def has_vector_tables(self) -> bool:
-        """Whether each generation has a table of passage vectors, as sqlite-vec makes them."""
+        """Whether each generation has a sqlite-vec table of passage vectors."""
 
     def wrong_types(self, *columns: str) -> str:
-        """A condition that is true if one of these columns holds a value that is not an integer."""
+        """Return a condition that is true if one of these columns contains a non-integer."""
 
 
 class FoundRows(Protocol):
@@ -84,20 +84,20 @@ class Server(Protocol):
         """Reclaim the space of deleted rows. With `whole`, rewrite the tables to erase them."""
 
     def elect(self) -> bool:
-        """Become the writer; False if another session is the writer."""
+        """Become the writer. Returns False if another session is the writer."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the notification of a new version; False if none came in time."""
+        """Wait for the notification of a new version. Returns False after the timeout."""
 
     def lock_table(self, table: str) -> None:
-        """Within a transaction: let no other session change the table until it ends."""
+        """Prevent other sessions from changing the table until the current transaction ends."""
 
     def findings(self) -> Iterator[str]:
-        """Problems with the structure of the database."""
+        """Yield problems with the structure of the database."""
 
 
 class Connection(Protocol):
-    """A connection to the database; one thread uses it at a time.
+    """A connection to the database. Only one thread at a time may use it.
 
     `opened` are the writer's files, `server` is the database server. A reader of a file has
     neither.
@@ -118,7 +118,7 @@ class Connection(Protocol):
         """Release most of the database pages that this process caches in memory."""
 
     def restart_sequences(self) -> None:
-        """Set the id sequences after rows were copied with their ids, if the engine needs that."""
+        """Set the id sequences after rows were copied with their ids, if the engine needs it."""
 
     def begin_write(self) -> None:
         """Begin a transaction that may write."""
@@ -130,14 +130,13 @@ class Connection(Protocol):
         """Skip foreign key checks within the block, if they are slow on this engine."""
 
     def disk_failures(self) -> AbstractContextManager[None]:
-        """Raise the engine's errors about the disk as DiskFailure."""
+        """Raise the engine's disk errors as DiskFailure."""
 
     def refuse_gone(self) -> None:
-        """Raise DatabaseGone unless the writer's files are at their paths. For any thread."""
+        """Raise DatabaseGone unless the writer's files are still at their paths. Thread-safe."""
 
     def acknowledge(self) -> None:
-        """Record on disk how far the writer's database has come. Call it before replying to a
-        client.
+        """Record the state of the writer's database on disk. Call it before replying to a client.
 
         Raises DatabaseGone or NotAcknowledged.
         """
@@ -148,6 +147,6 @@ class Connection(Protocol):
 
 
 def server_of(connection: Connection) -> Server:
-    """The server of a connection. Only for databases on a server."""
+    """Return the server of a connection to a database server."""
     assert connection.server is not None, "the record is in a file"
     return connection.server

@@ -1,11 +1,12 @@
 """Copies a database from a file to a server or back, and keeps a follower's local copy.
 
-`copy_record` copies everything. Rows keep their ids. Versions come last, in one transaction, so an
-interrupted copy has no versions, and no daemon serves it. Running the same copy again completes it.
+`copy_record` copies everything. Rows keep their ids. Versions are copied last, in one transaction,
+so an interrupted copy has no versions, and no daemon serves it. The same copy can be run again to
+complete it.
 
-`LocalCopy` has the text that answers show, for use while the server cannot be reached. It is a
+`LocalCopy` contains the text that answers show, for use while the server cannot be reached. It is a
 SQLite file with the tables that queries read, reduced to the rows of the served version and the
-version before it. After a purge or another rewrite of history, it is made again.
+version before it. After a purge or another rewrite of history, it is recreated.
 """
 
 import json
@@ -40,7 +41,7 @@ _AT_ONCE = 1000  # rows
 
 
 def count_rows(connection: Connection) -> dict[str, int]:
-    """The number of rows of each table."""
+    """Count the rows of each table."""
     tables = (*_BEFORE, *_WITH_VERSIONS)
     return {
         table: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -51,10 +52,10 @@ def count_rows(connection: Connection) -> dict[str, int]:
 def copy_record(
     source: Connection, target: Connection, report: Callable[[str], None] = lambda table: None
 ) -> dict[str, int]:
-    """Copy all rows, and count them by table. `report` is called with the name of each table.
+    """Copy all rows, and return their number by table. `report` receives the name of each table.
 
-    If the target already has all rows, as after a copy that was killed at its very end, nothing is
-    written. Raises StoreError if the target has versions of its own or other rows.
+    If the target is already complete, as after a copy that was killed at its end, nothing is
+    written. Raises StoreError if the target has other rows or versions.
     """
     with closing(fresh_database()) as fresh, snapshot(source):
         columns = {
@@ -90,10 +91,10 @@ def copy_record(
 def _counts_if_copied(
     source: Connection, target: Connection, columns: Mapping[str, list[str]]
 ) -> dict[str, int]:
-    """The counts of the rows if the target is a whole copy. Raises StoreError if it is not.
+    """Count the rows if the target is a complete copy. Raises StoreError if it is not.
 
-    Versions come last, and each carries a digest of its content. So equal versions and equal counts
-    mean that an earlier copy was committed.
+    Versions are copied last, and each has a digest of its content. So equal versions and equal
+    counts prove that an earlier copy was committed.
     """
     counts = {table: _count(source, table) for table in columns}
     if _rows(source, "version", columns["version"]) != _rows(
@@ -164,7 +165,7 @@ class LocalCopy:
         self.lost: ServerLost | None = None  # why the server is not asked now
 
     def connection(self, opened: Callable[[], Connection], number: int | None) -> Connection:
-        """The server's connection, or the copy's while the server cannot be reached.
+        """Return the server's connection, or the copy's connection while the server is unreachable.
 
         Raises ServerLost if the copy does not have the version.
         """
@@ -215,7 +216,7 @@ class LocalCopy:
             self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def _followed_version(self, connection: Connection) -> int | None:
-        """The version of the copy; None if the copy has to be made again."""
+        """Return the version of the copy; None if the copy must be recreated."""
         if not self.exists:
             return None
         with closing(open_file(self._path)) as copy:
@@ -240,7 +241,7 @@ class LocalCopy:
                 copy.execute("CREATE TABLE made (version, rewrites, digest)")
 
     def _reader(self) -> FileConnection | None:
-        """This thread's connection to the current file."""
+        """Return this thread's connection to the current file."""
         try:
             inode = self._path.stat().st_ino
         except FileNotFoundError:
@@ -289,7 +290,7 @@ def _end_deleted(record: Connection, copy: Connection, table: str, since: int, a
 
 
 def _begun_ids(record: Connection, table: str, after: int, until: int) -> list[str]:
-    """The ids of rows that began and did not end, as JSON arrays."""
+    """Return the ids of rows that began and did not end, as JSON arrays."""
     rows = record.execute(
         f"SELECT id FROM {table} WHERE born > ? AND born <= ? AND died > ? ORDER BY id",
         [after, until, until],

@@ -1,7 +1,7 @@
-"""Digests of stored content that no id covers.
+"""Computes digests of stored content that no id covers.
 
-A passage's id is a hash of its text. A question set's id covers its passage and settings, but not
-its questions, and a document's row has no hash as its id. Their digests, computed over the stored
+A passage's id is a hash of its text. But a question set's id covers only its passage and settings,
+not its questions, and a document's id is not a hash. Their digests, computed over the stored
 columns, show whether the content has changed since it was written.
 """
 
@@ -20,8 +20,8 @@ Row = Sequence[object]
 
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """The digest of a set's vectors and of its questions' QUESTION_COLUMNS, by direction and
-    ordinal."""
+    """Compute the digest of a set's vectors and of its questions' QUESTION_COLUMNS, by direction
+    and ordinal."""
     return content_hash(compact_json([list(row) for row in questions]) + vectors)
 
 
@@ -35,7 +35,8 @@ def document_digest(
     properties: str,
     places: Iterable[Row],
 ) -> bytes:
-    """The digest of a revision's columns and of its occurrences' PLACE_COLUMNS, in document order.
+    """Compute the digest of a revision's columns and its occurrences' PLACE_COLUMNS, in document
+    order.
 
     Empty names, links, origins and properties are left out, so that digests from before these
     columns stay valid.
@@ -46,7 +47,7 @@ def document_digest(
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
-    """The digest of these vectors and the stored questions of the set."""
+    """Compute the digest of these vectors and the stored questions of the set."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
@@ -61,7 +62,8 @@ def stored_document_digest(
     own: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """The digest of a document's `own` columns, source to properties, and its placements."""
+    """Compute the digest of a document's columns `own` (source to properties) and its stored
+    occurrences."""
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
@@ -69,7 +71,7 @@ def stored_document_digest(
 
 
 def fill_digests(connection: Connection) -> None:
-    """Add digests to all rows of the second schema, which has none."""
+    """Add digests to all rows of the second schema, which has no digests."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]

@@ -21,7 +21,8 @@ StoreError
 
 
 class StoreError(Exception):
-    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors: what failed (`what`), the reason (`why`) and what to do
+    (`hint`)."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -31,7 +32,7 @@ class StoreError(Exception):
 
 
 class NewerSchema(StoreError):
-    """The database's schema is newer than this program knows."""
+    """The database's schema is newer than this program supports."""
 
 
 class OlderSchema(StoreError):
@@ -43,11 +44,11 @@ class NotADatabase(StoreError):
 
 
 class Unreadable(StoreError):
-    """The database file is damaged; noticed while reading it."""
+    """The database file turned out to be damaged while it was read."""
 
 
 class VersionsLost(StoreError):
-    """The database is behind its last acknowledged state: the write-ahead log was lost or
+    """The database is older than its acknowledged state: the write-ahead log was lost or
     damaged."""
 
 
@@ -80,15 +81,15 @@ class DiskFailure(StoreError):
 
 
 class TagRefused(StoreError):
-    """The tag's name is taken, unknown or misleading."""
+    """The tag's name is taken, unknown or ambiguous."""
 
 
 class BackupFailed(StoreError):
-    """No backup was written, and nothing is left under its name."""
+    """No backup was written, and no partial file is left under its name."""
 
 
 class PurgeRefused(StoreError):
-    """The document is still in the newest version, or no version ever had it."""
+    """The document is still in the newest version, or was never in any version."""
 
 
 class ContentConflict(StoreError):

@@ -1,18 +1,19 @@
-"""Retention and garbage collection: chooses the versions that expire, and deletes their rows.
+"""Garbage collection: chooses the versions that expire, and deletes their rows.
 
 First, one transaction marks the expired versions as collected; reading them raises an error from
 then on. Then the rows that are in force at no kept version are deleted in small transactions:
 matches, then documents, then passage intervals with the content that nothing else refers to. The
-database is consistent after each of them. A gc that was killed continues when it is run again.
+database is consistent after each transaction. An interrupted gc continues at the next run.
 
 Between two neighbouring kept versions a < b, the rows in force at neither are those with a < born
 and died <= b. Rows at the head are never among them.
 
-Content that no version ever held is the paid work of an interrupted sync. gc notes when it first
-saw it unused, and deletes it `keep_days` later if a version has been committed since.
+Content that no version ever used comes from an interrupted sync, and may have cost money. gc
+records when it first finds such content, and deletes it `keep_days` later if a version has been
+committed since.
 
-A reader inside a transaction keeps what it sees (WAL), so requests in progress are not disturbed.
-gc runs on the single writer's thread.
+A reader inside a transaction keeps its snapshot (WAL), so running requests are not disturbed. gc
+runs on the single writer's thread.
 """
 
 import json
@@ -48,11 +49,11 @@ _UNHELD = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which versions are kept besides the head and tagged versions: the newest, and all of the last
-    days.
+    """The versions to keep besides the head and tagged versions: the newest `keep_versions`, and
+    all versions of the last `keep_days`.
 
-    The age of a version counts from when the next one replaced it: with 30 days, every moment of
-    the last 30 days can be queried. `being_read` are the versions that running requests use.
+    The age of a version counts from when the next version replaced it: with 30 days, every moment
+    of the last 30 days can be queried. `being_read` are the versions that running requests use.
     """
 
     keep_versions: int
@@ -106,7 +107,8 @@ def find_expired(connection: Connection, retention: Retention, now_ms: int) -> l
 
 
 def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
-    """Count what `collect` would delete, including the leftovers of a killed gc. Only reads."""
+    """Count the rows that `collect` would delete, including those left by an interrupted gc. Only
+    reads."""
     versions = find_expired(connection, retention, now_ms)
     gaps = _gaps(set(kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
@@ -134,7 +136,7 @@ def collect(
 ) -> GcResult:
     """Collect the expired versions and shrink the file; `between` runs after each transaction.
 
-    `between` may raise to stop early; another run continues.
+    `between` may raise an error to stop early; another run continues.
     """
     size = connection.size_bytes()
     unheld = find_unused_sets(connection, between)
@@ -161,7 +163,7 @@ def collect(
 
 
 def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
-    """Delete rows in force at no kept version, with their content; returns counts by table."""
+    """Delete rows in force at no kept version, with their content. Returns counts by table."""
     gone: Counter[str] = Counter()
     for table, key, at_once, delete in _STEPS:
         # A dead row stays dead, whatever `between` commits, so one search for them is enough.
@@ -178,7 +180,8 @@ def sweep(connection: Connection, between: Between = lambda: None) -> Counter[st
 
 
 def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
-    """Delete question sets like drop_sets, in several transactions; `between` runs after each."""
+    """Delete question sets like drop_sets, in several transactions; `between` runs after each
+    transaction."""
     gone: Counter[str] = Counter()
     for start in range(0, len(sets), _ROWS_AT_ONCE):
         with transaction_without_checks(connection):
@@ -216,10 +219,11 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 def find_unused_sets(
     connection: Connection, between: Between, sets_at_once: int = 50_000
 ) -> list[int]:
-    """The question sets that no interval uses; `between` runs after every `sets_at_once` sets.
+    """Return the question sets that no interval uses; `between` runs after every `sets_at_once`
+    sets.
 
-    If `between` commits a version, the result may lack sets that became unused, or have sets that
-    are used again.
+    If `between` commits a version, the result may lack sets that became unused, or contain sets
+    that are used again.
     """
     unheld: list[int] = []
     after = -1
@@ -243,7 +247,7 @@ def find_unused_sets(
 
 @contextmanager
 def transaction_without_checks(connection: Connection) -> Iterator[None]:
-    """A transaction without foreign key checks, on engines where they are slow.
+    """Run a transaction without foreign key checks, on engines where they are slow.
 
     In SQLite they would scan all matches for each deleted question. The order of deletion makes
     them unnecessary.
@@ -253,7 +257,8 @@ def transaction_without_checks(connection: Connection) -> Iterator[None]:
 
 
 def _gaps(kept: Iterable[int]) -> list[Gap]:
-    """The neighbouring kept versions (a, b) with collected ones between them; the first a is 0.
+    """Return pairs of kept versions (a, b) with only collected versions between them; the first a
+    is 0.
 
     >>> _gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
@@ -304,7 +309,7 @@ def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> 
 
 
 def _list_expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """The question sets that have been unused for longer than the retention."""
+    """Return the question sets that have been unused for longer than the retention."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM question_set AS s WHERE s.id IN"
@@ -323,7 +328,7 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
 
 
 def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-    """The (interval, question set) of each dead row in the table `life`."""
+    """Return the (interval, question set) of each dead row in the table `life`."""
     rows: list[tuple[int, int]] = []
     for gap in gaps:
         rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
@@ -331,7 +336,7 @@ def _dead_intervals(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[i
 
 
 def _left_by(connection: Connection, passage_intervals: Sequence[tuple[int, int]]) -> set[int]:
-    """The question sets that only these intervals use."""
+    """Return the question sets that only these intervals use."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
         f" WHERE d.id IN {connection.dialect.ids('?1')}"
@@ -342,7 +347,7 @@ def _left_by(connection: Connection, passage_intervals: Sequence[tuple[int, int]
 
 
 def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[int]:
-    """The passages that have no question set except these."""
+    """Return the passages that have no question set except these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
         f" (SELECT passage FROM question_set WHERE id IN {connection.dialect.ids('?1')})"
@@ -354,7 +359,7 @@ def _passages_without_sets(connection: Connection, sets: Iterable[int]) -> list[
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """The approximate size of this content in bytes."""
+    """Return the approximate size of this content in bytes."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         f" WHERE id IN {connection.dialect.ids('?1')})"

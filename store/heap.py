@@ -1,10 +1,9 @@
-"""Returns memory that the C library keeps for later use."""
+"""Returns free memory of the C library to the operating system."""
 
 import ctypes
 from contextlib import suppress
 
 
 def release_heap() -> None:
-    """Return free memory to the operating system."""
     with suppress(AttributeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)

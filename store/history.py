@@ -1,4 +1,4 @@
-"""History: finds and tags versions, lists them, and compares two of them."""
+"""Finds, lists and tags versions, and compares two of them."""
 
 import json
 from collections import Counter, defaultdict
@@ -46,9 +46,8 @@ FROM begun JOIN ended USING (source, content)
 class LogEntry:
     """A version and its changes: documents by kind, passages added and removed.
 
-    A renamed document, whose content moved to another path of its source, counts neither as added
-    nor as removed. `collected_ms` is when the version expired (Unix time), None while it can be
-    read.
+    A renamed document, whose content moved to another path of its source, does not count as added
+    or removed. `collected_ms` is when the version expired (Unix time); None if it can be read.
     """
 
     version: Version
@@ -64,7 +63,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The passages that an edge leads from and to, and the text of its outgoing question."""
+    """The source and target passage of an edge, and the text of its outgoing question."""
 
     source: PassageId
     target: PassageId
@@ -73,9 +72,9 @@ class EdgeEnds:
 
 @dataclass(frozen=True, slots=True)
 class SourceChanges:
-    """How many documents of a source differ between two versions.
+    """The number of documents of a source that differ between two versions.
 
-    A document that left one path while a new path has its content has moved, and counts once.
+    If the content of a removed path is at a new path, the document has moved and counts once.
     """
 
     added: int
@@ -94,7 +93,7 @@ class Renamed:
 
 
 class _Revision(NamedTuple):
-    """A revision of a document: the hash of its file, and the digest of all that was read."""
+    """A revision of a document: the hash of its file, and the digest of all extracted data."""
 
     content: bytes
     digest: bytes
@@ -115,10 +114,10 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """The version that `at` names: "head", a number, a tag, or a time, tried in this order.
+    """Return the version that `at` names: "head", a number, a tag, or a time, tried in this order.
 
-    A time is in ISO 8601, or as people type it. It names the version in force at that time. Without
-    an offset it is local time. Raises NoSuchVersion.
+    A time is in ISO 8601 or in words such as `yesterday`. It selects the version in force at that
+    time. Without an offset it is local time. Raises NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -139,7 +138,8 @@ def _at_time(connection: Connection, at: str) -> Version:
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
             "it is not a number, a tag or a time",
-            "`hopsyncd log` lists versions and tags; a time is 2026-11-01T09:00 or `2 days ago`",
+            "Run `hopsyncd log` to list versions and tags. Write a time as 2026-11-01T09:00 or"
+            " `2 days ago`",
         ) from error
     # By number, not by the clock: the clock may have been set back between two versions.
     row = connection.execute(
@@ -148,8 +148,8 @@ def _at_time(connection: Connection, at: str) -> Version:
     if row[0] is None:
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
-            "nothing had been indexed by then",
-            "`hopsyncd log` lists the versions and their times",
+            "the first version is later",
+            "Run `hopsyncd log` to list the versions and their times",
         )
     return version(connection, row[0])
 
@@ -192,21 +192,21 @@ def _is_time(name: str) -> bool:
 
 
 def delete_tag(connection: Connection, name: str) -> None:
-    """Remove a tag. Raises TagRefused if there is no tag of that name."""
+    """Remove a tag. Raises TagRefused if it does not exist."""
     with transaction(connection):
         gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
     if not gone.rowcount:
         raise TagRefused(
             f"Cannot delete the tag {name!r}",
             "there is no such tag",
-            "`hopsyncd log` shows the tags",
+            "Run `hopsyncd log` to see the tags",
         )
 
 
 def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
-    """At most `limit` versions, the newest first; with `before`, only those below that number.
+    """Return at most `limit` versions, newest first; with `before`, only those with lower numbers.
 
-    Collected versions are included: what they changed was counted when they were committed.
+    Collected versions are included: their changes were counted when they were committed.
     """
     rows = connection.execute(
         f"SELECT id, {CHANGES}, collected_ms FROM version WHERE ?1 IS NULL OR id < ?1"
@@ -223,7 +223,7 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 
 
 def _with_renames(connection: Connection, entry: LogEntry) -> LogEntry:
-    """Count renamed documents of the entry as renamed instead of added and removed.
+    """Count renamed documents of the entry as renamed, not as added and removed.
 
     Once garbage collection has deleted the rows, a rename can no longer be detected.
     """
@@ -246,8 +246,8 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
 def diff(connection: Connection, old: Version, new: Version, hidden: Mask = frozenset()) -> Diff:
     """Compute what to add, remove and change to get from `old` to `new`.
 
-    Hidden documents are left out, but not their passages and edges. It reads only the rows that are
-    in force at one of the two and not at the other.
+    Hidden documents are left out, but not their passages and edges. Only rows that are in force at
+    exactly one of the two versions are read.
     """
     was_stored, is_stored = (
         {key: one for key, one in found.items() if not hides(hidden, *key)}
@@ -282,8 +282,7 @@ def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
 
 
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
-    """How the documents of a source (by name) changed between two versions. 0 stands for the empty
-    start."""
+    """Compare the documents of a source (by name) at two versions; version 0 is empty."""
     before, after = (
         {path: one for (name, path), one in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
@@ -298,7 +297,8 @@ def source_changes(connection: Connection, source: str, old: int, new: int) -> S
 def renames_of(
     removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
 ) -> tuple[Renamed, ...]:
-    """Pairs of equal content within a source; those with the same file name are paired first."""
+    """Pair documents with equal content within a source; pairs with the same file name are formed
+    first."""
     gone = defaultdict[tuple[str, bytes], list[str]](list)
     for (source, path), content in sorted(removed.items(), reverse=True):
         gone[source, content].append(path)
@@ -316,7 +316,7 @@ def renames_of(
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """The ends of each edge, in the order given, without edges that a purge has erased."""
+    """Return the ends of each edge, in order, without edges that a purge has erased."""
     asked = list(edges)
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
@@ -330,7 +330,7 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
 
 
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], _Revision]:
-    """The revisions of documents that are in force at `at` alone, by source name and path."""
+    """Return the revisions in force at `at` but not at `other`, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content, d.digest"
         f" FROM {_alone(connection, 'document', at, other)} AS d"
@@ -348,7 +348,8 @@ def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
 
 
 def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
-    """The edges at `at` that are no edges at `other`: not in force, or beyond its threshold."""
+    """Return the edges at `at` that are not edges at `other`: not in force, or beyond its
+    threshold."""
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
@@ -367,8 +368,10 @@ def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
 
 
 def _alone(connection: Connection, table: str, at: int, other: int) -> str:
-    """SQL for the rows in force at one version and not at the other, found by what ended or
-    began."""
+    """Return SQL for the rows in force at one version and not at the other.
+
+    It uses the index on the versions that ended or began the rows.
+    """
     index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
     return (
         f"(SELECT * FROM {table} {connection.dialect.indexed_by(f'{table}_{index}')} WHERE {where})"
@@ -387,7 +390,7 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
 class VisibleCounts:
     """Counts of a version without hidden documents, computed from the index.
 
-    `passages_added` and `passages_removed` are the differences from the version before.
+    `passages_added` and `passages_removed` are relative to the previous version.
     """
 
     documents: int
@@ -404,10 +407,10 @@ def visible_entry(
     budget: Callable[[int], int],
     count: Callable[[int], VisibleCounts],
 ) -> LogEntry:
-    """The log entry for a reader from whom something is hidden.
+    """Return the log entry for a reader with hidden documents.
 
-    `budget` maps a number of passages to its edge budget, and `count` the number of a version to
-    its counts.
+    `budget` maps a number of passages to its edge budget, and `count` maps a version number to its
+    counts.
     """
     number, counts = entry.version.id, count(entry.version.id)
     rows = connection.execute(

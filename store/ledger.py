@@ -1,7 +1,7 @@
-"""Records LLM calls in a small separate database that limits the tokens used per day.
+"""Records LLM calls in a small separate database, and limits the tokens used per day.
 
-A reservation is in the file before its request is sent, so a killed process loses none. Commits are
-not synced, so a power cut can lose the last seconds.
+A reservation is stored before its request is sent, so it survives if the process is killed. Commits
+are not synced, so a power cut can lose the last seconds.
 """
 
 import threading
@@ -69,7 +69,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens that calls used. `unsettled_tokens` are reserved and not settled."""
+    """The tokens that calls used. `unsettled_tokens` are reserved but not yet settled."""
 
     purpose: str
     source: str
@@ -81,14 +81,14 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """All tokens that count against a limit."""
+        """Return all tokens that count against a limit."""
         return self.prompt_tokens + self.completion_tokens + self.unsettled_tokens
 
 
 class Ledger:
     """Counts by day, purpose, source and version, within daily limits (0: no limit). Thread-safe.
 
-    It is opened on first use. While it cannot be used, each call raises a StoreError.
+    It is opened at the first use. While it cannot be used, each call raises a StoreError.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Ledger:
         max_tokens_per_day: int = 0,
         table: str = _SPENT,
     ) -> None:
-        """`place` is a file of its own, or the URL of a database with this table."""
+        """`place` is a separate file, or the URL of a database that contains this table."""
         self._place = place
         self._table = table
         self._max_calls = max_calls_per_day
@@ -137,7 +137,7 @@ class Ledger:
             connection.execute(self._sql(_DELETE_EMPTY))
 
     def spent(self, since_day: int) -> list[Spent]:
-        """The spending since that day, by purpose, source and version."""
+        """Return the spending since that day, by purpose, source and version."""
         with self._use_connection() as connection:
             rows = connection.execute(self._sql(_LIST), [since_day]).fetchall()
         return [Spent(*row) for row in rows]
@@ -169,7 +169,7 @@ class Ledger:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """A transaction; no other one counts meanwhile."""
+        """Run an exclusive transaction, so that no other process counts meanwhile."""
         with self._use_connection() as connection, transaction(connection):
             if connection.server:
                 connection.server.lock_table(self._table)
@@ -177,7 +177,7 @@ class Ledger:
 
     @contextmanager
     def _use_connection(self) -> Iterator[Connection]:
-        """The connection, for one thread at a time. After an error, the next use reopens it."""
+        """Lend the connection to one thread at a time. After an error, the next use reopens it."""
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._place) != self._file:
@@ -195,7 +195,7 @@ class Ledger:
 
 
 def _identity(place: Database) -> tuple[int, int] | None:
-    """The device and inode of a file; None for a server, and if there is no file."""
+    """Return the device and inode of a file; None for a server or a missing file."""
     if not isinstance(place, Path):
         return None
     try:
@@ -217,7 +217,7 @@ def _open_file(path: Path) -> Connection:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _SCHEMA_VERSION:
-            raise _unusable(path, "a newer hopsyncd wrote it")
+            raise _unusable(path, "a newer version of hopsyncd wrote it")
         connection.execute("PRAGMA synchronous = NORMAL")
         if version < _SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")

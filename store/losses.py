@@ -1,5 +1,4 @@
-"""Counts what a purge removes from each version, and moves edge thresholds whose match is
-removed."""
+"""Counts what a purge removes from each version, and finds new edge thresholds if needed."""
 
 import math
 from collections.abc import Iterable
@@ -19,8 +18,8 @@ _BLOCK = 4096  # matches that are searched together
 class Losses:
     """Counts of removed rows, one per kept version, in the order of `kept`.
 
-    `edges` counts matches within the edge threshold. Where `lost_threshold` is set, the match at
-    the threshold itself was removed, and the threshold has to move.
+    `edges` counts matches within the edge threshold. `lost_threshold` marks versions where the
+    match at the threshold itself was removed, so that the threshold must move.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -41,7 +40,7 @@ class Losses:
         )
 
     def within(self, span: Span) -> slice:
-        """The slice of `kept` that a span of versions covers."""
+        """Return the slice of `kept` that a span of versions covers."""
         first, last = np.searchsorted(self.kept, span)
         return slice(int(first), int(last))
 
@@ -50,7 +49,7 @@ class Losses:
         return bool(at.start < at.stop)
 
     def count(self, lost: Integers, span: Span, left: Iterable[Span] = (), each: int = 1) -> bool:
-        """Count a loss at the versions in `span` but not in `left`; returns False if there are
+        """Count a loss at the versions in `span` but not in `left`. Returns False if there are
         none."""
         change = np.zeros(len(self.kept) + 1, dtype=np.int64)
         at = self.within(span)
@@ -78,7 +77,8 @@ class Losses:
 
 
 class ThresholdSearch:
-    """All matches from best to worst, read only if an edge threshold has to move."""
+    """Searches all matches from best to worst. They are read only if an edge threshold must
+    move."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -97,7 +97,7 @@ class ThresholdSearch:
         return question
 
     def last_admitted(self, number: int, edge_threshold: EdgeThreshold) -> EdgeThreshold:
-        """The match at the threshold, or the next better match in force at the version."""
+        """Return the match at the threshold, or the next better match in force at the version."""
         question = self._load() if self._question is None else self._question
         first, last = (
             int(np.searchsorted(self._falling, -edge_threshold.similarity, side=side))

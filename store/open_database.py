@@ -45,7 +45,7 @@ def exists(database: Database) -> bool:
 
 
 def displayed_url(database: Database) -> str:
-    """The path or URL to display, without user name and password."""
+    """Return the path or URL for display, without user name and password."""
     if isinstance(database, Path):
         return str(database)
     parts = urlsplit(database)
@@ -53,7 +53,7 @@ def displayed_url(database: Database) -> str:
 
 
 def stored_bytes(database: Database, connection: Connection) -> int:
-    """The size of the database with its log, in bytes."""
+    """Return the size of the database with its log, in bytes."""
     if not isinstance(database, Path):
         return connection.size_bytes() if connection.server else 0
     files = [database, database.with_name(f"{database.name}-wal")]
@@ -61,7 +61,8 @@ def stored_bytes(database: Database, connection: Connection) -> int:
 
 
 def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
-    """Open for writing, creating or migrating as needed. The caller becomes the only writer.
+    """Open for writing; create or migrate the database as needed. The caller becomes the only
+    writer.
 
     For a file, take `hold_writer_lock` first. For the errors see `open_writer` in
     `store.engines.sqlite.database` and `open_writing` in `store.engines.postgres.session`.
@@ -75,8 +76,8 @@ def open_writer(database: Database, *, accept_loss: bool = False) -> Connection:
 
 
 def open_serving(database: Database) -> Connection:
-    """Open as the writer. If a server already has a writer, open as a reader that can succeed
-    it."""
+    """Open as the writer. If a server already has a writer, open as a reader that can be elected
+    later."""
     if isinstance(database, Path):
         return sqlite_database.open_writer(database)
     _require_driver()
@@ -109,5 +110,5 @@ def _require_driver() -> None:
         raise StoreError(
             "Cannot use a PostgreSQL database",
             "psycopg is not installed",
-            'Install it: `pip install "hopsyncd[postgres]"`',
+            'Run: pip install "hopsyncd[postgres]"',
         ) from error

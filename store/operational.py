@@ -1,6 +1,6 @@
-"""State outside versions: job runs, quarantine, waits for the LLM, watched questions.
+"""Stores unversioned state: job runs, quarantine, waits for the LLM, watched questions.
 
-It is not versioned, and it never changes an answer.
+It never changes an answer.
 """
 
 import json
@@ -21,7 +21,7 @@ _NOTIFICATION = "id, number, watch, old, new, told_ms, before, after, delivered_
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """How a job's last run ended, in Unix time; `error` is None unless it failed.
+    """The result of a job's last run, in Unix time; `error` is None unless it failed.
 
     `succeeded_ms` is None until a run has succeeded.
     """
@@ -34,7 +34,8 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a question set is still provisional, and when (Unix time) to ask the LLM again."""
+    """The reason why a question set is still provisional, and when (Unix time) to ask the LLM
+    again."""
 
     question_set: SetId
     why: str
@@ -54,13 +55,13 @@ def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) 
 
 
 def all_jobs(connection: Connection) -> dict[str, JobRow]:
-    """The last run of every job that ever ran, by name."""
+    """Return the last run of every job that ever ran, by name."""
     rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
     return {row[0]: JobRow(*row) for row in rows}
 
 
 def find_quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
-    """The contents in quarantine under these rules, each with the reason."""
+    """Map the contents in quarantine under these rules to the reasons."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)
 
@@ -103,7 +104,7 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
 
 
 def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
-    """The waits of these sets; sets that were never tried are left out."""
+    """Return the waits of these sets. Sets that the LLM was never asked about are left out."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
         f" WHERE question_set IN {connection.dialect.ids()}",
@@ -125,7 +126,7 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
 def due_passages(
     connection: Connection, version: int, generation: int, now_ms: int, limit: int
 ) -> list[PassageId]:
-    """The passages to ask the LLM about now, those with the fewest attempts first."""
+    """Return the passages to ask the LLM about now, those with the fewest attempts first."""
     rows = connection.execute(
         f"SELECT s.passage FROM {_provisional(connection)} AND s.recipe = ?2"
         " AND coalesce(w.next_ms, 0) <= ?3"
@@ -136,7 +137,7 @@ def due_passages(
 
 
 def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
-    """How many passages wait at a version, by the kind of error in the last attempt."""
+    """Count the waiting passages at a version, by the kind of error in the last attempt."""
     return dict(
         connection.execute(
             f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_provisional(connection)}"
@@ -147,7 +148,7 @@ def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
 
 
 def end_waits(connection: Connection) -> None:
-    """Make every waiting passage due now, since what blocked it may have been fixed."""
+    """Make every waiting passage due now, because the cause may have been fixed."""
     with transaction(connection):
         connection.execute("UPDATE waiting SET next_ms = 0")
 
@@ -246,7 +247,8 @@ def restart_watch(
 
 
 def kind_of_act(act: str | None) -> str | None:
-    """The kind of an act (JSON); only this part is stored in the database. None if it is unknown.
+    """Return an act (JSON) reduced to its kind; None if it is unknown. Only this part is stored in
+    the database.
 
     The program or address is in a file on the daemon's machine, so write access to the database is
     not enough to start a program or send text to an address.
@@ -261,7 +263,7 @@ def kind_of_act(act: str | None) -> str | None:
 
 
 def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
-    """Replace the act `old`, unless it has changed in the meantime."""
+    """Replace the act `old`, unless it has changed meanwhile."""
     with transaction(connection):
         connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
 
@@ -277,7 +279,7 @@ def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> Non
 
 
 def remove_watch(connection: Connection, number: int) -> bool:
-    """Remove a watched question and its notifications; False if there is none."""
+    """Remove a watched question and its notifications. Returns False if it does not exist."""
     with transaction(connection):
         connection.execute("DELETE FROM telling WHERE watch = ?", [number])
         return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
@@ -292,10 +294,10 @@ def all_watches(connection: Connection) -> list[Watch]:
 def record_change(
     connection: Connection, number: int, old: int, new: int, state: str, now_ms: int
 ) -> bool:
-    """Record a new state of a watched question, with a notification of it.
+    """Record a new state of a watched question and a notification of the change.
 
-    False if the state is the recorded one, or the watch was removed. The last hundred notifications
-    of each question are kept, in the table `telling`.
+    Returns False if the state has not changed, or if the watch was removed. The last hundred
+    notifications of each question are kept, in the table `telling`.
     """
     with transaction(connection):
         rows = connection.execute(
@@ -317,7 +319,7 @@ def record_change(
 
 
 def list_notifications(connection: Connection, number: int, limit: int) -> list[Notification]:
-    """The notifications of a watched question, the newest first."""
+    """Return the notifications of a watched question, newest first."""
     rows = connection.execute(
         f"SELECT {_NOTIFICATION} FROM telling WHERE watch = ? ORDER BY id DESC LIMIT ?",
         [number, limit],
@@ -326,7 +328,7 @@ def list_notifications(connection: Connection, number: int, limit: int) -> list[
 
 
 def list_undelivered(connection: Connection) -> list[Notification]:
-    """Notifications that a program or webhook has not received yet, the oldest first."""
+    """Return the notifications that a program or webhook has not received yet, oldest first."""
     rows = connection.execute(
         f"SELECT {_NOTIFICATION} FROM telling WHERE delivered_ms IS NULL"
         " AND watch IN (SELECT id FROM watch WHERE act IS NOT NULL) ORDER BY id"
@@ -337,7 +339,7 @@ def list_undelivered(connection: Connection) -> list[Notification]:
 def note_delivery(
     connection: Connection, notification: int, now_ms: int, error: str | None
 ) -> None:
-    """Record that a notification has reached its program or webhook, or failed to."""
+    """Record that a notification was delivered to its program or webhook, or failed."""
     with transaction(connection):
         connection.execute(
             "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?",
@@ -346,8 +348,8 @@ def note_delivery(
 
 
 def _provisional(connection: Connection) -> str:
-    """SQL for the provisional sets in force. They are few, so SQLite must read them before the
-    intervals."""
+    """Return SQL for the provisional sets in force. They are few, so SQLite must read them before
+    the intervals."""
     return (
         f"question_set AS s {connection.dialect.first_join} life AS l"
         " ON l.passage = s.passage AND l.question_set = s.id AND l.born <= ?1 AND ?1 < l.died"
@@ -360,7 +362,7 @@ _KEPT = 1000  # answered requests
 
 @dataclass(frozen=True, slots=True)
 class RequestedSync:
-    """A requested sync of these sources; no sources means all."""
+    """A requested sync of these sources; empty `sources` mean all."""
 
     id: int
     sources: tuple[str, ...]
@@ -369,7 +371,7 @@ class RequestedSync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The outcome of a requested sync: its version, and a (source, problem) for each source, or the
+    """The result of a requested sync: its version, a (source, problem) pair for each source, or the
     error."""
 
     version: int
@@ -378,7 +380,7 @@ class SyncReply:
 
 
 def request_sync(connection: Connection, sources: Collection[str], accept_empty: bool) -> int:
-    """Request a sync from the current or next writer; returns the id of the request."""
+    """Request a sync from the current or next writer. Returns the id of the request."""
     row = connection.execute(
         "INSERT INTO asked_sync (sources, accept_empty) VALUES (?, ?) RETURNING id",
         [json.dumps(sorted(sources)), int(accept_empty)],
@@ -387,7 +389,7 @@ def request_sync(connection: Connection, sources: Collection[str], accept_empty:
 
 
 def pending_syncs(connection: Connection) -> list[RequestedSync]:
-    """Requests without a reply, oldest first."""
+    """Return the requests without a reply, oldest first."""
     rows = connection.execute(
         "SELECT id, sources, accept_empty FROM asked_sync WHERE version IS NULL ORDER BY id"
     )
@@ -404,7 +406,7 @@ def reply(connection: Connection, asked: int, done: SyncReply) -> None:
 
 
 def replies(connection: Connection, asked: Collection[int]) -> dict[int, SyncReply]:
-    """The replies to these requests, by id. Requests without a reply are left out."""
+    """Return the replies to these requests, by id. Requests without a reply are left out."""
     rows = connection.execute(
         "SELECT id, version, outcomes FROM asked_sync WHERE version IS NOT NULL"
         f" AND id IN {connection.dialect.ids()}",

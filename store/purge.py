@@ -1,14 +1,14 @@
 """Purges documents: removes them from every version, as if they had never been indexed.
 
 Purging is the only operation that rewrites history. Every kept version loses the document, its
-passages unless another document held them then, and all matches from or to their questions. A past
-version gets no new edges. Its counts, edge budget and threshold are adjusted so that its other
-edges stay the same.
+passages unless another document contained them in that version, and all matches from or to their
+questions. A past version gets no new edges. Its counts, edge budget and threshold are adjusted so
+that its other edges stay the same.
 
-The rows are deleted in small transactions, each of which leaves all versions sound. The cost grows
-with the removed rows and the number of versions that had them. Then the bytes are erased from the
-files. The request stays in the table `purging` until the end, so the next start continues after a
-crash.
+The rows are deleted in small transactions; after each transaction all versions are consistent. The
+cost grows with the removed rows and the number of versions that had them. Then the bytes are erased
+from the files. The request stays in the table `purging` until the end, so the purge continues at
+the next start after a crash.
 """
 
 import json
@@ -41,9 +41,9 @@ _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # removed per transaction
 class PurgeResult:
     """The counts of a purge: revisions of the document, passages, and matches in past versions.
 
-    versions: the kept versions that had the document. held_by: documents, as (source name, path),
-    that share passages with it in a kept version, so that text is still stored. erased: False if a
-    reader kept the WAL from being emptied; the purge has to run again.
+    `versions` are the kept versions that had the document. `held_by` are the documents, as (source
+    name, path), that share passages with it in a kept version, so that this text is still stored.
+    `erased` is False if a reader kept the WAL from being emptied; the purge must run again.
     """
 
     revisions: int
@@ -56,7 +56,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class _Revision:
-    """A row of `document`, when it was in force, and how many passages it has."""
+    """A row of `document`, its interval, and its number of passages."""
 
     id: int
     span: Span
@@ -65,7 +65,7 @@ class _Revision:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """A requested purge: of a document, or of all documents that the source ever had."""
+    """A requested purge of a document, or of all documents that the source ever had."""
 
     source: int
     path: str = ""
@@ -74,7 +74,8 @@ class Purge:
 def request_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
     """Request the purge of a document. The request survives a crash.
 
-    Scans skip its path afterwards (see `include_again`). Raises PurgeRefused if no version has it.
+    Scans skip its path afterwards (see `include_again`). Raises PurgeRefused if the document was
+    never in any version.
     """
     _require_known(connection, source, path)
     with transaction(connection):
@@ -100,16 +101,16 @@ def _store_request(connection: Connection, asked: Purge) -> Purge:
 
 
 def pending_purges(connection: Connection) -> list[Purge]:
-    """The purges that have not completed."""
+    """Return the purges that have not completed."""
     return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
 
 
 def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
-    """Remove the documents from all versions, content, indexes and records, and from the files.
+    """Remove the documents from all versions, and all their data from the files.
 
-    A passage stays in versions where another document holds it. All content that no version uses is
-    deleted too, because it may come from an earlier text of a document. `between` runs after each
-    transaction. Raises PurgeRefused while one of the documents is in the newest version.
+    A passage stays in versions where another document contains it. All content that no version uses
+    is deleted too, because it may come from an earlier text of a document. `between` runs after
+    each transaction. Raises PurgeRefused while one of the documents is in the newest version.
     """
     rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
@@ -119,7 +120,7 @@ def purge(connection: Connection, asked: Purge, between: Between = lambda: None)
         raise PurgeRefused(
             f"Cannot purge {alive[0]}",
             "it is in the newest version",
-            "Commit a version without it first",
+            "Remove it from the newest version first",
         )
     revisions = connection.execute(
         "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"
@@ -176,8 +177,8 @@ def _require_known(connection: Connection, source: int, path: str) -> None:
     if not any(known):
         raise PurgeRefused(
             f"Cannot purge {path}",
-            "no version has it, and no scan has seen it",
-            "Write the path as search results and `hopsyncd diff` show it",
+            "it was never indexed",
+            "Copy the path from search results or `hopsyncd diff`",
         )
 
 
@@ -196,7 +197,7 @@ def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
 
 
 def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
-    """Delete the documents' rows; returns the passages that they held."""
+    """Delete the documents' rows. Returns the passages that they contained."""
     rows = connection.execute(
         f"SELECT DISTINCT passage FROM placement WHERE document IN {connection.dialect.ids()}",
         [json.dumps(documents)],
@@ -210,9 +211,9 @@ def _take_documents(connection: Connection, documents: Sequence[int]) -> list[Pa
 def _shorten_intervals(
     connection: Connection, passages: Iterable[PassageId], losses: Losses
 ) -> list[int]:
-    """Shorten each passage's intervals to the versions where a remaining document holds it.
+    """Shorten each passage's intervals to the versions in which a remaining document contains it.
 
-    Returns the question sets of the intervals that became shorter.
+    Returns the question sets of the shortened intervals.
     """
     shortened: list[int] = []
     for passage in passages:
@@ -235,7 +236,7 @@ def _shorten_intervals(
 
 
 def _spans(connection: Connection, passage: PassageId) -> list[Span]:
-    """When documents hold the passage, as disjoint spans in ascending order."""
+    """Return when documents contain the passage, as disjoint spans in ascending order."""
     rows = connection.execute(
         "SELECT DISTINCT d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
         " WHERE p.passage = ? ORDER BY d.born",
@@ -251,8 +252,7 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
 
 
 def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
-    """The parts of a span that lie inside the others, without parts that contain no kept
-    version."""
+    """Return the parts of a span inside the other spans that contain a kept version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
     return [part for part in parts if losses.holds(part)]
 
@@ -271,7 +271,7 @@ def _insert_intervals(
 
 
 def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
-    """Shorten each match of these question sets to the versions that still have both its passages.
+    """Shorten each match of these question sets to the versions that still have both passages.
 
     Returns the number of lost matches, summed over all versions.
     """
@@ -305,7 +305,7 @@ def _shorten_matches(connection: Connection, sets: Sequence[int], losses: Losses
 
 
 def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
-    """When the question is in force, as disjoint spans in ascending order."""
+    """Return when the question is in force, as disjoint spans in ascending order."""
     rows = connection.execute(
         "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
@@ -316,8 +316,8 @@ def _intervals_of(connection: Connection, question: QuestionId) -> list[Span]:
 
 
 def _correct_versions(connection: Connection, losses: Losses, thresholds: ThresholdSearch) -> None:
-    """Subtract the losses from the counts of each version, and move thresholds whose match is
-    gone."""
+    """Subtract the losses from the counts of each version, and move thresholds whose match was
+    removed."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
     rows = []

@@ -28,7 +28,7 @@ from store.visibility import Mask, hides
 class Place:
     """An occurrence of a passage, with the source name, path and type of its document.
 
-    `origin` is the source's description of the revision; `row` is the revision's row in the
+    `origin` is the source's description of the revision, and `row` the revision's row in the
     database.
     """
 
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """A row of a list of documents; the title is the outermost heading of the first passage."""
+    """An entry in a list of documents. The title is the outermost heading of the first passage."""
 
     source: str
     path: str
@@ -60,7 +60,7 @@ class Matches:
     similarity: NDArray[np.float64]
 
     def records(self) -> list[Match]:
-        """The matches as a list of records."""
+        """Return the matches as a list of records."""
         return [
             Match(QuestionId(question), QuestionId(target), similarity)
             for question, target, similarity in zip(
@@ -73,7 +73,7 @@ class Matches:
 
 
 def matches_at(connection: Connection, version: int) -> Matches:
-    """The matches in force at a version, by outgoing question."""
+    """Return the matches in force at a version, by outgoing question."""
     rows = connection.execute(
         f"SELECT question, target, similarity FROM match {connection.dialect.unindexed}"
         " WHERE born <= ?1 AND ?1 < died ORDER BY question",
@@ -87,7 +87,8 @@ def matches_at(connection: Connection, version: int) -> Matches:
 
 
 def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The passages in force at a version, in ascending order, and the number of words in each."""
+    """Return the passages in force at a version, in ascending order, and the number of words in
+    each."""
     rows = connection.execute(
         "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
@@ -103,7 +104,7 @@ def places_at(
     passages: Iterable[PassageId],
     hidden: Mask = frozenset(),
 ) -> dict[PassageId, list[Place]]:
-    """Every place of each passage at a version, ordered by source, path and line.
+    """Return every place of each passage at a version, ordered by source, path and line.
 
     Conflict copies of files come last. Hidden places are left out.
     """
@@ -130,7 +131,7 @@ def places_at(
 def live_holders(
     connection: Connection, passages: Iterable[PassageId]
 ) -> dict[PassageId, set[tuple[int, str]]]:
-    """The documents, as (source, path), that hold each passage at the head."""
+    """Return the documents, as (source, path), that contain each passage at the head."""
     # SQLite's planner expects few live documents, and would look in each of them.
     rows = connection.execute(
         "SELECT p.passage, d.source, d.path FROM placement AS p"
@@ -145,7 +146,7 @@ def live_holders(
 
 
 def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
-    """The passages that these documents, as (source, path), hold at the head."""
+    """Return the passages that these documents, as (source, path), contain at the head."""
     passages: set[PassageId] = set()
     for source, path in documents:
         rows = connection.execute(
@@ -158,7 +159,7 @@ def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) 
 
 
 def passages_at(connection: Connection, version: int) -> list[PassageId]:
-    """The passages that are vertices at a version, in ascending order."""
+    """Return the passages that are vertices at a version, in ascending order."""
     rows = connection.execute(
         "SELECT passage FROM life WHERE born <= ?1 AND ?1 < died ORDER BY passage", [version]
     )
@@ -166,7 +167,7 @@ def passages_at(connection: Connection, version: int) -> list[PassageId]:
 
 
 def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
-    """The passages that are vertices at the head."""
+    """Return the given passages that are vertices at the head."""
     rows = connection.execute(
         f"SELECT passage FROM life {connection.dialect.indexed_by('life_alive')}"
         f" WHERE died = {ALIVE} AND passage IN {connection.dialect.ids()}",
@@ -178,20 +179,20 @@ def living(connection: Connection, passages: Iterable[PassageId]) -> set[Passage
 def live_documents(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes]:
-    """The documents of the source at the head, or those `under` the given paths: path to content
-    hash."""
+    """Map the documents of the source at the head, or those at or below the paths `under`, to their
+    content hashes."""
     select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
     return dict(rows_under(connection, select, source, under, alive))
 
 
 def count_live_documents(connection: Connection, source: int) -> int:
-    """The number of documents of the source at the head."""
+    """Count the documents of the source at the head."""
     counted = f"SELECT count(*) FROM document WHERE source = ? AND died = {ALIVE}"
     return int(connection.execute(counted, [source]).fetchone()[0])
 
 
 def live_content(connection: Connection, source: int, path: str) -> bytes | None:
-    """The content hash of one document at the head; None if it is not there."""
+    """Return the content hash of one document at the head; None if it is not there."""
     row = connection.execute(
         f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
         [source, path],
@@ -200,19 +201,19 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 
 
 def content_of(connection: Connection, document: int) -> bytes | None:
-    """The content hash of a document, given by its row; None if it was purged."""
+    """Return the content hash of a document, given by its row; None if it was purged."""
     row = connection.execute("SELECT content FROM document WHERE id = ?", [document]).fetchone()
     return row[0] if row else None
 
 
 def live_document(connection: Connection, source: int, path: str) -> Document | None:
-    """One document at the head, with its occurrences."""
+    """Return one document at the head, with its occurrences; None if it is not there."""
     found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
     return found[0] if found else None
 
 
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
-    """The documents of a source at a version, with their occurrences, by path."""
+    """Return the documents of a source at a version, with their occurrences, by path."""
     return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
 
 
@@ -256,7 +257,8 @@ def documents_after(
     under: str | None = None,
     hidden: Mask = frozenset(),
 ) -> list[DocumentEntry]:
-    """A page of the documents at a version, by source name and path, beginning after `after`.
+    """Return a page of the documents at a version, by source name and path, beginning after
+    `after`.
 
     `source` and the folder `under` narrow the list; hidden documents are left out.
     """
@@ -299,7 +301,7 @@ def _documents_page(
 
 
 def titles_of(connection: Connection, documents: Collection[int]) -> dict[int, str | None]:
-    """The first heading of each document, given by its row; purged documents are missing."""
+    """Return the first heading of each document, given by its row; purged documents are missing."""
     rows = connection.execute(
         "SELECT d.id, (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
         "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
@@ -316,10 +318,10 @@ Contents = dict[tuple[str, str], bytes]
 def documents_touched(
     connection: Connection, number: int, hidden: Mask, limit: int
 ) -> tuple[Contents, Contents] | None:
-    """The documents whose revisions a version ended, and those whose revisions it began.
+    """Return the documents whose revisions a version ended, and those whose revisions it began.
 
-    Documents that were read again without a difference are in neither. None if the version has more
-    than `limit` revisions, or if its rows have been collected.
+    Documents that were read again without a difference are in neither. Returns None if the version
+    has more than `limit` revisions, or if its rows have been collected.
     """
     found = connection.execute(
         "SELECT s.name, d.path, d.content, d.born, d.digest FROM document AS d"
@@ -342,9 +344,9 @@ def documents_touched(
 def first_headings(
     connection: Connection, version: int, paths: Collection[str]
 ) -> list[tuple[str, str, dict[str, str], tuple[str, ...]]]:
-    """Documents of a version at these paths that have an origin, such as mails.
+    """Return documents of a version at these paths that have an origin, such as mails.
 
-    Each is its source name, its path, its origin and the heading of its first passage.
+    Each has its source name, its path, its origin and the heading of its first passage.
     """
     rows = connection.execute(
         "SELECT s.name, d.path, d.origin,"
@@ -364,7 +366,7 @@ def first_headings(
 def document_at(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Occurrence, ...]] | None:
-    """The media type and occurrences of a document at a version; None if it is not there."""
+    """Return the media type and occurrences of a document at a version; None if it is not there."""
     row = connection.execute(
         "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
         " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
@@ -376,7 +378,7 @@ def document_at(
 def revisions_of(
     connection: Connection, source: str, path: str, limit: int
 ) -> list[tuple[int, int]]:
-    """The versions in which revisions of a document began and ended, the newest first.
+    """Return the versions in which revisions of a document began and ended, newest first.
 
     A revision that is still in force ends at ALIVE.
     """
@@ -391,7 +393,8 @@ def revisions_of(
 def questions_at(
     connection: Connection, version: int, passage: PassageId
 ) -> list[tuple[Direction, str]]:
-    """The questions of a passage at a version: incoming ones first, in the order they were made."""
+    """Return the questions of a passage at a version: incoming questions first, in their order of
+    creation."""
     rows = connection.execute(
         "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
         " ON q.question_set = l.question_set"
@@ -402,7 +405,7 @@ def questions_at(
 
 
 def seen_documents(connection: Connection) -> str:
-    """A FROM clause: all documents of sources that are not hidden.
+    """Return a FROM clause for all documents of sources that are not hidden.
 
     In this and the next functions, ?1 is the version and ?2 a JSON array of the names of hidden
     sources.
@@ -412,19 +415,19 @@ def seen_documents(connection: Connection) -> str:
 
 
 def visible_documents(connection: Connection) -> str:
-    """A FROM clause: the visible documents in force."""
+    """Return a FROM clause for the visible documents in force."""
     return f"{seen_documents(connection)} AND d.born <= ?1 AND ?1 < d.died"
 
 
 def placed_in(documents: str) -> str:
-    """A SELECT of the passages that these documents hold."""
+    """Return a SELECT of the passages in these documents."""
     return (
         f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
     )
 
 
 def visible_intervals(connection: Connection) -> str:
-    """A SELECT of the passage intervals in force that a visible document holds."""
+    """Return a SELECT of the passage intervals in force whose passage is in a visible document."""
     placed = placed_in(visible_documents(connection))
     return f"SELECT id FROM life WHERE born <= ?1 AND ?1 < died AND passage IN ({placed})"
 

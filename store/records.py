@@ -1,9 +1,9 @@
-"""The records that all packages share, and the exact arithmetic they rely on.
+"""The records that all packages share, and exact arithmetic on vectors.
 
-Vectors live on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
+Vectors are on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
 components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24. A
 float32 matrix product is then exact, whatever the order of additions, batch size or threads. So an
-incremental result equals a rebuilt one bit for bit. The rounding changes a cosine by about 1e-5.
+incremental result equals a rebuilt result bit for bit. The rounding changes a cosine by about 1e-5.
 """
 
 import hashlib
@@ -35,12 +35,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps 
 
 
 def compact_json(value: object) -> bytes:
-    """The JSON encoding that digests are computed over."""
+    """Encode JSON in the form that digests are computed over."""
     return _ENCODER.encode(value).encode()
 
 
 def content_id(*parts: object) -> int:
-    """The upper 63 bits of the blake2b-64 digest of the parts' JSON.
+    """Return the upper 63 bits of the blake2b-64 digest of the parts' JSON.
 
     >>> content_id(["Rome"], "A city.") == content_id(["Rome"], "A city.")
     True
@@ -50,15 +50,14 @@ def content_id(*parts: object) -> int:
 
 
 def content_hash(data: bytes) -> bytes:
-    """The blake2b-128 digest of a document's bytes."""
+    """Return the blake2b-128 digest of a document's bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def to_grid(vectors: NDArray[np.floating]) -> Vectors:
     """Normalise the rows of an (m, d) array and round them to the grid.
 
-    A row that is zero or not finite has no direction. It becomes zero, whose similarity to every
-    vector is 0.
+    A row that is zero or not finite becomes zero, whose similarity to every vector is 0.
     """
     wide = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
@@ -69,7 +68,8 @@ def to_grid(vectors: NDArray[np.floating]) -> Vectors:
 
 
 class Direction(IntEnum):
-    """Whether a passage answers a question or raises it."""
+    """The direction of a question: incoming (the passage answers it) or outgoing (the passage
+    raises it)."""
 
     INCOMING = 0
     OUTGOING = 1
@@ -90,7 +90,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A triplet (q, k, v); `vector_row` is the row of v in the vectors of its set."""
+    """A triplet (q, k, v) of text, keywords and vector. `vector_row` is the row of v in the vectors
+    of its set."""
 
     id: QuestionId
     direction: Direction
@@ -115,19 +116,19 @@ class QuestionSet:
 
 
 def set_id(passage: PassageId, generation: str, *, provisional: bool = False) -> SetId:
-    """The content id of a passage's question set under the settings of that name."""
+    """Return the content id of a passage's question set under the settings of that name."""
     more = ("provisional",) if provisional else ()
     return SetId(content_id(passage, generation, *more))
 
 
 def question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:
-    """The content id of the `ordinal`-th question of its direction in the set."""
+    """Return the content id of the `ordinal`-th question of its direction in the set."""
     return QuestionId(content_id(in_set, int(direction), ordinal))
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An outgoing question and the incoming question most similar to it: a candidate edge."""
+    """An outgoing question and the most similar incoming question: a candidate edge."""
 
     question: QuestionId
     target: QuestionId
@@ -136,7 +137,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class EdgeThreshold:
-    """The last match that the edge budget admits; matches are sorted by similarity, then id.
+    """The last match within the edge budget; matches are sorted by similarity, then id.
 
     Stored in the columns cut_similarity and cut_question.
     """
@@ -158,7 +159,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Where a passage occurs in a document: 1-based, inclusive lines, pages or slides.
+    """The location of a passage in a document: 1-based, inclusive lines, pages or slides.
 
     `links` are the links in the passage, in order. Stored in the table `placement`.
     """
@@ -173,8 +174,9 @@ class Occurrence:
 class Document:
     """One revision of one document; `content` is the hash of its bytes.
 
-    names: title, aliases, a Message-ID. origin: the source's description of the revision, as a JSON
-    object. properties: sorted (name, value) pairs that queries can filter by.
+    `names` are its title, aliases and Message-ID. `origin` is the source's description of the
+    revision, as a JSON object. `properties` are sorted (name, value) pairs that queries can filter
+    by.
     """
 
     source: int
@@ -191,8 +193,8 @@ class Document:
 class Seen:
     """The state of an item at its last scan.
 
-    why, hint: its current problem, if any. skipped: counts of the parts that its reader left out
-    on purpose, by kind, as JSON; None if it was not read.
+    `why` and `hint` describe its current problem, if any. `skipped` counts the parts that its
+    reader omitted on purpose, by kind, as JSON; None if it was not read.
     """
 
     source: int
@@ -206,8 +208,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A document kept at a restored state while its file on disk has the content `disk` (None: no
-    file)."""
+    """A document kept at a restored state while its file has the content `disk` (None: no file)."""
 
     source: int
     path: str
@@ -216,7 +217,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class GenerationConfig:
-    """The settings that question sets are generated with; a row of the table `recipe`.
+    """The settings for generating question sets; a row of the table `recipe`.
 
     `name` identifies the generator, its version and the models.
     """
@@ -230,8 +231,8 @@ class GenerationConfig:
 class Version:
     """One committed state of the graph; `created_ms` is Unix time.
 
-    generation: row id of the GenerationConfig. rules: the version of the code that splits documents
-    into passages. edge_threshold: None if the budget admits all matches.
+    `generation` is the row id of the GenerationConfig. `rules` is the version of the code that
+    splits documents into passages. `edge_threshold` is None if the budget admits all matches.
     """
 
     id: int
@@ -252,9 +253,9 @@ class Version:
 class Change:
     """All changes from the head to the next version; committed in one transaction.
 
-    documents_gone: (source, path) pairs. documents_new: a document replaces an existing one.
-    matches_ended: outgoing questions whose match ends; applied before matches_begun. pins: replace
-    the pins of the documents that the change touches.
+    `documents_gone` are (source, path) pairs. `documents_new` replace existing documents at their
+    paths. `matches_ended` are the outgoing questions whose match ends; they are applied before
+    `matches_begun`. `pins` replace the pins of the documents that the change touches.
     """
 
     reason: str
@@ -277,7 +278,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant: which one, where (table and key), how it is broken, and what to do."""
+    """A violated invariant: its name, where (table and key), how it is violated, and what to do."""
 
     invariant: str
     where: str
@@ -296,7 +297,8 @@ WORD = re.compile(r"\w+")
 
 
 def split_unspaced(text: str) -> str:
-    """The text with spaces around each character of an unspaced script, for FTS5's tokenizer.
+    """Return the text with spaces around each character of an unspaced script, for FTS5's
+    tokenizer.
 
     >>> split_unspaced("in 東京 now").split()
     ['in', '東', '京', 'now']
@@ -305,5 +307,5 @@ def split_unspaced(text: str) -> str:
 
 
 def count_words(text: str) -> int:
-    """The number of words in a text."""
+    """Count the words in a text."""
     return len(WORD.findall(split_unspaced(text)))

@@ -1,4 +1,4 @@
-"""Times as people type them: `yesterday`, `3 days ago`, `last week`, `March 2026`, `14.3.2026`."""
+"""Parses times in words: `yesterday`, `3 days ago`, `last week`, `March 2026`, `14.3.2026`."""
 
 import re
 from datetime import datetime, timedelta
@@ -33,9 +33,9 @@ _LONGEST = 40
 
 
 def relative_moment(text: str, now: datetime) -> datetime | None:
-    """The start of the day, week or month that a text names, or a span before `now`.
+    """Return the start of the day, week or month that a text names, or a time before `now`.
 
-    A month or weekday without a year is the latest one before `now`. Returns None for other texts.
+    A month or weekday without a year is the latest before `now`. Returns None for other texts.
 
     >>> noon = datetime(2026, 3, 18, 12)  # a Wednesday
     >>> [str(relative_moment(text, noon)) for text in ("yesterday", "3 hours ago", "last week")]
@@ -69,7 +69,7 @@ def relative_moment(text: str, now: datetime) -> datetime | None:
 
 
 def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
-    """The first day of the current week, month or year, or of the one before."""
+    """Return the first day of the current or previous week, month or year."""
     if unit == "week":
         return today - timedelta(days=today.weekday() + (7 if is_last else 0))
     first = today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
@@ -80,8 +80,8 @@ def _period_start(unit: str, today: datetime, *, is_last: bool) -> datetime:
 
 
 def _named_day(words: str, today: datetime) -> datetime | None:
-    """A date given by the name of a day or month, or with dots. Raises ValueError if there is
-    none."""
+    """Parse a date with the name of a month, or with dots; None for other texts. Raises ValueError
+    for invalid names or dates."""
     if found := _DOTTED.fullmatch(words):
         return today.replace(day=int(found[1]), month=int(found[2]), year=int(found[3]))
     if found := _DAY_FIRST.fullmatch(words):

@@ -1,11 +1,11 @@
-"""Replaces the database by a backup, and reports beforehand what that loses.
+"""Replaces the database by a backup, and reports the losses beforehand.
 
-A restore has two parts. `stage` copies the backup into the folder `restore` beside the database,
+A restore has two parts. `stage` copies the backup into the folder `restore` next to the database,
 while a daemon may be serving, and writes the order file last. `finish_restore`, which needs the
 writer lock, moves the database to a folder below `replaced` and renames the copy to the database's
-name. Then it prepares the copy: acknowledged version numbers are not used again, purges are
-repeated, and the access rules of the replaced database apply. Each step can be repeated, so after a
-crash the next `finish_restore` completes the rest. A daemon calls it when it starts.
+name. Then it prepares the copy: acknowledged version numbers are never reused, purges are repeated,
+and the access rules of the replaced database apply. Each step can be repeated, so after a crash the
+next `finish_restore` completes the rest. A daemon calls it when it starts.
 """
 
 import json
@@ -51,10 +51,10 @@ _STAGE, _REPLACED, _ORDER = "restore", "replaced", "restore.json"
 class Loss:
     """The losses of a restore.
 
-    version: the newest version of the database, 0 without any. versions: how many the backup lacks.
-    tags, watches: those that the backup lacks. is_other: the backup is not an earlier state of this
-    database, so everything is lost. unreadable: why the database or backup cannot be read; the
-    other fields are then empty.
+    `version` is the newest version of the database, 0 if it has none. `versions` is the number of
+    versions missing from the backup. `tags` and `watches` are those missing from the backup.
+    `is_other`: the backup is not an earlier state of this database, so everything is lost.
+    `unreadable` says why the database or backup cannot be read; the other fields are then empty.
     """
 
     version: int = 0
@@ -70,8 +70,8 @@ class Loss:
 class Restored:
     """A finished restore.
 
-    version: the newest one now. replaced: the folder of the former database. purged: how many
-    documents are purged again. unread: why the former purges could not be read.
+    `version` is the newest version now. `replaced` is the folder of the former database. `purged`
+    is the number of repeated purges. `unread` says why the former purges could not be read.
     """
 
     version: int
@@ -131,7 +131,7 @@ def _tags(connection: Connection) -> set[str]:
 def stage(
     database: Path, name: str, chosen: Backup | Path, verify: Callable[[Path], None], now_ms: int
 ) -> None:
-    """Copy a backup, or a database file, to where `finish_restore` expects it.
+    """Copy a backup, or a database file, to the place that `finish_restore` uses.
 
     A backup was verified when it was made, so only its digest is compared; another file is checked
     with `verify`. Raises StoreError, mostly BackupFailed. The database in use is not changed.
@@ -140,8 +140,8 @@ def stage(
         raise _restore_error(
             name,
             f"hopsyncd {chosen.manifest.program} made it, with schema {chosen.manifest.schema},"
-            f" and this one knows schemas up to {SCHEMA_VERSION}",
-            "Install that version of hopsyncd, or a newer one",
+            f" and this version supports schemas up to {SCHEMA_VERSION}",
+            "Install that version of hopsyncd, or a later version",
         )
     folder = database.parent / _STAGE
     (folder / _ORDER).unlink(missing_ok=True)
@@ -164,7 +164,7 @@ def stage(
         shutil.rmtree(folder, ignore_errors=True)
         why = f"{error.filename or folder}: {(error.strerror or str(error)).lower()}"
         raise _restore_error(
-            name, why, "Check the disk; the database in use is unchanged"
+            name, why, "Check the disk. The current database is unchanged"
         ) from error
     except StoreError:
         shutil.rmtree(folder, ignore_errors=True)
@@ -172,9 +172,9 @@ def stage(
 
 
 def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], None]) -> None:
-    """Copy a database that nobody writes, with its log, migrate the copy, and check it.
+    """Copy a database that no process writes, with its log. Migrate the copy, and check it.
 
-    Matches written by an older program are not checked: the next start computes them again.
+    Matches written by an older program are not checked, because the next start recomputes them.
     """
     for ending in ("", "-wal"):
         file = chosen.with_name(chosen.name + ending)
@@ -190,7 +190,7 @@ def _copy_file(name: str, chosen: Path, copy: Path, verify: Callable[[Path], Non
     note_path(copy).unlink(missing_ok=True)
     if found:
         why = f"{found[0].invariant}: {found[0].where}: {found[0].detail}"
-        raise _restore_error(name, why, "Choose another backup; the database in use is unchanged")
+        raise _restore_error(name, why, "Choose another backup. The current database is unchanged")
     if schema == SCHEMA_VERSION:
         verify(copy)
     sync_file(copy)
@@ -204,7 +204,7 @@ def _copy_verified(name: str, chosen: Backup, copy: Path) -> None:
         raise _restore_error(
             name,
             f"{chosen.database} has changed since it was verified",
-            "Look for a failing disk, and choose another backup; the database in use is unchanged",
+            "Check the disk, and choose another backup. The current database is unchanged",
         )
 
 
@@ -213,7 +213,7 @@ def _restore_error(name: str, why: str, hint: str) -> BackupFailed:
 
 
 def pending_restore(database: Path) -> str | None:
-    """The name of the backup whose restore is prepared or was interrupted; None without one."""
+    """Return the name of the backup whose restore was prepared or interrupted, or None."""
     order = _read_order(database.parent / _STAGE)
     return order.name if order else None
 
@@ -228,7 +228,7 @@ def _read_order(folder: Path) -> _Order | None:
 def finish_restore(
     database: Path, now_ms: int, step: Callable[[str], None] = lambda _: None
 ) -> Restored | None:
-    """Complete the prepared restore; None if there is none. Needs the writer lock.
+    """Complete the prepared restore. Returns None if there is none. Needs the writer lock.
 
     `step` is called before each change of the files, for tests. Raises StoreError.
     """
@@ -252,7 +252,8 @@ def finish_restore(
 
 
 def _move_aside(database: Path, aside: Path, step: Callable[[str], None]) -> None:
-    """Move the database, its WAL and its `.head` file to another folder, where it can be opened."""
+    """Move the database, its WAL and its `.head` file to another folder, from which it can be
+    opened."""
     note = note_path(database)
     files = [database.with_name(database.name + ending) for ending in ("-shm", "-wal", "")]
     for file in (*files, note):
@@ -287,7 +288,7 @@ def _continue(database: Path, former: Path, now_ms: int) -> Restored:
 
 
 def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
-    """Repeat the purges of the former database, and apply its access rules; returns the number of
+    """Repeat the purges of the former database, and apply its access rules. Returns the number of
     purges."""
     rows = {name: row for row, name in source_names(restored).items()}
     rules = {name: rule for name, rule in access_rules(former).items() if rule is not None}
@@ -305,7 +306,7 @@ def _carry_over(former: Connection, restored: Connection, now_ms: int) -> int:
 
 
 def list_replaced(database: Path) -> list[Path]:
-    """The databases that restores have replaced, the newest first."""
+    """Return the databases that restores have replaced, newest first."""
     found = (database.parent / _REPLACED).glob(f"*/{DATABASE}")
     return sorted(found, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
+"""Searches a version exactly: postings of words, and the sqlite-vec tables of passage vectors."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ _CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
 def nearest(
     connection: Connection, at: Version, query: Vectors, k: int, hidden: Mask = frozenset()
 ) -> list[tuple[PassageId, float]]:
-    """The k passages in force with the largest cosine to the query, best first, ties by id.
+    """Return the k passages in force with the largest cosine to the query, best first, ties by id.
 
-    Passages that only hidden sources have are skipped; hidden folders are not supported. A zero
-    vector finds nothing and is never found.
+    Passages that occur only in hidden sources are left out; hidden folders are not supported. A
+    zero vector finds nothing and is never found.
     """
     if hidden_folders(hidden):
-        raise ValueError("the tables of vectors know no folders")
+        raise ValueError("hidden folders are not supported here")
     if not query.any():
         return []
     seen = f" AND life IN ({visible_intervals(connection)})" if hidden else ""
@@ -46,8 +46,8 @@ def nearest(
 def nearest_of(
     query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """Search like `nearest`, with equal results bit for bit, among these passages and (n, d)
-    vectors."""
+    """Search among these passages and (n, d) vectors; results equal `nearest` bit for
+    bit."""
     if not query.any():
         return []
     wanted = query.astype(np.float32)
@@ -102,7 +102,7 @@ def is_searchable(connection: Connection, generation: int) -> bool:
 def put_vectors(connection: Connection, intervals: Sequence[int]) -> None:
     """Insert the vectors of passage intervals (row ids in the table `life`).
 
-    Zero vectors are left out: their distances would be NaN, which breaks the order of a search.
+    Zero vectors are left out: their distances would be NaN, which breaks the order of results.
     """
     if not connection.dialect.has_vector_tables:
         return
@@ -149,7 +149,7 @@ def delete_vectors(connection: Connection, generation: int, intervals: Sequence[
 
 
 def rebuild_vectors(connection: Connection) -> None:
-    """Create the vector tables again, with the vectors of all passage intervals."""
+    """Rebuild the vector tables with the vectors of all passage intervals."""
     if not connection.dialect.has_vector_tables:
         return
     for generation, dimensions in connection.execute(
@@ -162,14 +162,14 @@ def rebuild_vectors(connection: Connection) -> None:
 
 
 def generation_rows(connection: Connection) -> list[int]:
-    """The row ids of all GenerationConfigs; each has a table of vectors."""
+    """Return the row ids of all GenerationConfigs; each has a table of vectors."""
     return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
 
 
 def sparse_chunks(connection: Connection, generation: int) -> list[list[int]]:
-    """The intervals whose vectors should move, by chunk.
+    """Return the intervals whose vectors should move, by chunk.
 
-    These are chunks, except the last, of which more than a quarter is free: sqlite-vec frees a
+    A chunk other than the last is sparse if more than a quarter of it is free. sqlite-vec frees a
     chunk only when its last row is deleted, and never reuses a gap.
     """
     table = f"passage_vector_{generation}"
@@ -190,10 +190,9 @@ def move_vectors(connection: Connection, generation: int, intervals: Sequence[in
 
 
 def renew_vectors(connection: Connection, generation: int) -> None:
-    """Rewrite the table in one transaction, so that no bytes of deleted rows stay in it.
+    """Rewrite the table in one transaction, so that no bytes of deleted rows remain in it.
 
-    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
-    with.
+    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep their snapshot.
     """
     with transaction(connection):
         dimensions = connection.execute(

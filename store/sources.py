@@ -1,4 +1,4 @@
-"""The configured sources and the results of their last scans. These are not versioned."""
+"""Stores the configured sources and the results of their last scans, which are not versioned."""
 
 import json
 from collections import Counter
@@ -39,10 +39,10 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class ListingState:
-    """Where the next listing of a source begins.
+    """The point where the next listing of a source begins.
 
-    Only the connector understands `cursor`. `listed_ms` (Unix time) is the time of the last
-    complete listing, None before the first.
+    Only the connector interprets `cursor`. `listed_ms` (Unix time) is the time of the last complete
+    listing; None before the first.
     """
 
     cursor: str | None
@@ -52,10 +52,11 @@ class ListingState:
 def register_source(
     connection: Connection, name: str, kind: str, location: str, settings: str = ""
 ) -> int:
-    """Create the source, or update its location; returns its id.
+    """Create the source, or update its location. Returns its id.
 
-    At a new location everything is read again, because revisions can be compared only within one.
-    If `settings` (any text that identifies them) have changed, the next listing starts over.
+    At a new location everything is read again, because revisions of different locations cannot be
+    compared. If `settings` (any text that identifies them) have changed, the next listing starts
+    over.
     """
     with transaction(connection):
         connection.execute(
@@ -104,7 +105,7 @@ def forget_cursor(connection: Connection, source: int) -> None:
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read by these rules; true if it has none."""
+    """Whether all documents of the source were read by these rules; True if it has none."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
@@ -114,9 +115,9 @@ def is_read_by(connection: Connection, source: int, rules: str) -> bool:
 
 
 def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Record the rules that the first documents of these sources are read with.
+    """Record the rules by which the first documents of these sources are read.
 
-    Called before the documents are inserted, inside that transaction.
+    Called before the documents are inserted, in the same transaction.
     """
     connection.executemany(
         "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
@@ -128,7 +129,7 @@ def begin_rules(connection: Connection, sources: Collection[int], rules: str) ->
 def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
     """Record that these rules read all documents of the source except the `unread`.
 
-    The unread ones are fetched as soon as the source has them again.
+    Unread documents are fetched as soon as the source has them again.
     """
     with transaction(connection):
         connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
@@ -141,7 +142,7 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
 
 
 def forget_source(connection: Connection, source: int) -> None:
-    """Treat the source as never scanned; its documents stay."""
+    """Mark the source as never scanned; its documents stay."""
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
@@ -159,7 +160,8 @@ def put_source_state(
     problem: str | None,
     hint: str | None,
 ) -> None:
-    """Record how a scan ended. With `scanned_ms` None, the time of the last complete scan stays."""
+    """Record how a scan ended. If `scanned_ms` is None, the time of the last complete scan
+    stays."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
@@ -169,7 +171,7 @@ def put_source_state(
 
 
 def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
-    """Pause the source for a user since `held_ms` (Unix time); None resumes it."""
+    """Pause the source at a user's request since `held_ms` (Unix time); None resumes it."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
@@ -184,12 +186,12 @@ def is_held(connection: Connection, source: int) -> bool:
 
 
 def source_names(connection: Connection) -> dict[int, str]:
-    """The name of every source ever configured, by id."""
+    """Return the name of every source ever configured, by id."""
     return dict(connection.execute("SELECT id, name FROM source"))
 
 
 def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
-    """The recorded access rule of every source, by name; None if no rule is recorded."""
+    """Return the recorded access rule of every source, by name; None if no rule is recorded."""
     rows = connection.execute(
         "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
     )
@@ -197,7 +199,7 @@ def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
 
 
 def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) -> None:
-    """Record the access rules of these sources, in one transaction."""
+    """Record the access rules of these sources in one transaction."""
     with transaction(connection):
         connection.executemany(
             "UPDATE source_state SET access = ? WHERE source ="
@@ -207,7 +209,8 @@ def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) ->
 
 
 def all_sources(connection: Connection) -> list[SourceRow]:
-    """Every source ever configured, with counts of its documents and of items with problems."""
+    """Return every source ever configured, with counts of its documents and of items with
+    problems."""
     rows = connection.execute(
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
         f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
@@ -225,7 +228,7 @@ def rows_under(
     under: Collection[str] | None,
     where: str = "",
 ) -> Iterator[Any]:
-    """The rows of a source, or only those at or below the paths `under`.
+    """Yield the rows of a source, or only those at or below the paths `under`.
 
     `select` begins the statement, up to its FROM and one table with a column `path`. The cost grows
     with the rows found.
@@ -245,13 +248,14 @@ def rows_under(
 def seen_items(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, Seen]:
-    """The result of the last scan for each item of the source, or each item `under`, by path."""
+    """Return the result of the last scan for each item of the source, or each item at or below
+    `under`, by path."""
     select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
     return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
 
 
 def knows_item(connection: Connection, source: int, path: str) -> bool:
-    """Whether the source has or had an item of that path."""
+    """Whether the source has or had an item at that path."""
     return any(
         connection.execute(
             f"SELECT 1 FROM {table} WHERE source = ? AND path = ? LIMIT 1", [source, path]
@@ -263,12 +267,13 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
 def pins_of(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> dict[str, bytes | None]:
-    """The documents kept at a restored state, by path, with the content hash of their files."""
+    """Return the documents kept at a restored state, by path, with the content hash of their
+    files."""
     return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
 
 
 def release_pins(connection: Connection, source: int) -> int:
-    """Unpin all documents of the source; the next scan reads their files. Returns how many."""
+    """Unpin all documents of the source; the next scan reads their files. Returns their number."""
     with transaction(connection):
         connection.execute(
             "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
@@ -282,9 +287,9 @@ def release_pins(connection: Connection, source: int) -> int:
 def item_problems(
     connection: Connection, limit: int, hidden: Mask = frozenset()
 ) -> list[tuple[str, str, str, str]]:
-    """At most `limit` items that cannot be used now, as (source name, path, why, hint).
+    """Return at most `limit` unusable items, as (source name, path, why, hint).
 
-    Items that are hidden are left out.
+    Hidden items are left out.
     """
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
@@ -297,7 +302,7 @@ def item_problems(
 
 
 def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
-    """The number of items of a source that cannot be used now, without hidden ones."""
+    """Count the unusable items of a source, without hidden items."""
     rows = connection.execute(
         "SELECT i.path FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE i.why IS NOT NULL AND s.name = ?",
@@ -307,12 +312,12 @@ def count_problems(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def _hides_item(hidden: Mask, source: str, path: str) -> bool:
-    """Whether an item, which may be a folder, is hidden: true if the documents in it would be."""
+    """Whether an item is hidden. If it is a folder, whether the documents in it would be."""
     return hides(hidden, source, path) or hides(hidden, source, f"{path}/\0")
 
 
 def count_pins(connection: Connection, source: str, hidden: Mask) -> int:
-    """The number of documents of a source kept at a restored state, without hidden ones."""
+    """Count the documents of a source kept at a restored state, without hidden documents."""
     rows = connection.execute(
         "SELECT p.path FROM pin AS p JOIN source AS s ON s.id = p.source WHERE s.name = ?",
         [source],
@@ -321,7 +326,7 @@ def count_pins(connection: Connection, source: str, hidden: Mask) -> int:
 
 
 def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
-    """The counts of parts that an item's reader left out on purpose, by kind."""
+    """Return the counts of parts that an item's reader omitted on purpose, by kind."""
     row = connection.execute(
         "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
         " WHERE s.name = ? AND i.path = ?",
@@ -333,7 +338,7 @@ def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str,
 def skipped_by_kind(
     connection: Connection, hidden: Mask = frozenset()
 ) -> list[tuple[str, int, int]]:
-    """Counts of parts left out on purpose: (kind, parts, documents). Hidden documents do not
+    """Count the parts omitted on purpose: (kind, parts, documents). Hidden documents do not
     count."""
     partly = partly_hidden(hidden)
     names = json.dumps(sorted({*hidden_sources(hidden), *partly}))
@@ -359,7 +364,7 @@ def skipped_by_kind(
 
 
 def counts_in(text: object) -> dict[str, int]:
-    """The counts in a JSON object; empty for anything else, such as a damaged row.
+    """Return the counts in a JSON object; empty for anything else, such as a damaged row.
 
     >>> counts_in('{".log": 3}'), counts_in(None), counts_in("no JSON")
     ({'.log': 3}, {}, {})
@@ -384,13 +389,13 @@ def put_left_out(connection: Connection, source: int, counts: Mapping[str, int])
 def excluded_paths(
     connection: Connection, source: int, under: Collection[str] | None = None
 ) -> set[str]:
-    """The paths that scans skip because they were purged."""
+    """Return the paths that scans skip because they were purged."""
     select = "SELECT t.path FROM excluded"
     return {row[0] for row in rows_under(connection, select, source, under)}
 
 
 def excluded_items(connection: Connection) -> set[tuple[str, str]]:
-    """All purged items, as (source name, path)."""
+    """Return all purged items, as (source name, path)."""
     return {
         (name, path)
         for name, path in connection.execute(
@@ -400,7 +405,6 @@ def excluded_items(connection: Connection) -> set[tuple[str, str]]:
 
 
 def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None:
-    """Make scans skip an item, as after a purge."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
@@ -408,7 +412,8 @@ def exclude(connection: Connection, source: int, path: str, now_ms: int) -> None
 
 
 def include_again(connection: Connection, source: int, path: str) -> bool:
-    """Let the next scan index a purged item like any other; False if it was not excluded."""
+    """Let the next scan index a purged item like any other. Returns False if it was not
+    excluded."""
     with transaction(connection):
         gone = connection.execute(
             "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
@@ -418,12 +423,12 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
 
 
 def row_limit(hidden: Mask, limit: int) -> int:
-    """The LIMIT of a statement whose rows are filtered by `hides` afterwards."""
+    """Return the LIMIT of a statement whose rows are filtered by `hides` afterwards."""
     return _NO_LIMIT if hidden_folders(hidden) else limit
 
 
 def names_json(hidden: Mask) -> str:
-    """The names of wholly hidden sources, as a JSON array for one SQL argument.
+    """Return the names of wholly hidden sources, as a JSON array for one SQL argument.
 
     A statement cannot filter by hidden folders: pass its rows through `hides`.
     """

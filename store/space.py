@@ -1,4 +1,4 @@
-"""Reclaims the space of the database, on either engine."""
+"""Reclaims the space of the database on either engine."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def release_memory(connection: Connection) -> None:
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Give back the space of deleted rows, in steps; `between` runs after each."""
+    """Reclaim the space of deleted rows, in steps; `between` runs after each step."""
     if connection.server:
         connection.server.reclaim_space(whole=False)
     else:
@@ -27,7 +27,7 @@ def shrink(connection: Connection, between: Callable[[], None]) -> None:
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
     """Erase the bytes of deleted rows on disk; `between` runs after each step.
 
-    False if a reader kept the log from being emptied.
+    Returns False if a reader kept the log from being emptied.
     """
     if connection.server:
         connection.server.reclaim_space(whole=True)

@@ -1,4 +1,4 @@
-"""Runs transactions on the database, and counts them."""
+"""Runs and counts transactions on the database."""
 
 import json
 from collections.abc import Iterator
@@ -27,12 +27,13 @@ def count_rewrite(connection: Connection) -> None:
 
 
 def rewrites(connection: Connection) -> int:
-    """The number of transactions that changed past versions: purges and rebuilds."""
+    """Count the transactions that changed past versions: purges and rebuilds."""
     return count_of(connection, "rewrites")
 
 
 def reserve_lost(connection: Connection, number: int) -> None:
-    """Never use the numbers up to this version again. Called inside a transaction."""
+    """Reserve the numbers up to this version, so that they are never reused. Called inside a
+    transaction."""
     connection.execute(
         "INSERT INTO counter VALUES ('lost_version', ?)"
         " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -41,18 +42,18 @@ def reserve_lost(connection: Connection, number: int) -> None:
 
 
 def lost_version(connection: Connection) -> int:
-    """The highest version that was acknowledged and then lost; 0 if none was."""
+    """Return the highest version that was acknowledged and then lost; 0 if none was."""
     return count_of(connection, "lost_version")
 
 
 def count_of(connection: Connection, name: str) -> int:
-    """The value of a counter; 0 if it was never set."""
+    """Return the value of a counter; 0 if it was never set."""
     row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else 0
 
 
 def version_digest(connection: Connection, number: int) -> str:
-    """The digest of the constant columns of a version's row; "" if there is no row."""
+    """Return the digest of the constant columns of a version's row, or "" if there is no row."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
     ).fetchone()
@@ -63,8 +64,8 @@ def version_digest(connection: Connection, number: int) -> str:
 def transaction(connection: Connection) -> Iterator[None]:
     """Run the block in one write transaction.
 
-    After it ends without an error, the caller may acknowledge the change. Raises DiskFailure,
-    NotAcknowledged or DatabaseGone; with the latter two, the change may be committed.
+    After the block ends without an error, the caller may acknowledge the change. Raises
+    DiskFailure, NotAcknowledged or DatabaseGone; after the latter two, the change may be committed.
     """
     connection.refuse_gone()
     with connection.disk_failures():
@@ -83,7 +84,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """One read transaction: all reads within it see the same state. Raises DiskFailure."""
+    """Run the block in one read transaction: all reads see the same state. Raises DiskFailure."""
     with connection.disk_failures():
         try:
             connection.begin_read()

@@ -1,7 +1,7 @@
-"""Reads versions, and commits the next.
+"""Reads versions, and commits new versions.
 
-write_version() is the commit point: nothing else creates a version. It runs inside one transaction,
-so a version exists as a whole or not at all.
+write_version() is the commit point: no other function creates a version. It runs inside one
+transaction, so a version exists completely or not at all.
 """
 
 import json
@@ -41,13 +41,14 @@ CHANGES = "documents_added, documents_changed, documents_removed, passages_added
 
 
 def head(connection: Connection) -> Version | None:
-    """The newest version; None in a store that has none yet."""
+    """Return the newest version; None if there is no version yet."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version ORDER BY id DESC LIMIT 1").fetchone()
     return _version(row) if row else None
 
 
 def version(connection: Connection, number: int) -> Version:
-    """The version of that number. Raises NoSuchVersion, also if it has expired."""
+    """Return the version with this number. Raises NoSuchVersion if it never existed or has
+    expired."""
     row = connection.execute(
         f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?",
         [min(number, ALIVE)],  # SQLite refuses larger integers
@@ -64,25 +65,25 @@ def version(connection: Connection, number: int) -> Version:
     raise NoSuchVersion(
         f"Cannot read version {number}",
         why,
-        "`hopsyncd status` names the newest version",
+        "Run `hopsyncd status` to see the newest version",
     )
 
 
 def scan_reason(source: str, read: int, removed: int) -> str:
-    """The reason recorded for a version that a scan of a source made."""
+    """Return the reason recorded for a version made by a scan of a source."""
     counts = {"new or changed": read, "removed": removed}
     changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     return f"{source}: {changes or 'nothing changed'}"
 
 
 def logged_version(connection: Connection, number: int) -> Version:
-    """A version from the log, whether it is kept or collected."""
+    """Return a version from the log, whether it is kept or collected."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _version(row)
 
 
 def kept_versions(connection: Connection) -> list[int]:
-    """The numbers of the versions that can be read, in ascending order."""
+    """Return the numbers of the versions that can be read, in ascending order."""
     rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
     return [row[0] for row in rows]
 
@@ -125,17 +126,17 @@ def _version(row: Sequence[Any]) -> Version:
 
 
 def commit(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Write the next version: every interval the change opens or closes, and the version row."""
+    """Commit the next version: all intervals that the change begins or ends, and the version
+    row."""
     with transaction(connection):
         return write_version(connection, change, created_ms)
 
 
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Commit the change as the next version, and compute all derived rows again.
+    """Commit the change as the next version, and rebuild all derived rows.
 
     Word counts and passage vectors are rebuilt in the same transaction, so readers see either all
-    of the old or all of the new ones. The counts of the new version are counted instead of carried
-    over.
+    old or all new rows. The counts of the new version are recounted.
     """
     with transaction(connection):
         count_rewrite(connection)
@@ -155,7 +156,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
 
 
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
-    """Like commit(), inside the caller's transaction."""
+    """Commit like commit(), inside the caller's transaction."""
     before = head(connection)
     number = max(before.id if before else 0, lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
@@ -223,7 +224,7 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 def put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record a scan that makes no version: touched files and problems."""
+    """Record a scan that creates no version: touched files and problems."""
     with transaction(connection):
         _put_seen(connection, seen, unseen)
 
@@ -257,7 +258,7 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _count_rewritten(connection: Connection, number: int) -> int:
-    """The number of documents that the version replaced by an equal revision."""
+    """Count the documents that the version replaced by an equal revision."""
     (count,) = connection.execute(
         "SELECT count(*) FROM document AS d JOIN document AS o"
         " ON o.source = d.source AND o.path = d.path AND o.died = d.born"

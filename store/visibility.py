@@ -13,9 +13,9 @@ from pathspec import GitIgnoreSpec
 class HiddenFolders:
     """The documents of a source that are hidden because of their paths.
 
-    `patterns` are gitignore patterns; the last one that matches a path decides. `decisions` say
-    whether each pattern hides, and at the end whether paths that no pattern matches are hidden.
-    Another spelling of a path must not show it: see `find_patterns`.
+    `patterns` are gitignore patterns; the last one that matches a path decides. `decisions` has,
+    for each pattern, whether it hides, and at the end whether paths that no pattern matches are
+    hidden. A different spelling of a path must not reveal it: see `find_patterns`.
     """
 
     source: str
@@ -32,11 +32,12 @@ Mask: TypeAlias = frozenset[str | HiddenFolders]
 
 
 def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
-    """The positions of the patterns that decide about a path, one for each way to read it.
+    """Return the positions of the patterns that decide about a path, one for each reading of the
+    path.
 
-    A path is shown only if it is in each way: as it stands, with `..` resolved, and without regard
-    to case. The pattern that decides is the last one that matches the path or a folder above it; -1
-    stands for none.
+    A path is shown only if every reading is shown: as written, with `..` resolved, and without
+    regard to case. The last pattern that matches the path or a folder above it decides; -1 means
+    that no pattern matches.
 
     >>> find_patterns(("hr/", "hr/open/**"), "hr/open/b"), find_patterns(("hr/",), "c/hr.md")
     ((1,), (-1,))
@@ -51,7 +52,7 @@ def find_patterns(patterns: tuple[str, ...], path: str) -> tuple[int, ...]:
 
 
 def _find_last(specs: Iterable[tuple[int, GitIgnoreSpec]], path: str) -> int:
-    """The position of the last pattern that matches; -1 if none does."""
+    """Return the position of the last pattern that matches; -1 if none does."""
     return next((at for at, pattern in specs if pattern.match_file(path)), -1)
 
 
@@ -66,12 +67,12 @@ def _resolve(parts: Sequence[str]) -> list[str]:
 
 
 def hidden_sources(mask: Mask) -> list[str]:
-    """The names of the sources that are hidden as a whole, sorted."""
+    """Return the names of the sources that are hidden completely, sorted."""
     return sorted(part for part in mask if isinstance(part, str))
 
 
 def hidden_folders(mask: Mask) -> list[HiddenFolders]:
-    """The hidden folders of the sources that are not hidden as a whole."""
+    """Return the hidden folders of the other sources."""
     return [part for part in mask if isinstance(part, HiddenFolders)]
 
 
@@ -83,7 +84,7 @@ def hides(mask: Mask, source: str, path: str) -> bool:
 
 
 def partly_hidden(mask: Mask) -> set[str]:
-    """The names of the sources that have hidden folders."""
+    """Return the names of the sources that have hidden folders."""
     return {folders.source for folders in hidden_folders(mask)}
 
 
@@ -96,7 +97,7 @@ def is_pattern(pattern: str) -> bool:
 def _compile(
     patterns: tuple[str, ...], without_case: bool = False
 ) -> tuple[tuple[int, GitIgnoreSpec], ...]:
-    """The patterns and their positions, the last one first."""
+    """Return the patterns and their positions, last pattern first."""
     lines = [_normalize(pattern) for pattern in patterns]
     if without_case:
         lines = [line.casefold() for line in lines]

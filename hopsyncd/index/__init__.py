@@ -1,1 +1,1 @@
-"""The graph in memory: matching, the edge budget, names and links. It does no I/O."""
+"""The in-memory graph: matching, the edge budget, names and links. It does no I/O."""

@@ -1,9 +1,9 @@
-"""Builds ACL views: the graph without hidden sources, as if it had been built without them.
+"""Builds ACL views: the graph as if it had been built without the hidden sources.
 
-A view is made from an older view of the same sources, or from the whole graph, in the same way as a
-commit: questions are matched again if candidates became visible or hidden. Matches that differ from
-the whole index are kept as an overlay. Links of a passage are resolved again if a hidden document
-has the passage or is a possible target.
+Like a commit, a view is derived from an older view of the same sources, or from the whole graph.
+Questions are matched again if candidates became visible or hidden. Matches that differ from the
+whole index are kept as an overlay. The links of a passage are resolved again if a hidden document
+contains the passage or is a possible target.
 """
 
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ from store.visibility import Mask
 def build_acl_view(
     version: Version, hidden: Mask, budget_factor: float, base: Snapshot
 ) -> Snapshot:
-    """Build the view of a version without the content that only hidden sources have.
+    """Build the view of a version without content that occurs only in hidden sources.
 
-    `base` is the view of an older version without the same sources, or the whole graph of any
+    `base` is the view of an older version with the same hidden sources, or the whole graph of any
     version.
     """
     statistics = Statistics.count(base.index, version.id, hidden, base.statistics)
@@ -56,7 +56,7 @@ def _complete(
     matches: MatchColumns,
     question_similarity: Floats,
 ) -> Snapshot:
-    """The view with its matches, and with links and counts."""
+    """Return the view with its matches, links and counts."""
     index, statistics = view.index, view.statistics
     relinked, links, link_rows = _link(view, base)
     overlay = AclOverlay(
@@ -90,11 +90,12 @@ def _complete(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewMatches:
-    """The matches of a view that differ from the whole graph, by the ids of questions. So they hold
-    in any index of the same content.
+    """The matches of a view that differ from the whole graph, by question ids.
 
-    rematched: the visible outgoing questions whose match is not the one in the whole graph.
-    source, target, similarity: the matches that these have.
+    They are valid in any index of the same content.
+
+    `rematched` are the visible outgoing questions with a different match than in the whole graph,
+    or none. `source`, `target` and `similarity` are their matches.
     """
 
     rematched: Integers
@@ -104,7 +105,7 @@ class ViewMatches:
 
 
 def list_view_matches(view: Snapshot) -> ViewMatches:
-    """The matches of a view, to be restored in another index."""
+    """Return the matches of a view, to be restored in another index."""
     assert view.overlay is not None
     matches, outgoing = view.overlay.matches, view.index.outgoing.id
     return ViewMatches(
@@ -118,9 +119,9 @@ def list_view_matches(view: Snapshot) -> ViewMatches:
 def restore_acl_view(
     version: Version, hidden: Mask, budget_factor: float, head: Snapshot, kept: ViewMatches
 ) -> Snapshot | None:
-    """The view that `build_acl_view` makes, from the matches that it had in another index.
+    """Restore the view that `build_acl_view` made in another index, from its matches there.
 
-    None if the head's index lacks a question.
+    Returns None if the head's index lacks a question.
     """
     index = head.index
     statistics = Statistics.count(index, version.id, hidden, head.statistics)
@@ -142,8 +143,10 @@ def restore_acl_view(
 
 
 def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]:
-    """The visible questions whose match differs from the whole index, their matches, and all
-    similarities."""
+    """Find the visible questions whose match differs from the whole index, and their matches.
+
+    Also returns the similarities of all matches, by outgoing question.
+    """
     index = view.index
     before, after = base.statistics.visible.passages, view.statistics.visible.passages
     changed_rows = np.flatnonzero(find_differences(after, before, False))
@@ -177,14 +180,14 @@ def _match(view: Snapshot, base: Snapshot) -> tuple[Flags, MatchColumns, Floats]
 
 
 def list_vertices(index: LiveIndex, version: int) -> Flags:
-    """(e,) whether each passage row is a vertex of the whole graph at a version."""
+    """(e,) Whether each passage row is a vertex of the whole graph at a version."""
     intervals = index.passage_intervals
     in_force = (intervals.born <= version) & (version < intervals.died)
     return mark_rows(len(index.passages), intervals.passage_row[in_force])
 
 
 def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
-    """Whether each match is also among the others. Both are sorted by question."""
+    """Whether each match is also among `others`. Both are sorted by question."""
     positions, is_same = find_sorted(others.source_question, matches.source_question)
     targets = others.target_question[positions[is_same]]
     is_same[is_same] = targets == matches.target_question[is_same]
@@ -192,7 +195,8 @@ def _is_among(matches: MatchColumns, others: MatchColumns) -> Flags:
 
 
 def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
-    """The questions whose match in the whole index may differ between the versions of two views."""
+    """Return the questions whose match in the whole index may differ between the versions of two
+    views."""
     matches = view.index.matches
     first, last = sorted((base.version.id, view.version.id))
     has_begun = (matches.born > first) & (matches.born <= last)
@@ -201,10 +205,10 @@ def _list_own_changes(view: Snapshot, base: Snapshot) -> Integers:
 
 
 def _link(view: Snapshot, base: Snapshot) -> tuple[Integers, RowsByEnd, Integers]:
-    """The numbers of the passages whose links may have other targets, their links, and the row of
-    each.
+    """Resolve links again whose target may differ from the whole graph.
 
-    The links of an older view stay unless a document that could affect them was added or removed.
+    Returns the numbers of their passages, the links, and the row of each link. The links of an
+    older view stay unless a document that could affect them was added or removed.
     """
     index, shown = view.index, view.statistics.visible.documents
     version, documents = view.version.id, index.documents

@@ -17,7 +17,7 @@ LEAST_SORTABLE = np.int32(-(2**31))
 
 
 def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Integers]:
-    """All positions from each start up to its end, and for each the number of its range.
+    """Return all positions from each start up to its end, and the range number of each position.
 
     >>> [part.tolist() for part in expand_ranges(np.array([4, 9]), np.array([6, 10]))]
     [[4, 5, 9], [0, 0, 1]]
@@ -31,7 +31,7 @@ def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Int
 
 
 def invert_positions(values: AnyIntegers, count: int) -> Integers:
-    """(count,) the position of each number below `count` in distinct `values`; -1 if it is
+    """(count,) Return the position of each number below `count` in distinct `values`; -1 if it is
     missing.
 
     >>> invert_positions(np.array([3, 1]), 4).tolist()
@@ -43,7 +43,7 @@ def invert_positions(values: AnyIntegers, count: int) -> Integers:
 
 
 def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
-    """(count,) whether each number below `count` is in one of the arrays."""
+    """(count,) Whether each number below `count` is in one of the arrays."""
     flags = np.zeros(count, dtype=np.bool_)
     for marked in rows:
         flags[marked] = True
@@ -51,7 +51,7 @@ def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
 
 
 def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
-    """The flag of each row; False for rows that were added after the flags were computed.
+    """Return the flag of each row; False for rows added after the flags were computed.
 
     >>> take_flags(np.array([True, False]), np.array([0, 1, 5])).tolist()
     [True, False, False]
@@ -64,7 +64,7 @@ def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
 
 
 def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
-    """The position of each wanted number in ascending values, and whether it is present."""
+    """Return the position of each wanted number in ascending values, and whether it is present."""
     positions = np.searchsorted(values, wanted)
     positions[positions == len(values)] = 0
     is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
@@ -72,7 +72,7 @@ def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Fla
 
 
 def sort_distinct(values: Integers) -> Integers:
-    """Sort and remove duplicates; several times as fast as np.unique for a few values."""
+    """Sort and remove duplicates; for a few values several times as fast as np.unique."""
     ascending = np.sort(values)
     is_first = np.ones(len(ascending), dtype=np.bool_)
     np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
@@ -81,7 +81,8 @@ def sort_distinct(values: Integers) -> Integers:
 
 
 def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:
-    """The first `count` rows of each group, ordered by the keys in turn; groups are ascending.
+    """Return the first `count` rows of each group, ordered by the keys in turn; groups are
+    ascending.
 
     >>> select_first_of_groups(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
     [1, 2]
@@ -103,7 +104,7 @@ def to_sortable(values: NDArray[np.float32]) -> Int32s:
 
 
 def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> Integers:
-    """The rows of the `count` largest values of each group, including ties with the last.
+    """Return the rows of the `count` largest values of each group, including ties with the last.
 
     >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
     >>> select_largest_of_groups(np.array([0, 0, 1, 0]), values, 2).tolist()
@@ -122,10 +123,10 @@ def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> In
 def find_range_maxima(
     values: NDArray[np.float32], starts: Integers, ends: Integers
 ) -> NDArray[np.float32]:
-    """The largest value of each range; ranges must not be empty.
+    """Return the largest value of each range; ranges must not be empty.
 
     It is the maximum of two overlapping windows of 2 ** k values, at the start and the end of the
-    range. np.maximum.reduceat takes three times as long if ranges are short.
+    range. np.maximum.reduceat takes three times as long for short ranges.
 
     >>> values = np.array([4.0, 1.0, 3.0, 2.0], dtype=np.float32)
     >>> find_range_maxima(values, np.array([0, 1]), np.array([1, 4])).tolist()
@@ -144,7 +145,7 @@ def find_range_maxima(
 
 
 def sum_exactly(values: Floats, groups: Integers, count: int, unit: float) -> Floats:
-    """(count,) sums by group that do not depend on the order of the rows.
+    """(count,) Sum values by group; the result does not depend on the order of the rows.
 
     Each value is first rounded to a multiple of `unit`, a power of 2, so the additions are exact
     while a sum stays below 2 ** 53 units.

@@ -49,7 +49,7 @@ them."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchColumns:
-    """The m matches, as columns: the outgoing question, its incoming question, and their Eq. 1."""
+    """The m matches, as columns: outgoing question, incoming question, and similarity (Eq. 1)."""
 
     source_question: Integers
     target_question: Integers
@@ -60,7 +60,7 @@ class MatchColumns:
 
     @classmethod
     def of_rows(cls, matches: MatchTable, rows: AnyIntegers) -> Self:
-        """These rows of the table of matches."""
+        """Select rows from the table of matches."""
         return cls(
             matches.source_question[rows].astype(np.int64),
             matches.target_question[rows].astype(np.int64),
@@ -68,7 +68,7 @@ class MatchColumns:
         )
 
     def take(self, selection: Integers | Flags) -> Self:
-        """The matches at these positions, or with these flags."""
+        """Select matches by position or by flag."""
         return type(self)(
             self.source_question[selection],
             self.target_question[selection],
@@ -80,7 +80,7 @@ NO_MATCHES = MatchColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty
 
 
 def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
-    """All matches of several parts, of which there is at least one."""
+    """Concatenate the matches of one or more parts."""
     return MatchColumns(
         np.concatenate([part.source_question for part in parts]),
         np.concatenate([part.target_question for part in parts]),
@@ -92,19 +92,19 @@ def concatenate_matches(parts: Sequence[MatchColumns]) -> MatchColumns:
 class QuestionsByKeyword:
     """Pairs of a keyword and a question of one direction.
 
-    groups: the position of the keyword that each of `questions` has, ascending. A question is
-    listed under each of its keywords.
+    `groups` is the position of the keyword of each of `questions`, ascending. A question is listed
+    under each of its keywords.
     """
 
     questions: Integers
     groups: Integers
 
     def take(self, selection: Integers | Flags) -> Self:
-        """The questions at these positions, or with these flags."""
+        """Select questions by position or by flag."""
         return type(self)(self.questions[selection], self.groups[selection])
 
     def subtract(self, others: Self) -> Self:
-        """The pairs of question and keyword that `others`, for the same keywords, lacks."""
+        """Return the pairs that are not in `others`, which has the same keywords."""
         width = 1 + max(self.questions.max(initial=0), others.questions.max(initial=0))
         pairs = np.setdiff1d(
             self.groups * width + self.questions,
@@ -118,7 +118,7 @@ class QuestionsByKeyword:
 def list_keywords(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, Integers]:
-    """The names of the questions' keywords, and for each the position of its question."""
+    """Return the names of the questions' keywords, and the position of the question for each."""
     starts = table.keyword_start[questions].astype(np.int64)
     rows, positions = expand_ranges(starts, starts + table.keyword_count[questions])
     return index.question_keywords.name[rows].astype(np.int64), positions
@@ -127,7 +127,7 @@ def list_keywords(
 def group_by_keyword(
     index: LiveIndex, table: QuestionTable, questions: Integers
 ) -> tuple[Integers, QuestionsByKeyword]:
-    """The distinct keywords of the questions, and the questions by keyword."""
+    """Return the distinct keywords of the questions, and the questions by keyword."""
     names, positions = list_keywords(index, table, questions)
     distinct, groups = np.unique(names, return_inverse=True)
     order = np.argsort(groups, kind="stable")
@@ -137,9 +137,9 @@ def group_by_keyword(
 def find_candidates(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> list[QuestionsByKeyword]:
-    """The incoming questions that may be matched by each keyword (ascending), for several graphs.
+    """Return the candidate incoming questions of each keyword (ascending), for several graphs.
 
-    A graph is given by its passages.
+    Each graph is given by the flags of its passages.
     """
     found, are_lowest = _find_lowest(index, names, graphs)
     return [found.take(is_lowest) for is_lowest in are_lowest]
@@ -148,10 +148,10 @@ def find_candidates(
 def find_candidate_changes(
     index: LiveIndex, names: Integers, before: Flags, after: Flags
 ) -> tuple[QuestionsByKeyword, QuestionsByKeyword]:
-    """The candidates of each keyword (ascending) that are in only one of two graphs.
+    """Return the candidates of each keyword (ascending) that are in only one of two graphs.
 
-    Returns the candidates only in `before`, then the ones only in `after`. A graph is given by its
-    passages.
+    The first result has the candidates only in `before`, the second those only in `after`. Each
+    graph is given by the flags of its passages.
     """
     found, (was_lowest, is_lowest) = _find_lowest(index, names, (before, after))
     return found.take(was_lowest & ~is_lowest), found.take(is_lowest & ~was_lowest)
@@ -160,11 +160,12 @@ def find_candidate_changes(
 def select_affected(
     index: LiveIndex, names: Integers, changed: QuestionsByKeyword, stay: Flags
 ) -> Integers:
-    """The keywords that may get or lose candidates, if the `changed` incoming questions, at least
-    one of each keyword, enter or leave a graph. `stay`: the passages that are in it all the time.
+    """Return the keywords whose candidates may change if `changed` incoming questions enter or
+    leave a graph.
 
-    The other keywords have MAX_CANDIDATES questions that stay and have lower ranks. This is so for
-    nearly all common keywords, and quick to check.
+    Each keyword has at least one changed question. `stay` marks the passages that stay in the
+    graph. All other keywords have MAX_CANDIDATES questions that stay and have lower ranks; nearly
+    all common keywords are among them, which is quick to check.
     """
     ranks = rank_keys(names[changed.groups], index.incoming.id[changed.questions])
     lowest = np.minimum.reduceat(ranks, np.flatnonzero(np.diff(changed.groups, prepend=-1)))
@@ -178,9 +179,11 @@ def select_affected(
 def _find_lowest(
     index: LiveIndex, names: Integers, graphs: Sequence[Flags]
 ) -> tuple[QuestionsByKeyword, list[Flags]]:
-    """Incoming questions of each keyword, by ascending rank, and which are candidates in each of
-    the graphs: those with one of the MAX_CANDIDATES lowest ranks of their keyword, including ties
-    with the last."""
+    """Find the incoming questions with the lowest ranks of each keyword, by ascending rank.
+
+    Also returns, for each graph, which questions are candidates: the MAX_CANDIDATES lowest ranks of
+    the keyword, including ties with the last.
+    """
     postings, most = index.postings.incoming_by_keyword, MAX_CANDIDATES
     found = postings.find_lowest(names, int(_SPARE * most))
     passage_rows = index.incoming.passage_row[found.rows]
@@ -201,8 +204,11 @@ def _find_lowest(
 
 
 def _select_lowest(ranks: Integers, groups: Integers, kept: Flags) -> Flags:
-    """Which of the questions are kept and have one of the MAX_CANDIDATES lowest ranks of their
-    keyword, including ties with the last. The ranks rise, and with them the groups."""
+    """Mark the `kept` questions with the MAX_CANDIDATES lowest ranks of their keyword, including
+    ties with the last.
+
+    Ranks and groups are ascending.
+    """
     (positions,) = kept.nonzero()
     kept_ranks, counts = ranks[positions], np.bincount(groups[positions])
     counts = counts[counts > 0]
@@ -213,7 +219,7 @@ def _select_lowest(ranks: Integers, groups: Integers, kept: Flags) -> Flags:
 
 
 def find_asking(index: LiveIndex, names: Integers, passages: Flags) -> QuestionsByKeyword:
-    """The outgoing questions of these passages that have one of the keywords."""
+    """Return the outgoing questions of these passages that have one of the keywords."""
     rows, groups = index.postings.outgoing_by_keyword.find_all(names)
     kept = take_flags(passages, index.outgoing.passage_row[rows])
     return QuestionsByKeyword(rows[kept], groups[kept])
@@ -225,10 +231,11 @@ def find_best(
     targets: QuestionsByKeyword,
     held: MatchColumns = NO_MATCHES,
 ) -> MatchColumns:
-    """The best match of each source among the targets that share a keyword with it, by source.
+    """Return the best match of each source among the targets that share a keyword with it.
 
-    Ties go to the lowest id of the target. A match must be better than the source's match in
-    `held`, which is ordered by source. A source without a better match is left out.
+    The result is ordered by source. Ties go to the target with the lowest id. A match must be
+    better than the source's match in `held`, which is ordered by source. A source without a better
+    match is left out.
     """
     questions = sort_distinct(sources.questions)
     floor = np.full(len(questions), -np.inf)
@@ -243,8 +250,10 @@ def find_best(
 
 
 def select_better(index: LiveIndex, matches: MatchColumns, held: MatchColumns) -> MatchColumns:
-    """The matches that are better than the `held` match of their question. Both are ordered by
-    source."""
+    """Return the matches that are better than the `held` match of their question.
+
+    Both are ordered by source.
+    """
     positions, is_held = find_sorted(held.source_question, matches.source_question)
     is_better = ~is_held
     old, new = held.take(positions[is_held]), matches.take(is_held)
@@ -271,7 +280,7 @@ def _select_best(index: LiveIndex, found: Sequence[MatchColumns]) -> MatchColumn
 def _compare(
     comparison: "_Comparison", sources: QuestionsByKeyword, targets: QuestionsByKeyword
 ) -> Iterator[MatchColumns]:
-    """The pairs of questions with a common keyword that may be the best ones, in parts."""
+    """Yield, in parts, the pairs of questions with a common keyword that may be best matches."""
     groups = np.intersect1d(sources.groups, targets.groups)
     source_starts, source_ends = _find_ranges(sources.groups, groups)
     target_starts, target_ends = _find_ranges(targets.groups, groups)
@@ -307,12 +316,12 @@ def _concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
 
 
 def _find_ranges(values: Integers, wanted: Integers) -> tuple[Integers, Integers]:
-    """The start and end of each wanted value in ascending values."""
+    """Return the start and end of each wanted value in ascending values."""
     return np.searchsorted(values, wanted), np.searchsorted(values, wanted, "right")
 
 
 def _split_by_pairs(counts: Integers) -> Iterator[slice]:
-    """Slices of rows that have about _PAIRS_AT_ONCE pairs together."""
+    """Yield slices of rows with about _PAIRS_AT_ONCE pairs each."""
     numbers = counts.cumsum() // _PAIRS_AT_ONCE
     edges = np.flatnonzero(np.diff(numbers, prepend=-1, append=-1))
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -321,11 +330,13 @@ def _split_by_pairs(counts: Integers) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
-    """Compares pairs of questions that share a keyword. `floor` is the similarity that a match of
-    each of the `questions`, which rise, has to reach. It rises to what they have reached.
+    """Compares pairs of questions that share a keyword.
 
-    The cosine is computed first. A pair shares at least one keyword, and at most all of the
-    question that has fewer. Exact Eq. 1 is computed where this can still reach the floor.
+    `questions` are ascending. `floor` is the similarity that a match of each question must reach;
+    it rises with each comparison.
+
+    The cosine is computed first. The number of shared keywords is between one and the smaller
+    keyword count. Exact Eq. 1 is computed only where it can still reach the floor.
     """
 
     index: LiveIndex
@@ -333,7 +344,7 @@ class _Comparison:
     floor: Floats
 
     def compare_pairs(self, pairs: Pairs) -> MatchColumns:
-        """The pairs that may be the best ones, without pairs of one passage row."""
+        """Return the pairs that may be best matches, without pairs within one passage row."""
         (positions, targets), index = pairs, self.index
         outgoing, incoming = index.outgoing, index.incoming
         sources = self.questions[positions]
@@ -353,8 +364,10 @@ class _Comparison:
         return MatchColumns(sources, targets, similarity)
 
     def find_likely(self, group: Pairs) -> Pairs:
-        """The pairs of these sources and targets that may be the best ones. Their cosines are
-        computed as a product of matrices, which is nearly exact."""
+        """Return the pairs of these sources and targets that may be best matches.
+
+        Their cosines are computed as a matrix product, which is nearly exact.
+        """
         (positions, targets), vectors = group, self.index.vectors
         outgoing, incoming = self.index.outgoing, self.index.incoming
         sources = self.questions[positions]
@@ -377,7 +390,7 @@ class _Comparison:
 
 
 def compute_half_jaccard(index: LiveIndex, sources: Integers, targets: Integers) -> Floats:
-    """Half the Jaccard similarity of the keywords of each pair of questions."""
+    """Compute half the Jaccard similarity of the keywords of each pair of questions."""
     source_names, source_pairs = list_keywords(index, index.outgoing, sources)
     target_names, target_pairs = list_keywords(index, index.incoming, targets)
     name_count = len(index.name_numbers)

@@ -1,7 +1,7 @@
 """Adds and ends documents in the live index, with their names, properties, passages and links.
 
-The link edges at the head are kept up to date like matches. When a document is added or ends, the
-links that may point to it are resolved again.
+The link edges at the head are kept up to date like matches. If a document is added or ended, links
+that may point to it are resolved again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -40,10 +40,10 @@ NAMED_PASSAGES = 4  # the first passages of a document, which have its names
 class NewDocument:
     """A revision of a document; `id` is its row in the database.
 
-    names: the names that links may use for it, besides its path. keyword_names: its names in the
-    spelling of keywords. occurrences: its passages in order, each with its links. modified_ms,
-    created_ms: NO_DATE if the document gives no date. properties: the properties in the document,
-    and its type.
+    `names` are the names that links may use for it, besides its path. `keyword_names` are its names
+    as normalised keywords. `occurrences` are its passages in order, each with its links.
+    `modified_ms` and `created_ms` are NO_DATE if the document states no date. `properties` include
+    its type.
     """
 
     id: int
@@ -60,7 +60,7 @@ class NewDocument:
 def change_documents(
     index: LiveIndex, version: int, ended: Sequence[int], begun: Sequence[NewDocument]
 ) -> None:
-    """End documents, given by their rows in the database, and begin others at this version."""
+    """End documents, given by their database rows, and begin new documents at this version."""
     ended_rows = int64([index.document_row_of_id.pop(id_) for id_ in ended])
     index.end_documents(ended_rows, version)
     new_rows = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
@@ -68,7 +68,7 @@ def change_documents(
 
 
 def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers:
-    """Add at least one document, with everything that belongs to it; returns the document rows."""
+    """Add one or more documents with all their tables. Returns the document rows."""
     sources = dict.fromkeys(each.source for each in new)
     index.sources += [source for source in sources if source not in index.sources]
     source_numbers = {source: number for number, source in enumerate(index.sources)}
@@ -156,7 +156,7 @@ def _add_names(
     names: Sequence[Sequence[str]],
     passage_numbers: Sequence[Sequence[int]],
 ) -> None:
-    """Give the first passages of each document all its names."""
+    """Add all names of each document to its first passages."""
     name_numbers = _split(index.number_names([*chain.from_iterable(names)]).tolist(), names)
     pairs = [
         [*product(dict.fromkeys(passages[:NAMED_PASSAGES]), document_names)]
@@ -223,7 +223,7 @@ def _add_links(
 
 
 def _update_link_edges(index: LiveIndex, version: int, changed: Integers) -> None:
-    """Resolve links again that are in a changed document or may point to one."""
+    """Resolve the links in changed documents, and links that may point to them, again."""
     document_died, edges = index.documents.died, index.link_edges
 
     def is_current(documents: Integers) -> Flags:

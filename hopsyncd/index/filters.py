@@ -1,4 +1,4 @@
-"""Filters: which documents a question is about, by source, path, type, date, tag and so on.
+"""Filters documents by source, path, type, date, tag and other properties.
 
 Filtered-out passages are excluded from results, counts and every path of the walk, whatever the
 strategy. The graph does not change: edges between two remaining passages stay, and nothing is
@@ -29,7 +29,8 @@ _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
 class Condition:
     """A filter `key:value`, or its negation.
 
-    value: for a property, `name=value` or only its name. at_ms: the date, in a condition on dates.
+    `value` of a property is `name=value` or only its name. `at_ms` is the date in a condition on
+    dates.
     """
 
     key: str
@@ -46,7 +47,7 @@ Filter = tuple[Condition, ...]
 
 
 def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
-    """(d,) whether each document passes the filter, for all versions up to this one.
+    """(d,) Whether each document passes the filter, for all versions up to `version`.
 
     `known` are the flags of the first documents. A document never changes, so only later documents
     are tested.
@@ -117,7 +118,7 @@ def _value_test(wanted: str) -> Callable[[str], bool]:
 
 
 def type_words(path: str, media_type: str) -> str:
-    """The words for a document's type: extension, media type, and parts of the media type.
+    """Return the words for a document's type: extension, media type, and parts of the media type.
 
     >>> type_words("a/b.MD", "text/markdown; charset=utf-8")
     'md text/markdown markdown'
@@ -144,8 +145,8 @@ _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
 def _glob(pattern: str) -> Callable[[str], bool]:
     """Compile a shell pattern: `*` stays inside a folder, `**` matches any number of folders.
 
-    The text before a wildcard is matched at its first occurrence, and no other is tried. So the
-    time is linear in the text, whatever the pattern.
+    Only the first occurrence of the text before a wildcard is tried, so the time is linear in the
+    text, whatever the pattern.
 
     >>> [_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
     [True, True, False, False]
@@ -171,7 +172,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _name_regex(pattern: str) -> str:
-    """A regular expression for a pattern within one name."""
+    """Return a regular expression for a pattern within one name."""
     pieces = [
         "".join(
             _one_character(part) if position % 2 else re.escape(part)
@@ -186,7 +187,7 @@ def _name_regex(pattern: str) -> str:
 
 
 def _one_character(wildcard: str) -> str:
-    """A regular expression for `?` or for a set like `[a-z]` or `[!0-9]`.
+    """Return a regular expression for `?` or for a set such as `[a-z]` or `[!0-9]`.
 
     >>> _one_character("[!a[&]")
     '[^a\\\\[\\\\&]'

@@ -1,7 +1,7 @@
 """Freezes an index at one version, so that another thread can save it while the writer continues.
 
-Rows are only added. Only two columns change: `died` of rows that end, and `match_row` of questions.
-The intervals show their values at the version. So nothing is copied, and no thread waits.
+Rows are only appended. Only two columns change: `died` of ended rows, and `match_row` of questions.
+Both can be restored from the intervals. So nothing is copied, and no thread waits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Buffers = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedColumns:
-    """The columns of a frozen index in other arrays, which may have spare capacity behind
+    """The columns of a frozen index in other arrays, which may have spare capacity after
     `lengths`."""
 
     buffers: Buffers
@@ -33,7 +33,8 @@ class MovedColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenIndex:
-    """`segments` are the segments of all postings, by name. `texts` are lists of strings."""
+    """An index at one version. `segments` has the postings' segments by name; `texts` are lists of
+    strings."""
 
     version: int
     names: Integers
@@ -58,7 +59,7 @@ class FrozenIndex:
             yield f"{name}:rows", merged.rows
 
     def _restore(self, table: Table, name: str, column: Column) -> Column:
-        """The column with its values at the version."""
+        """Return the column with its values at the version."""
         if isinstance(table, IntervalTable) and name == "died":
             return np.where(column > self.version, np.int32(DEAD), column)
         if isinstance(table, OutgoingQuestionTable) and name == "match_row":
@@ -71,7 +72,8 @@ class FrozenIndex:
         return column
 
     def move(self, buffers: Buffers, lengths: Mapping[str, int]) -> MovedColumns:
-        """Prepare these arrays, which contain the data of `columns`, to replace the index's own."""
+        """Prepare these arrays, which contain the data of `columns`, to replace the index's
+        arrays."""
         tables = {
             name: table.from_buffers(
                 {column: buffers[f"{name}.{column}"] for column in table.dtypes()}, len(table)
@@ -119,10 +121,10 @@ def thaw(index: LiveIndex) -> None:
 
 
 def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
-    """Let a frozen index use these columns, updated with all changes since. Readers keep theirs.
+    """Let a frozen index use these columns, updated with all later changes.
 
-    Call it on the writer's thread. The time depends on the changes, apart from a comparison of a
-    few columns.
+    Readers keep the old columns. Call it on the writer's thread. The time depends on the changes,
+    apart from a comparison of a few columns.
     """
     index.name_numbers.move(moved.buffers["names"], moved.lengths["names"])
     index.passage_numbers.move(moved.buffers["passages"], moved.lengths["passages"])
@@ -133,7 +135,7 @@ def use_columns(index: LiveIndex, moved: MovedColumns) -> None:
 
 
 def _catch_up(table: Table, now: Table) -> Table:
-    """Extend a table by the rows added to `now` since, and update changed values."""
+    """Append the rows added to `now` since the freeze, and update changed values."""
     count = len(table)
     for name in ("died", "match_row"):
         if name in table.dtypes():

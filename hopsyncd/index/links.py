@@ -1,7 +1,7 @@
-"""Resolves links: finds the document and the passage that a link means.
+"""Resolves links: finds the document and the passage that a link points to.
 
-These rules are tried in order, and nothing is guessed: if two documents have the same name, the
-link means neither.
+These rules are tried in order. An ambiguous link is not resolved: if two documents have the same
+name, it points to neither.
 
 1. The link's own document, if the link only names a heading.
 2. The path, from the folder of the link's document or from the top of its source.
@@ -12,9 +12,9 @@ and Notion write file names.
 Documents have keys, and each link has a list of candidate keys, so the cost of resolving a link
 depends only on the documents that share a key with it.
 
-Worked example. Of people/Ada Lovelace.md, notes/Ada.md and old/Ada.md, `[[Ada Lovelace]]` and
-`[[people/ada lovelace]]` mean the first; `[[Ada]]` means notes/Ada.md in a note beside it, and
-nothing in the top folder.
+Example with the documents people/Ada Lovelace.md, notes/Ada.md and old/Ada.md: `[[Ada Lovelace]]`
+and `[[people/ada lovelace]]` point to the first. `[[Ada]]` points to notes/Ada.md in a note of the
+same folder, and to no document in a note of the top folder.
 """
 
 import re
@@ -53,7 +53,7 @@ class NamedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The key of a document that a link may mean, and of the heading that it names (0: none).
+    """The keys of a document and of a heading (0: none) that a link may point to.
 
     Candidates with the same `reading` interpret the link's text in the same way. If one of them is
     ambiguous, the rest of that reading is skipped.
@@ -65,7 +65,7 @@ class Candidate:
 
 
 def list_document_keys(document: NamedDocument) -> list[int]:
-    """The distinct keys of a document, from its path, which is unique, and from its names.
+    """Return the distinct keys of a document, from its path, which is unique, and from its names.
 
     >>> keys = list_document_keys(NamedDocument("notes", "people/Ada.md", ("Countess",)))
     >>> content_id("path", "notes", "people/Ada.md") in keys
@@ -86,7 +86,7 @@ def list_document_keys(document: NamedDocument) -> list[int]:
 
 
 def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
-    """The possible meanings of a link to `target` in the document at `path`, best first."""
+    """Return the possible targets of a link to `target` in the document at `path`, best first."""
     if target.startswith("#"):
         return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
     candidates: list[Candidate] = []
@@ -109,7 +109,7 @@ def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
 
 
 def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
-    """The numbers of passages whose links may change their target with these documents."""
+    """Return the numbers of passages whose links may change their target with these documents."""
     rows, _ = index.postings.document_keys_by_document.find_all(documents)
     keys = np.unique(index.document_keys.key[rows])
     by_key, _ = index.postings.links_by_key.find_all(keys)
@@ -119,7 +119,7 @@ def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
 
 
 def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
-    """Resolve the links of a passage, in the order in which they are written.
+    """Resolve the links of a passage in text order.
 
     Returns the number of each target passage, and the row of the first link to it.
     """
@@ -141,9 +141,9 @@ def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]
 
 
 def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int | None:
-    """The number of the passage that a link leads to; None if it means no document.
+    """Return the number of the passage that a link leads to; None if it is not resolved.
 
-    It is the first passage under the named heading, or else the first of the document.
+    It is the first passage under the named heading, or else the first passage of the document.
     """
     found = _find_document(index, link_row, is_visible)
     if found is None:
@@ -171,7 +171,7 @@ def _heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
 def _find_document(
     index: LiveIndex, link_row: int, is_visible: IsVisible
 ) -> tuple[int, int] | None:
-    """The row of the document that a link means, and the key of the heading that it names there."""
+    """Return the row of the document that a link points to, and the key of the named heading."""
     links, candidates = index.links, index.link_candidates
     ambiguous = -1
     start, end = int(links.candidate_start[link_row]), int(links.candidate_end[link_row])
@@ -189,7 +189,7 @@ def _find_document(
 
 
 def heading_key(heading: str) -> int:
-    """The key of a heading, written as a heading, in an address or in a link's `#...`.
+    """Return the key of a heading, as written in the heading, an address or a link's `#...`.
 
     >>> heading_key("early-life") == heading_key("Works#Early life")
     True
@@ -198,7 +198,7 @@ def heading_key(heading: str) -> int:
 
 
 def file_title(path: str) -> str:
-    """The name of a file as note programs display it.
+    """Return the name of a file as note programs display it.
 
     >>> file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
     'Ada Lovelace'
@@ -221,7 +221,7 @@ def _paths(target: str, start: str) -> Iterator[str]:
 
 
 def _file_names(path: str) -> Iterator[str]:
-    """All names by which a link may call the file.
+    """Yield all names that a link may use for the file.
 
     >>> list(_file_names("pages/a/Plan.md"))
     ['pages/a/plan.md', 'pages/a/plan', 'a/plan.md', 'a/plan', 'plan.md', 'plan']

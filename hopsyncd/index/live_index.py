@@ -1,16 +1,16 @@
-"""The live index: all data that queries read, for every kept version, as tables in memory.
+"""The live index: in-memory tables with all data that queries read, for every kept version.
 
-The content of a passage (its vectors, questions, names, words) is a row of `passages`, added once
-and never changed. Other tables hold the interval in which it is in force: from version `born` until
-before version `died`, as in the database. So a version is a number, and a commit takes time only
-for its changes: it appends rows, and sets the `died` of others. A reader at an older version sees
-neither change.
+The content of a passage (its vectors, questions, names, words) is a row of `passages`, which never
+changes. Other tables contain the interval in which it is in force: from version `born` until before
+version `died`, as in the database. A commit appends rows and sets the `died` of others, so its time
+depends only on its changes. A reader at an older version sees neither kind of change.
 
-A batch begins and ends rows as PENDING, which no version sees; `settle` gives them their version.
+A batch first marks the rows that it begins and ends as PENDING, so no version includes the changes;
+`settle` sets their version.
 
-Worked example. Version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets
-died = 2, and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8
-are in force, at version 2 the intervals of 7 and 9.
+Example: version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets died = 2,
+and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8 are in
+force, at version 2 the intervals of 7 and 9.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +69,7 @@ NO_DATE = -(2**62)  # of a document that does not say when it was written
 
 @lru_cache(1 << 14)
 def name_key(name: str) -> int:
-    """The content id of a name or a term."""
+    """Return the content id of a name or a term."""
     return content_id(name)
 
 
@@ -97,9 +97,9 @@ class _PendingRows:
 class LiveIndex:
     """All tables. One writer changes them; readers use a `Snapshot`.
 
-    `hopsyncd.index.tables` describes each table. Adding rows replaces a table by a longer one.
-    While a writer may do so, a reader that needs columns of one length must take the table once,
-    and after the postings or the table whose rows it looks up.
+    `hopsyncd.index.tables` describes each table. Adding rows replaces a table by a longer table. A
+    reader that needs columns of equal length must therefore read the table attribute once. It must
+    read it after the postings or the table whose rows it looks up.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -149,7 +149,7 @@ class LiveIndex:
 
     @property
     def is_vertex(self) -> Flags:
-        """Whether each passage row is a vertex at the head, including pending changes."""
+        """(e,) Whether each passage row is a vertex at the head, including pending changes."""
         intervals = self.passage_intervals
         flags = np.zeros(len(self.passages), dtype=np.bool_)
         flags[intervals.passage_row[intervals.died == DEAD]] = True
@@ -157,8 +157,7 @@ class LiveIndex:
 
     @property
     def is_worn(self) -> bool:
-        """Whether most of the index is unused at the head, for example after a garbage
-        collection."""
+        """Whether most rows are unused at the head, for example after a garbage collection."""
         passages = self.passages
         vector_counts = passages.vector_end - passages.vector_start
         used = int(vector_counts[self.is_vertex].sum())
@@ -170,7 +169,7 @@ class LiveIndex:
         return unused > max(1000, used) or ended > max(1000, occurring)
 
     def number_names(self, names: Sequence[str]) -> Integers:
-        """The number of each name; new names get the next."""
+        """Return the number of each name; new names get the next numbers."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.name_numbers.add(keys)
         for name, number in zip(names, numbers.tolist(), strict=True):
@@ -179,7 +178,7 @@ class LiveIndex:
         return numbers
 
     def number_properties(self, properties: Sequence[tuple[str, str]]) -> list[int]:
-        """The number of each property; new properties get the next."""
+        """Return the number of each property; new properties get the next numbers."""
         numbers = self._property_numbers
         for pair in properties:
             if numbers.setdefault(pair, len(self.properties)) == len(self.properties):
@@ -187,16 +186,16 @@ class LiveIndex:
         return [numbers[pair] for pair in properties]
 
     def find_property(self, pair: tuple[str, str]) -> int | None:
-        """The number of a property; None if no document has had it."""
+        """Return the number of a property; None if no document has it."""
         return self._property_numbers.get(pair)
 
     def find_deciding_patterns(
         self, source: str, patterns: tuple[str, ...], sources: Int32s
     ) -> tuple[NDArray[np.int16], list[tuple[int, ...]]]:
-        """A number for each document row, and the patterns that decide for each number.
+        """Return a number for each document row, and the deciding patterns for each number.
 
-        `sources` (d,) are the numbers of the rows' sources; the rows of others have the number 0.
-        Each path is compared once. Rows that a writer is still adding may be missing at the end.
+        `sources` (d,) are the source numbers of the rows; the rows of other sources have the number
+        0. Each path is compared once. Rows that a writer is still adding may be missing at the end.
         """
         number = self.sources.index(source) if source in self.sources else -1
         key, count = (source, patterns), len(sources)
@@ -215,9 +214,9 @@ class LiveIndex:
         return known[:count], sets
 
     def find_hidden_documents(self, folders: HiddenFolders, sources: Int32s) -> Flags:
-        """Whether the folders hide each document row; see `find_deciding_patterns`.
+        """Whether the folder patterns hide each document row; see `find_deciding_patterns`.
 
-        A row that a writer is still adding counts as hidden; no version has it yet.
+        A row that a writer is still adding counts as hidden, because no version has it yet.
         """
         numbers, sets = self.find_deciding_patterns(folders.source, folders.patterns, sources)
         number = self.sources.index(folders.source) if folders.source in self.sources else -1
@@ -230,7 +229,7 @@ class LiveIndex:
     # Rows with intervals
 
     def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
-        """The rows of the given passages that are vertices at the head."""
+        """Return the rows of the given passages that are vertices at the head."""
         known = self.interval_of_passage
         intervals = [known[passage] for passage in passage_ids if passage in known]
         return self.passage_intervals.passage_row[intervals].astype(np.int64)
@@ -258,7 +257,7 @@ class LiveIndex:
         self._pending_intervals.end(self.passage_intervals, rows_array, died)
 
     def begin_documents(self, new: DocumentTable) -> int:
-        """Add revisions of documents; returns the row of the first."""
+        """Add revisions of documents. Returns the row of the first."""
         start = len(self.documents)
         self.documents = self.documents.extend(new)
         self._pending_documents.begun.append((start, start + len(new)))
@@ -310,7 +309,7 @@ class LiveIndex:
         self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
     def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
-        """End the matches of these outgoing questions, which all have a match."""
+        """End the matches of these outgoing questions, all of which have a match."""
         rows = self.outgoing.match_row[source_questions].astype(np.int64)
         self.outgoing.match_row[source_questions] = -1
         self._pending_matches.end(self.matches, rows, died)
@@ -324,7 +323,7 @@ class LiveIndex:
         return rows[find_sorted(targets, passage_rows)[1]]
 
     def pending_matches(self) -> tuple[Integers, Integers]:
-        """The rows of `matches` that begin, and those that end, with the next version."""
+        """Return the rows of `matches` that begin, and those that end, with the next version."""
         none, pending = np.empty(0, dtype=np.int64), self._pending_matches
         begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
         ended = np.concatenate([none, *pending.ended])
@@ -332,7 +331,7 @@ class LiveIndex:
         return begun[matches.died[begun] == DEAD], ended[matches.born[ended] != PENDING]
 
     def settle(self, version: int) -> None:
-        """Give pending changes their version: they are in force from this version on."""
+        """Put pending changes into force from this version on."""
         self._pending_intervals.settle(self.passage_intervals, version)
         self._pending_documents.settle(self.documents, version)
         self._pending_link_edges.settle(self.link_edges, version)
@@ -372,7 +371,7 @@ class LiveIndex:
     def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
         """Replace everything except vectors and texts by the columns of a FrozenIndex.
 
-        Each array may have spare capacity behind its length.
+        Each array may have spare capacity after its length.
         """
         self.name_numbers.replace(buffers["names"], lengths["names"])
         self.passage_numbers.replace(buffers["passages"], lengths["passages"])
@@ -395,7 +394,7 @@ class LiveIndex:
         self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
 
     def tables(self) -> dict[str, Table]:
-        """All tables by the names of their fields."""
+        """Return all tables by their field names."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
 
 

@@ -1,4 +1,4 @@
-"""Keeps matches up to date: the edge merging of HopRAG section 3.2, made incremental.
+"""Updates matches incrementally: the edge merging of HopRAG section 3.2.
 
 Every outgoing question is matched with the most similar of its candidates under Eq. 1; ties go to
 the lowest id. Candidates are incoming questions of other passages that share a keyword with it
@@ -7,9 +7,9 @@ the lowest id. Candidates are incoming questions of other passages that share a 
 - outgoing questions that are new, or whose match is no longer a candidate, with all candidates;
 - other questions that share a keyword with new candidates, with the new candidates.
 
-Worked example. A asks a1, B answers b1, both about Rome: a1 -> b1. Passage C is added and answers
-c1 about Rome: a1 keeps b1 unless c1 is more similar. C is removed: only the questions matched with
-c1 look for another.
+Example: passage A asks a1, and B answers b1, both about Rome, so a1 is matched with b1. Passage C,
+which answers c1 about Rome, is added: a1 keeps b1 unless c1 is more similar. C is removed: only the
+questions matched with c1 are matched again.
 """
 
 import math
@@ -56,7 +56,7 @@ PAUSE_FACTOR = 1.0  # pause of matching while queries run, as a multiple of the 
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
-    """The shared keywords divided by all keywords; 0 if both sets are empty.
+    """Return the shared keywords divided by all keywords; 0 if both sets are empty.
 
     >>> jaccard({"rome", "italy"}, {"rome"})
     0.5
@@ -73,7 +73,7 @@ def compute_similarity(
     keywords_b: Set[str],
     vector_b: NDArray[np.integer],
 ) -> float:
-    """Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
+    """Compute Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
 
     The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot product
     divided by GRID squared, so equal inputs give equal bits on every machine. It differs from the
@@ -88,14 +88,14 @@ def compute_similarity(
 
 
 def list_outgoing(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
-    """The outgoing questions of the passages."""
+    """Return the outgoing questions of the passages."""
     passages = index.passages
     starts, ends = passages.outgoing_start[passage_rows], passages.outgoing_end[passage_rows]
     return expand_ranges(starts, ends)[0]
 
 
 def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
-    """The incoming questions of the passages."""
+    """Return the incoming questions of the passages."""
     passages = index.passages
     starts, ends = passages.incoming_start[passage_rows], passages.incoming_end[passage_rows]
     return expand_ranges(starts, ends)[0]
@@ -103,7 +103,8 @@ def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """The matches that a version ends and begins. A question whose match changes is in both."""
+    """The matches that a version ends and begins. If a question's match changes, the question is in
+    both."""
 
     ended: Integers
     begun: MatchColumns
@@ -113,7 +114,8 @@ class HeldMatches(Protocol):
     """The matches before a change."""
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches of these outgoing questions, by ascending question. Some may have none."""
+        """Return the matches of these outgoing questions by ascending question. Some may have no
+        match."""
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
         """The matches whose incoming question belongs to one of these passages, which rise."""
@@ -138,9 +140,10 @@ class _HeadMatches:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeGraph:
-    """A graph that contains a smaller one and has most of its matches.
+    """A graph that contains a smaller graph and shares most of its matches.
 
-    passages: (e,) which passages it has. matches: those with both ends in the smaller graph.
+    `passages` (e,) flags its passages. `matches` are the matches with both ends in the smaller
+    graph.
     """
 
     passages: Flags
@@ -155,11 +158,12 @@ def find_changed_matches(
     held: HeldMatches,
     whole: WholeGraph | None = None,
 ) -> tuple[Integers, MatchColumns]:
-    """The outgoing questions whose match may change with the graph's passages, and their new
+    """Return the outgoing questions whose match may change with the graph's passages, and their new
     matches.
 
-    Both are ordered by question. before, after: (e,) which passages are in the graph. changed_rows:
-    the passages that differ. With the matches of a `whole` graph, fewer questions are compared.
+    Both are ordered by question. `before` and `after` (e,) flag the passages of the graph, and
+    `changed_rows` are the passages that differ. With the matches of a `whole` graph, fewer
+    questions are compared.
     """
     incoming, outgoing = index.incoming, index.outgoing
     names, changed = group_by_keyword(index, incoming, list_incoming(index, changed_rows))
@@ -194,10 +198,10 @@ def _find_better(
     held: MatchColumns,
     whole: WholeGraph,
 ) -> MatchColumns:
-    """The best matches among candidates that were added, as in `find_best`.
+    """Return the best matches among added candidates, as in `find_best`.
 
-    If a question's match in the whole graph is also in this graph, no candidate that both graphs
-    have is better.
+    If a question's match in the whole graph is also in this graph, no common candidate of both
+    graphs is better, so those are not compared.
     """
     others = sort_distinct(asking.questions)
     own = whole.matches.of_questions(others)
@@ -213,7 +217,8 @@ def _find_better(
 def find_best_matches(
     index: LiveIndex, questions: Integers, passages: Flags, whole: WholeGraph | None = None
 ) -> MatchColumns:
-    """The best match of each outgoing question among the incoming questions of these passages.
+    """Return the best match of each outgoing question among the incoming questions of these
+    passages.
 
     Questions without a match are left out. If a question's match in the `whole` graph is also in
     this graph, the whole graph's candidates are not compared again.
@@ -234,7 +239,7 @@ def find_best_matches(
 
 
 def count_matches(index: LiveIndex, passages: Flags) -> int:
-    """How many outgoing questions of these passages have a match among them."""
+    """Count the outgoing questions of these passages that have a match among these passages."""
     asked = list_outgoing(index, np.flatnonzero(passages))
     names, asking = group_by_keyword(index, index.outgoing, asked)
     (candidates,) = find_candidates(index, names, [passages])
@@ -249,7 +254,7 @@ def count_matches(index: LiveIndex, passages: Flags) -> int:
 
 
 def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -> None:
-    """Update the matches at the head after passages ended or were added."""
+    """Update the matches at the head after passages were ended or added."""
     after = index.is_vertex
     before = after.copy()
     before[ended_rows], before[new_rows] = True, False
@@ -260,20 +265,21 @@ def update_matches(index: LiveIndex, ended_rows: Integers, new_rows: Integers) -
 
 
 def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """The matches of two disjoint sets of questions, by ascending question."""
+    """Merge the matches of two disjoint sets of questions, by ascending question."""
     merged = concatenate_matches([first, second])
     return merged.take(np.argsort(merged.source_question))
 
 
 def replace_sources(matches: MatchColumns, better: MatchColumns) -> MatchColumns:
-    """The matches, with the `better` ones instead of others of the same questions; both are
-    ordered."""
+    """Replace the matches of some questions by the `better` matches; both are ordered by
+    question."""
     is_replaced = find_sorted(better.source_question, matches.source_question)[1]
     return merge_matches(matches.take(~is_replaced), better)
 
 
 def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -> None:
-    """Make `best` the matches of these questions at the head; other questions among them get none.
+    """Make `best` the matches of these questions at the head; questions without a match there get
+    none.
 
     Matches that are already in force stay.
     """
@@ -291,9 +297,10 @@ def replace_matches(index: LiveIndex, questions: Integers, best: MatchColumns) -
 
 
 def has_matches_without_keyword(index: LiveIndex) -> bool:
-    """Whether the head has matches of questions that share no keyword, as in older databases.
+    """Whether the head has matches of questions that share no keyword, as older databases do.
 
-    It checks only a few matches, because in such databases about half of them are of this kind.
+    It checks only a few matches, because about half of the matches in such databases are of this
+    kind.
     """
     matches = index.matches
     rows = np.flatnonzero(matches.died == DEAD)[:_FEW_MATCHES]
@@ -303,14 +310,14 @@ def has_matches_without_keyword(index: LiveIndex) -> bool:
 
 
 def list_pending_matches(index: LiveIndex) -> MatchDelta:
-    """All changes of matches since the last version; the next version commits them."""
+    """Return all changes of matches since the last version; the next version commits them."""
     begun, ended = index.pending_matches()
     questions = index.matches.source_question[ended].astype(np.int64)
     return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))
 
 
 def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
-    """The matches as the store has them."""
+    """Convert the matches to the store's records."""
     columns = (
         index.outgoing.id[matches.source_question].tolist(),
         index.incoming.id[matches.target_question].tolist(),
@@ -323,7 +330,7 @@ def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
 
 
 def edge_budget(passages: int, factor: float) -> int:
-    """How many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
+    """Compute how many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
 
     >>> edge_budget(994, 1.0)
     6860
@@ -334,7 +341,7 @@ def edge_budget(passages: int, factor: float) -> int:
 def find_head_threshold(
     index: LiveIndex, budget: int, near: EdgeThreshold | None
 ) -> tuple[int, EdgeThreshold | None]:
-    """The number of matches at the head, and the last one that the budget admits.
+    """Return the number of matches at the head, and the last match that the budget admits.
 
     `near` may be the threshold of another version: if few matches lie between the two, only these
     are sorted.
@@ -359,9 +366,10 @@ def find_head_threshold(
 def find_edge_threshold(
     question_ids: Integers, similarity: Floats, budget: int
 ) -> EdgeThreshold | None:
-    """The last match that the budget admits, by descending similarity and ascending question id.
+    """Return the last match that the budget admits, by descending similarity and ascending question
+    id.
 
-    None if it admits all. With a budget of 0, the threshold is above every match.
+    Returns None if it admits all. With a budget of 0, the threshold is above every match.
 
     >>> find_edge_threshold(np.array([7, 3]), np.array([0.5, 0.5]), 1)
     EdgeThreshold(similarity=0.5, question=3)

@@ -29,8 +29,9 @@ from store.records import Direction, Question, QuestionSet
 class NewPassage:
     """The input for a passage row.
 
-    word_count: the length of the passage's full text. term_counts: how often the text has each
-    term. heading_keys: its headings as links name them. spellings: its words as they are written.
+    `word_count` is the length of the passage's full text. `term_counts` has the frequency of each
+    term in the text. `heading_keys` are the keys of its headings in links. `spellings` are its
+    words as written.
     """
 
     questions: QuestionSet
@@ -58,7 +59,7 @@ class _QuestionColumns:
 
 @dataclass(slots=True)
 class _Content:
-    """The content of new passages, and the total of each kind after each passage."""
+    """The content of new passages, and the running total of each kind after each passage."""
 
     incoming: _QuestionColumns = field(default_factory=_QuestionColumns)
     outgoing: _QuestionColumns = field(default_factory=_QuestionColumns)
@@ -103,7 +104,7 @@ class _Content:
 
 
 def add_passages(index: LiveIndex, contents: Sequence[NewPassage]) -> Integers:
-    """Add the contents that have no row yet; returns the passage row of each."""
+    """Add the contents that have no row yet. Returns the passage row of each."""
     rows = index.row_of_question_set
     new = {each.questions.id: each for each in contents if each.questions.id not in rows}
     if new:
@@ -151,8 +152,8 @@ def _add_passage_rows(
 ) -> None:
     """Add the rows of passages.
 
-    `ends` (m, 5): where the incoming and outgoing questions, mentions, sentence mentions and
-    headings of each of the m passages end. The first passage starts at `before`.
+    `ends` (m, 5): the end rows of the incoming and outgoing questions, mentions, sentence mentions
+    and headings of each of the m passages. The first passage starts at `before`.
     """
     starts = np.concatenate([[before], ends[:-1]])
     vector_counts = [len(each.questions.vectors) for each in new]
@@ -217,8 +218,7 @@ def _add_outgoing(index: LiveIndex, columns: _QuestionColumns) -> None:
 
 
 def _question_rows(index: LiveIndex, columns: _QuestionColumns) -> tuple[QuestionTable, Integers]:
-    """Add the keywords of questions; returns the new rows of questions and the name of each
-    keyword."""
+    """Add the keywords of questions. Returns the new question rows and the name of each keyword."""
     names = index.number_names(columns.keywords)
     counts = np.array(columns.keyword_counts, dtype=np.int64)
     starts = len(index.question_keywords) + np.cumsum(counts) - counts

@@ -1,4 +1,4 @@
-"""Postings: for each key, the rows that have it, as in search engines."""
+"""Postings, as in search engines: maps each key to its rows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,8 +18,8 @@ _ALL_ROWS = 1 << 40  # more than any key has
 class Segment(NamedTuple):
     """Rows sorted by key.
 
-    offsets: where the rows of keys -1, 0, 1 ... start, up to one more than the largest key. None if
-    the keys are too sparse for a table.
+    `offsets` are the starts of the rows of keys -1, 0, 1 ... up to one more than the largest key;
+    None if the keys are too sparse for a table.
     """
 
     keys: Integers
@@ -28,14 +28,14 @@ class Segment(NamedTuple):
 
     @classmethod
     def build(cls, keys: Integers, rows: Int32s) -> "Segment":
-        """Make a segment of rows that are sorted by key, with offsets if many keys are dense."""
+        """Build a segment from rows sorted by key, with offsets if many keys are dense."""
         if len(keys) < _SMALL or keys[0] < 0 or keys[-1] > _MAX_KEY_FACTOR * len(keys):
             return cls(keys, rows)
         counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
         return cls(keys, rows, np.cumsum(counts, dtype=np.int32))
 
     def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
-        """The start and end of the rows of each key."""
+        """Return the start and end of the rows of each key."""
         if self.offsets is None:
             return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
         positions = keys.clip(-1, len(self.offsets) - 3) + 1
@@ -43,10 +43,10 @@ class Segment(NamedTuple):
 
 
 class RankedRows(NamedTuple):
-    """Rows of several keys, in no order.
+    """Rows of several keys, in any order.
 
-    ranks: their keys from `rank_keys`. positions: the position of their key. is_cut: for each key,
-    whether it has more rows.
+    `ranks` are their keys from `rank_keys`, and `positions` the positions of their keys. `is_cut`
+    tells for each key whether it has more rows.
     """
 
     rows: Integers
@@ -55,13 +55,13 @@ class RankedRows(NamedTuple):
     is_cut: Flags
 
     def take(self, selection: Flags) -> "RankedRows":
-        """The rows with these flags."""
+        """Select the rows with these flags."""
         return RankedRows(
             self.rows[selection], self.ranks[selection], self.positions[selection], self.is_cut
         )
 
     def join(self, more: "RankedRows", positions: Integers) -> "RankedRows":
-        """These rows and the rows of `more`, whose keys have other positions here."""
+        """Append the rows of `more`, whose keys have the given positions here."""
         return RankedRows(
             np.concatenate([self.rows, more.rows]),
             np.concatenate([self.ranks, more.ranks]),
@@ -74,11 +74,11 @@ _EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 class Postings:
-    """For each key, the rows that have it, in segments sorted by key.
+    """Maps each key to its rows, in segments sorted by key.
 
-    New rows join one small segment. When that is full, it becomes a large segment. Large segments
-    are merged so that each is at least twice the size of the next, so a row is moved O(log n)
-    times.
+    New rows are added to one small segment. A full small segment becomes a large segment. Large
+    segments are merged so that each is at least twice the size of the next, so a row is moved O(log
+    n) times.
 
     >>> postings = Postings()
     >>> postings.add(np.array([5, 3, 5]), np.array([0, 1, 2]))
@@ -107,7 +107,7 @@ class Postings:
         self._segments = (*large, small)
 
     def find(self, key: int) -> Int32s:
-        """The rows of one key."""
+        """Return the rows of one key."""
         return self.find_each(np.array([key]))[0]
 
     def find_each(self, keys: AnyIntegers) -> list[Int32s]:
@@ -125,10 +125,10 @@ class Postings:
         ]
 
     def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
-        """The rows of all keys, and for each row the position of its key, ascending.
+        """Return the rows of all keys in key order, and the position of each row's key.
 
-        Each segment gives at most `limit` rows for a key. So a key with at least `limit` rows gives
-        at least `limit`.
+        With `limit`, each segment returns at most `limit` rows of a key, so a key with more rows
+        still returns at least `limit`.
         """
         row_parts: list[Int32s] = []
         key_parts: list[Integers] = []
@@ -150,10 +150,10 @@ class Postings:
         return rows[order].astype(np.int64), key_positions[order]
 
     def find_lowest(self, keys: Integers, about: int = _ALL_ROWS) -> "RankedRows":
-        """The rows of each key, for keys from `rank_keys`.
+        """Return the rows of each key, for keys from `rank_keys`.
 
-        A key with many more rows than `about` gives only about that number, the lowest ones. By
-        default, it gives all.
+        For a key with many more rows than `about`, only about that number is returned, the lowest
+        ranks. By default all rows are returned.
         """
         segments = self._segments  # taken once, as a writer may replace them
         lows = keys << RANK_BITS
@@ -179,9 +179,10 @@ class Postings:
     def find_below(
         self, keys: Integers, ends: Integers, least: int, most: int
     ) -> tuple[Integers, Integers]:
-        """Rows of each key whose `rank_keys` are below its end, and the position of their key.
+        """Return the rows of each key whose `rank_keys` are below its end, and the position of
+        their key.
 
-        Keys with fewer than `least` such rows give none, and a segment gives at most the `most`
+        Keys with fewer than `least` such rows are left out. Each segment returns at most the `most`
         lowest rows of a key.
         """
         segments, lows = self._segments, keys << RANK_BITS
@@ -197,7 +198,7 @@ class Postings:
         return np.concatenate(rows).astype(np.int64), np.concatenate(positions)
 
     def freeze(self) -> tuple[Segment, ...]:
-        """Freeze the present segments: new rows are not merged into them until they are
+        """Freeze the current segments: new rows are not merged into them until they are
         replaced."""
         self._segments = (*self._segments, _EMPTY)
         self._frozen = len(self._segments) - 1
@@ -215,15 +216,16 @@ class Postings:
 
 
 def rank_keys(keys: AnyIntegers, ids: Integers) -> Integers:
-    """Keys below 2 ** 31 that sort by key and then by id, using the first 32 bits of the id.
+    """Compute int64 keys that sort by `keys` (below 2 ** 31) and then by the first 32 bits of the
+    id.
 
-    So the rows of a key with the lowest ids are found without reading the others.
+    With them, the rows of a key with the lowest ids are found without reading the others.
     """
     return (keys.astype(np.int64) << RANK_BITS) + (ids >> RANK_BITS) + _FIRST_RANK
 
 
 def merge_segments(segments: Sequence[Segment]) -> Segment:
-    """All rows as one segment."""
+    """Merge all rows into one segment."""
     *large, segment = segments
     for earlier in reversed(large):
         segment = _merge(earlier, segment)

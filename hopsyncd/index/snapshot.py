@@ -1,13 +1,14 @@
 """A snapshot: the live index at one version, as a query reads it, possibly without some sources.
 
 In an ACL view, sources are hidden. A hidden passage is not a vertex, not an end of an edge, and not
-counted. Questions that were matched with it have another match among the visible passages, and
-links are resolved among the visible documents. So the graph is the same as if these sources did not
+counted. Questions that were matched with it are matched with visible passages instead, and links
+are resolved among the visible documents. So the graph is the same as if these sources did not
 exist, and an answer reveals nothing about hidden content.
 
-Filtered-out passages are excluded from results, edges and counts too. But a filter is no access
-rule: edges and links stay as in the whole graph, so a filtered search takes as long as any other.
-Only matches between two remaining passages stay (`Snapshot.filter_documents`).
+Filtered-out passages are excluded from results, edges and counts too. But a filter does not
+restrict access: no question is matched again and no link is resolved again, so a filtered search is
+as fast as any other. Only matches between two remaining passages stay
+(`Snapshot.filter_documents`).
 """
 
 from collections.abc import Sequence
@@ -46,8 +47,7 @@ _FEW_LINKS = 16  # links per passage asked for, up to which scanning all links i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """The m mentions of names; name_position is the position of each one's name among those asked
-    for.
+    """The m mentions of names; `name_position` is the position of each name in the request.
 
     A passage as a whole mentions the names of its document. These mentions have its first vector
     and the weight NAME_WEIGHT; a mention by a sentence has weight 1.
@@ -63,8 +63,8 @@ class Mentions:
 class Edges:
     """Edges in the direction of the walk: from passage row `start` to `end`.
 
-    source_question, target_question: the outgoing and the incoming question of the edge.
-    similarity: Eq. 1. is_backward: whether the walk follows it from its target to its source.
+    `source_question` and `target_question` are the outgoing and the incoming question of the edge.
+    `similarity` is Eq. 1. `is_backward`: the walk follows the edge from its target to its source.
     """
 
     start: Integers
@@ -108,14 +108,14 @@ class RowsByEnd:
 class AclOverlay:
     """The matches and links of an ACL view, which replace those in the whole index.
 
-    question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
-    is_rematched: (q,) the visible questions whose match differs from the one in the whole index.
-    matches: their matches, by ascending source question; `match_ends` has the passage rows of both
-    ends.
+    `question_similarity` (q,) is the similarity of each outgoing question's match, or UNMATCHED.
+    `is_rematched` (q,) marks the visible questions whose match differs from the whole index.
+    `matches` are their matches by ascending source question; `match_ends` has the passage rows of
+    both ends.
 
-    relinked: the numbers of the passages whose links may lead elsewhere, ascending. links: all
-    links of these passages, between passage numbers. link_rows: the row of each link in
-    `LiveIndex.links`.
+    `relinked` are the numbers of the passages whose links may lead elsewhere, ascending. `links`
+    are all links of these passages, between passage numbers, and `link_rows` the row of each link
+    in `LiveIndex.links`.
     """
 
     question_similarity: Floats
@@ -132,7 +132,7 @@ class Snapshot:
     """The live index at `version` without hidden sources. Counts and edge threshold exclude hidden
     content.
 
-    filtered: the documents that a filter leaves, or None. The statistics count only these;
+    `filtered` are the documents that pass a filter, or None. The statistics count only these;
     `unfiltered` is the same snapshot without the filter.
     """
 
@@ -145,32 +145,32 @@ class Snapshot:
     unfiltered: "Snapshot | None" = None
 
     def filter_documents(self, filtered: Flags) -> "Snapshot":
-        """This snapshot, limited to these documents."""
+        """Return this snapshot, limited to these documents."""
         counts = Statistics.count(self.index, self.version.id, self.hidden, filtered=filtered)
         return replace(self, statistics=counts, filtered=filtered, unfiltered=self)
 
     def select_visible_documents(self, ids: Sequence[int]) -> set[int]:
-        """The visible documents among `ids`, which are their rows in the store."""
+        """Return the visible documents among `ids`, which are their rows in the store."""
         shown = self.index.documents.id[np.flatnonzero(self.statistics.visible.documents)]
         wanted = np.array(ids, dtype=np.int64)
         return {*wanted[np.isin(wanted, shown)].tolist()}
 
     @property
     def passage_rows(self) -> Integers:
-        """All visible passage rows, ascending."""
+        """Return all visible passage rows, ascending."""
         return np.flatnonzero(self.statistics.visible.passages)
 
     @property
     def passage_ids(self) -> Integers:
-        """The passage id of each passage row, visible or not."""
+        """Return the passage id of each passage row, visible or not."""
         return self.index.passages.passage_id
 
     def document_keys(self, passage_rows: AnyIntegers) -> Integers:
-        """The path key of the document that each of these visible passages belongs to."""
+        """Return the path key of the document of each of these visible passages."""
         return self.statistics.visible.document_of_row[passage_rows]
 
     def find_passage(self, passage_id: int) -> int | None:
-        """The row of a passage; None if it is not visible."""
+        """Return the row of a passage; None if it is not visible."""
         number = int(self.index.passage_numbers.find(np.array([passage_id]))[0])
         visible = self.statistics.visible
         if not 0 <= number < len(visible.passage_rows):
@@ -181,20 +181,20 @@ class Snapshot:
     # Names
 
     def find_name(self, name: str) -> int:
-        """The number of a name that a visible passage mentions; -1 for other names."""
+        """Return the number of a name that a visible passage mentions; -1 for other names."""
         number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
         counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
 
     def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
-        """The names among `names` that a visible passage mentions."""
+        """Return the names that a visible passage mentions."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
         numbers = self.index.name_numbers.find(keys)
         mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
         return {names[at] for at in np.flatnonzero(mentioned).tolist()}
 
     def find_by_topic(self, name: int) -> Integers:
-        """The passage rows whose topic, or whose document's name, is the given name; ascending."""
+        """Return the passage rows whose topic or document has this name; ascending."""
         rows = self.index.postings.mentions_by_name.find(name)
         mentions = self.index.mentions
         passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
@@ -212,7 +212,7 @@ class Snapshot:
         return passage_rows[passage_rows >= 0]
 
     def find_mentions(self, names: Integers) -> Mentions:
-        """All mentions of these names."""
+        """Return all mentions of these names."""
         rows, positions = self.index.postings.sentence_mentions_by_name.find_all(names)
         mentions = self.index.sentence_mentions
         passage_rows, vector_rows = mentions.passage_row[rows], mentions.vector_row[rows]
@@ -228,7 +228,7 @@ class Snapshot:
         )
 
     def find_sentence_mentions(self, vector_rows: Integers) -> tuple[Integers, Integers]:
-        """The rows of `sentence_mentions` of these vectors, visible or not, and the name of
+        """Return the rows of `sentence_mentions` of these vectors, visible or not, and the name of
         each."""
         ends = self.index.vector_mentions.sentence_mention_end
         starts = np.where(vector_rows, ends[vector_rows - 1], 0)
@@ -236,8 +236,8 @@ class Snapshot:
         return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
     def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
-        """The passage rows that mention one of the names only through their document, and that
-        name's position."""
+        """Return the passage rows that mention one of the names only through their document, and
+        the position of the name."""
         index, visible = self.index, self.statistics.visible
         rows, positions = index.postings.document_names_by_name.find_all(names)
         numbers, positions = find_named_passages(index, visible, rows, positions)
@@ -246,7 +246,7 @@ class Snapshot:
         return passage_rows[kept], positions[kept]
 
     def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """Pairs (position of the passage, name it mentions), each name once for each passage."""
+        """Return pairs (position of the passage, name it mentions), each name once per passage."""
         index, statistics = self.index, self.statistics
         passages = index.passages
         rows, positions = expand_ranges(
@@ -269,7 +269,7 @@ class Snapshot:
         return positions, names
 
     def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
-        """Whether each passage row mentions the name beside it as a name of its document."""
+        """Whether each passage row mentions the paired name as a name of its document."""
         counts = self.statistics
         is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
         mentions: Flags = is_specific & (counts.in_questions[names] > 0)
@@ -278,7 +278,7 @@ class Snapshot:
     # Edges
 
     def find_edges(self, passage_rows: AnyIntegers) -> Edges:
-        """All edges of the passages: first those that start at them, then those that end at them,
+        """Return all edges of the passages: first the outgoing edges, then the incoming edges,
         backwards."""
         postings = self.index.postings
         leaving, _ = postings.matches_by_source.find_all(passage_rows)
@@ -309,7 +309,7 @@ class Snapshot:
         )
 
     def _select_in_force(self, rows: Integers | None) -> tuple[MatchColumns, Integers]:
-        """The matches in force among these rows (or all rows), and their positions."""
+        """Return the matches in force among these rows (or all rows), and their positions."""
         table, version = self.index.matches, self.version.id
         born, died = table.born, table.died
         if rows is not None:
@@ -331,7 +331,7 @@ class Snapshot:
         return take_flags(shown, sources) & take_flags(shown, targets)
 
     def _is_edge(self, matches: MatchColumns) -> Flags:
-        """Whether each match is an edge, which means that the budget admits it."""
+        """Whether each match is an edge, that is, within the budget."""
         threshold = self.version.edge_threshold
         if threshold is None:
             return np.ones(len(matches), dtype=np.bool_)
@@ -342,14 +342,14 @@ class Snapshot:
         return is_edge
 
     def list_matches(self) -> MatchColumns:
-        """All matches with two visible ends, in no order."""
+        """Return all matches with two visible ends, in any order."""
         matches, _ = self._select_in_force(None)
         if self.overlay is not None:
             matches = concatenate_matches([matches, self.overlay.matches])
         return matches.take(self._has_visible_ends(matches))
 
     def of_questions(self, questions: Integers) -> MatchColumns:
-        """The matches of these outgoing questions with two visible ends; some may have none.
+        """Return the matches of these outgoing questions with two visible ends; some may have none.
 
         Questions and matches are ordered by question.
         """
@@ -363,7 +363,7 @@ class Snapshot:
         return matches.take(np.argsort(matches.source_question))
 
     def leading_to(self, passage_rows: Integers) -> MatchColumns:
-        """The matches with two visible ends that lead to these passages."""
+        """Return the matches with two visible ends that lead to these passages."""
         rows, _ = self.index.postings.matches_by_target.find_all(passage_rows)
         matches, _ = self._select_in_force(rows)
         if self.overlay is not None:
@@ -372,7 +372,7 @@ class Snapshot:
         return matches.take(self._has_visible_ends(matches))
 
     def list_edges(self) -> MatchColumns:
-        """All matches that are edges, by the id of their source question."""
+        """Return all matches that are edges, by the id of their source question."""
         matches = self.list_matches()
         edges = matches.take(self._is_edge(matches))
         return edges.take(np.argsort(self.index.outgoing.id[edges.source_question]))
@@ -385,7 +385,7 @@ class Snapshot:
         return len(self.index.links) > 0
 
     def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """All links of the passages: first those that start at them, then those that end at them,
+        """Return all links of the passages: first the outgoing links, then the incoming links,
         backwards."""
         leaving, arriving = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
         return LinkEdges(
@@ -396,11 +396,11 @@ class Snapshot:
         )
 
     def find_links_from(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """The links that leave these passages."""
+        """Return the links from these passages."""
         return self._find_links(passage_rows, is_backward=False)
 
     def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
-        """The links that lead to these passages, in backward direction."""
+        """Return the links to these passages, in backward direction."""
         return self._find_links(passage_rows, is_backward=True)
 
     def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:
@@ -443,26 +443,26 @@ class Snapshot:
     # Documents
 
     def find_document_passages(self, document_key: int) -> Integers:
-        """The passage rows that belong to the document with this path key, ascending."""
+        """Return the passage rows of the document with this path key, ascending."""
         visible = self.statistics.visible
         is_of_document = visible.document_of_row[: len(visible.passages)] == document_key
         return np.flatnonzero(visible.passages & is_of_document)
 
     def list_document_passages(self, document_numbers: Integers) -> tuple[Integers, Integers]:
-        """The passage rows of documents (by their `Visible.document_numbers`), and the position of
-        each one's document."""
+        """Return the passage rows of documents (by their `Visible.document_numbers`), and the
+        position of each row's document."""
         visible = self.statistics.visible
         starts = visible.document_starts
         positions, documents = expand_ranges(starts[document_numbers], starts[document_numbers + 1])
         return visible.rows_by_document[positions], documents
 
     def find_other_parts(self, passage_rows: Integers) -> tuple[Integers, Integers]:
-        """The passages directly before and after each of these, in the same section.
+        """Return the passages directly before and after each of these, in the same section.
 
-        A section that is too long for one passage is split into several; they have the same
-        headings. Of several places of a passage, the first one in the document that it belongs to
-        counts. Returns the rows of the passages found, and for each the position of its neighbour
-        among `passage_rows`.
+        A section that is too long for one passage is split into several passages with the same
+        headings. If a passage occurs several times, its first occurrence in its document counts.
+        Returns the rows of the found passages, and the position of each one's neighbour in
+        `passage_rows`.
         """
         visible, occurrences = self.statistics.visible, self.index.occurrences
         documents = visible.document_rows[visible.document_numbers[passage_rows]]

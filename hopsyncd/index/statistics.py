@@ -1,8 +1,8 @@
-"""The visible rows of one version, and exact counts over them. They are never stored.
+"""Computes the visible rows of one version, and exact counts over them. They are never stored.
 
-How rare a name is and whether it connects documents depend on the whole collection, so these counts
-change with every added, removed or hidden document. They are derived from the counts of another
-version, and recomputed only for names that a passage or document gained or lost between the two.
+The rarity of a name, and whether it connects documents, depend on the whole collection. So these
+counts change with every added, removed or hidden document. They are derived from the counts of
+another version, and recomputed only for names that passages or documents gained or lost.
 """
 
 from dataclasses import dataclass, field
@@ -35,17 +35,17 @@ _NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 class Visible:
     """The visible rows of a version. Hidden sources and filtered-out documents do not count.
 
-    Flags: `documents` (d,) by document row, `passages` (e,) by passage row (whether it is a
-    vertex), `vectors` (r,) the same by vector row.
+    `documents` (d,), `passages` (e,) and `vectors` (r,) are flags by document, passage and vector
+    row. A visible passage row is a vertex.
 
-    passage_rows: (p,) the row of each passage number, -1 if it is not visible.
+    `passage_rows` (p,) is the row of each passage number, -1 if it is not visible.
 
     A passage can occur in several documents; it belongs to the document with the lowest `path_key`.
-    document_of_number (p,) and document_of_row (e,) have that key. The documents that passages
-    belong to are numbered from 0 to below `document_count`, in an arbitrary order: document_numbers
-    (e,) is the number for each visible row, and document_rows the row of each document.
-    rows_by_document: the visible rows by that number, then ascending; the rows of document n start
-    at document_starts[n].
+    `document_of_number` (p,) and `document_of_row` (e,) contain that key. These documents are
+    numbered from 0 to below `document_count`, in an arbitrary order. `document_numbers` (e,) is the
+    number for each visible row, and `document_rows` the row of each document. `rows_by_document`
+    are the visible rows by document number, then ascending; the rows of document n start at
+    `document_starts[n]`.
     """
 
     documents: Flags
@@ -64,8 +64,8 @@ class Visible:
     def compute(
         cls, index: LiveIndex, version: int, hidden: Mask, filtered: Flags | None = None
     ) -> Self:
-        """Compute the visible rows from the tables. `filtered` are the documents that a filter
-        leaves.
+        """Compute the visible rows from the tables. `filtered` are the documents that pass a
+        filter.
 
         A writer may append meanwhile, so a table is read before the tables that it refers to.
         """
@@ -122,13 +122,14 @@ class Visible:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts over what is visible; the arrays are (k,), by number of the name.
+    """Counts over the visible rows; arrays (k,) are by number of the name.
 
-    in_questions: how many passages have the name in their questions. as_topic: of how many it is a
-    topic. as_document_name: how many have it as a name of their document. only_as_document_name:
-    how many of these do not have it in their questions. mention_counts: how many have it in either
-    way. joins_documents: whether passages of at least two documents mention it. is_topic: whether
-    it is a topic, or the name of a document with few passages.
+    `in_questions`: the number of passages with the name in their questions. `as_topic`: the number
+    of passages with the name as a topic. `as_document_name`: the number of passages whose document
+    has the name. `only_as_document_name`: the number of these without the name in their questions.
+    `mention_counts`: the number of passages with either. `joins_documents`: whether passages of two
+    or more documents mention the name. `is_topic`: whether the name is a topic, or the name of a
+    document with few passages.
 
     term_passage_counts: how many passages have a term, by its key, for the terms that were asked
     for so far. common_term_scores: what was computed for the commonest of these. term_rows: for
@@ -158,7 +159,7 @@ class Statistics:
         base: "Statistics | None" = None,
         filtered: Flags | None = None,
     ) -> Self:
-        """Count what is visible at the version, from the similar counts of `base`."""
+        """Count the visible rows at the version, starting from the counts of `base`."""
         visible = Visible.compute(index, version, hidden, filtered)
         name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible
@@ -224,7 +225,7 @@ def _resize(column: Column, length: int) -> Column:
 
 
 def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | int) -> Int32s:
-    """A copy of the counts, with the counts of the names changed by the steps."""
+    """Return a copy of the counts, with the steps added to the counts of the names."""
     sums: Int32s = _resize(counts, length)
     np.add.at(sums, names, np.int32(steps) if isinstance(steps, int) else steps)
     return sums
@@ -233,7 +234,8 @@ def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | 
 def _count_document_names(
     index: LiveIndex, base: Statistics, visible: Visible, numbers: Integers, name_count: int
 ) -> tuple[Int32s, Int32s, list[Integers]]:
-    """`as_document_name`, `only_as_document_name`, and the names that passages gained or lost.
+    """Return `as_document_name`, `only_as_document_name`, and the names that passages gained or
+    lost.
 
     Only passages that differ from `base`, and passages of documents that became visible or hidden,
     are read.
@@ -260,8 +262,7 @@ def _count_document_names(
 def find_differences(
     now: NDArray[np.generic], before: NDArray[np.generic], absent: object
 ) -> Flags:
-    """Whether each value differs. A value that `before` does not have yet counts as `absent`
-    there."""
+    """Whether each value differs. Values beyond the end of `before` count as `absent` there."""
     if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
@@ -277,10 +278,10 @@ def _find_joining_names(
     is_document_name: Flags,
     visible_rows: Integers | None,
 ) -> Flags:
-    """Which of the names are mentioned by passages of at least two documents.
+    """Whether passages of two or more documents mention each name.
 
-    `is_document_name`: for each name of the index, whether passages that have it only from their
-    document mention it. `visible_rows`: all visible rows, if these are few compared with the
+    `is_document_name` tells for each name of the index whether a passage mentions it by having a
+    document of that name. `visible_rows` are all visible rows, if they are few compared with the
     mentions of the names. For a common name, a sample of the mentions nearly always decides.
     """
     lowest = np.full(len(names), _NO_DOCUMENT)
@@ -322,10 +323,10 @@ def _find_joining_names(
 def find_named_passages(
     index: LiveIndex, visible: Visible, rows: Integers, names: AnyIntegers
 ) -> tuple[Integers, Integers]:
-    """The visible passages that have names from their documents.
+    """Return the visible passages that get names from their documents.
 
-    Returns passage numbers and names, each pair once, by ascending name. Only `rows` of
-    `document_names` are read; `names` has a number for the name of each.
+    The result is passage numbers and names, each pair once, by ascending name. Only `rows` of
+    `document_names` are read; `names` has a number for the name of each row.
     """
     document_names = index.document_names
     shown = take_flags(visible.documents, document_names.document_row[rows])
@@ -341,14 +342,14 @@ def find_named_passages(
 
 
 def has_topic(index: LiveIndex, passage_rows: Integers, names: AnyIntegers) -> Flags:
-    """Whether the name beside each passage row is its topic."""
+    """Whether the paired name is a topic of each passage row."""
     return _find_mentions(index, passage_rows, names)[1]
 
 
 def _find_mentions(
     index: LiveIndex, passage_rows: Integers, names: AnyIntegers
 ) -> tuple[Flags, Flags]:
-    """Whether the questions of each passage row have the name beside it, and have it as a topic."""
+    """Whether each passage row has the paired name in its questions, and whether as a topic."""
     if not len(passage_rows):
         return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     passages, mentions = index.passages, index.mentions

@@ -1,8 +1,8 @@
-"""The tables of the live index: for each, one frozen dataclass of arrays of equal length.
+"""The tables of the live index: each is a frozen dataclass of arrays of equal length.
 
 A row is a position in every array of a table. The annotation of a column is its type, on disk too.
-Tables only grow, and a row keeps its number, so a number in a column named `..._row` is a row of
-the table of that name. `..._start` and `..._end` are ranges of rows, the end excluded.
+Tables only grow, and a row keeps its number. A number in a column named `..._row` is a row of the
+table of that name. `..._start` and `..._end` are ranges of rows, the end excluded.
 
 A passage, name or document is also identified by a 63-bit content id or key, which the database has
 too.
@@ -41,19 +41,20 @@ class Table:
     @classmethod
     @cache
     def dtypes(cls) -> Mapping[str, np.dtype[Any]]:
-        """The type of each column, from its annotation."""
+        """Return the type of each column, from its annotation."""
         hints = get_type_hints(cls)
         names = [each.name for each in fields(cls) if each.name != "buffers"]
         return {name: np.dtype(get_args(get_args(hints[name])[1])[0]) for name in names}
 
     @classmethod
     def empty(cls) -> Self:
-        """A table without rows."""
+        """Make a table without rows."""
         return cls._make({name: np.empty(0, dtype) for name, dtype in cls.dtypes().items()}, {})
 
     @classmethod
     def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
-        """The first `length` rows of these arrays; ValueError if one has another type."""
+        """Make a table of the first `length` rows of these arrays. Raises ValueError for a wrong
+        type."""
         for name, dtype in cls.dtypes().items():
             if buffers[name].dtype != dtype:
                 raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
@@ -64,18 +65,17 @@ class Table:
         return cls(**columns, buffers=buffers)
 
     def columns(self) -> dict[str, Column]:
-        """All columns by name."""
+        """Return all columns by name."""
         return {name: getattr(self, name) for name in self.dtypes()}
 
     def select_from(self, start: int) -> Self:
-        """The rows from `start` on."""
+        """Return the rows from `start` on."""
         return self._make({name: column[start:] for name, column in self.columns().items()}, {})
 
     def extend(self, new: Self) -> Self:
-        """This table, followed by the rows of `new`.
+        """Append the rows of `new`.
 
-        Extend only the newest table, because it shares its arrays with the tables that it was made
-        from.
+        Extend only the newest table, because it shares its arrays with its predecessors.
         """
         start, end = len(self), len(self) + len(new)
         buffers: dict[str, Column] = {}
@@ -102,8 +102,8 @@ class IntervalTable(Table):
 class PassageTable(Table):
     """The content of a passage with one question set: added once, never changed.
 
-    A passage whose questions change gets another row with the same `passage_number`. Its first
-    vector represents the whole passage, and each of the others one sentence.
+    If the questions of a passage change, it gets another row with the same `passage_number`. The
+    first vector of a row represents the whole passage, each other vector one sentence.
     """
 
     passage_id: Integers
@@ -126,14 +126,15 @@ class PassageTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PassageIntervalTable(IntervalTable):
-    """When a passage row is a vertex of the graph."""
+    """The intervals in which passage rows are vertices of the graph."""
 
     passage_row: Int32s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuestionTable(Table):
-    """Questions of one direction: `incoming` are answered by their passage, `outgoing` are not.
+    """Questions of one direction: a passage answers its `incoming` questions, but not its
+    `outgoing` questions.
 
     The names of a question's keywords are consecutive rows of `question_keywords`.
     """
@@ -147,7 +148,7 @@ class QuestionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OutgoingQuestionTable(QuestionTable):
-    """match_row: the question's match at the head, -1 without one."""
+    """Outgoing questions. `match_row` is the question's match at the head, or -1."""
 
     match_row: Int32s
 
@@ -163,7 +164,7 @@ class QuestionKeywordTable(Table):
 class MentionTable(Table):
     """The distinct names in the questions of each passage row.
 
-    is_topic: whether a question about the whole passage has it.
+    `is_topic`: a question about the whole passage has the name.
     """
 
     passage_row: Int32s
@@ -182,15 +183,15 @@ class SentenceMentionTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorMentionTable(Table):
-    """For each row of a vector, where its sentence mentions end. They start where the row before
-    ends."""
+    """The end of each vector row's sentence mentions. They start where the previous row's
+    mentions end."""
 
     sentence_mention_end: Int32s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TermTable(Table):
-    """How often a passage row has a term."""
+    """The frequency of each term in a passage row."""
 
     passage_row: Int32s
     count: Int32s
@@ -198,7 +199,7 @@ class TermTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeadingTable(Table):
-    """The key of each heading of each passage row, as links name it."""
+    """The keys that links use for the headings of each passage row."""
 
     key: Integers
 
@@ -207,8 +208,8 @@ class HeadingTable(Table):
 class DocumentTable(IntervalTable):
     """Revisions of documents.
 
-    id: the row in the store. source: a position in `LiveIndex.sources`. path_key: the content id
-    of source and path. modified_ms, created_ms: Unix time, or NO_DATE.
+    `id` is the row in the store, `source` a position in `LiveIndex.sources`, and `path_key` the
+    content id of source and path. `modified_ms` and `created_ms` are Unix times, or NO_DATE.
     """
 
     id: Integers
@@ -220,7 +221,7 @@ class DocumentTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentPropertyTable(Table):
-    """The properties in documents; property: a position in `LiveIndex.properties`."""
+    """The properties of documents; `property` is a position in `LiveIndex.properties`."""
 
     document_row: Int32s
     property: Int32s
@@ -228,14 +229,14 @@ class DocumentPropertyTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentKeyTable(Table):
-    """The keys by which links may name a document, found by `document_keys_by_document`."""
+    """The keys that links may use for documents, found by `document_keys_by_document`."""
 
     key: Integers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OccurrenceTable(Table):
-    """Where a passage occurs: it is number `ordinal` of the document."""
+    """The occurrences of passages in documents; `ordinal` is the position in the document."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -244,7 +245,7 @@ class OccurrenceTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentNameTable(Table):
-    """The own names of documents, each with each of the document's first passages."""
+    """The names of documents, each paired with each of the document's first passages."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -253,8 +254,7 @@ class DocumentNameTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkTable(Table):
-    """Links as they are written: the link at `position` of the passage at `ordinal` of the
-    document."""
+    """Links as written: the link at `position` of the passage at `ordinal` of the document."""
 
     document_row: Int32s
     passage_number: Int32s
@@ -266,7 +266,8 @@ class LinkTable(Table):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinkCandidateTable(Table):
-    """The document keys that a link may mean, in turn: see `hopsyncd.index.links.Candidate`."""
+    """The document keys that a link may point to, best first (see
+    `hopsyncd.index.links.Candidate`)."""
 
     key: Integers
     heading_key: Integers
@@ -284,7 +285,8 @@ class LinkEdgeTable(IntervalTable):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatchTable(IntervalTable):
-    """The best incoming question (`target_question`) for an outgoing one (`source_question`)."""
+    """The best incoming question (`target_question`) for an outgoing question
+    (`source_question`)."""
 
     source_question: Int32s
     target_question: Int32s
@@ -295,9 +297,9 @@ class MatchTable(IntervalTable):
 class IndexPostings:
     """Finds the rows of a table by a key: `mentions_by_name` has rows of `mentions` by name.
 
-    matches_by_source, matches_by_target: by the passage rows of the two questions. These are named
-    differently: documents_by_key and documents_by_property have rows of `documents`.
-    incoming_by_keyword has keys from `rank_keys`, made of names and ids of questions.
+    `matches_by_source` and `matches_by_target` use the passage rows of the two questions.
+    `documents_by_key` and `documents_by_property` have rows of `documents`. `incoming_by_keyword`
+    has keys from `rank_keys`, made of names and ids of questions.
     """
 
     incoming_by_id: Postings = field(default_factory=Postings)
@@ -324,12 +326,12 @@ class IndexPostings:
 
 
 def int32(values: Any) -> Int32s:
-    """The values as a column of int32."""
+    """Convert the values to a column of int32."""
     return np.asarray(values, dtype=np.int32)
 
 
 def int64(values: Any) -> Integers:
-    """The values as a column of int64."""
+    """Convert the values to a column of int64."""
     return np.asarray(values, dtype=np.int64)
 
 
@@ -339,7 +341,7 @@ class _KeyTable(Table):
 
 
 class KeyNumbers:
-    """Numbers 0, 1, 2 ... for 63-bit keys, in the order in which they were added.
+    """Numbers 63-bit keys as 0, 1, 2 ... in the order in which they are added.
 
     >>> numbers = KeyNumbers()
     >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
@@ -355,11 +357,11 @@ class KeyNumbers:
 
     @property
     def keys(self) -> Integers:
-        """The key of each number."""
+        """Return the key of each number."""
         return self._table.key
 
     def add(self, keys: Integers) -> Integers:
-        """The number of each of the keys; new keys get the next numbers."""
+        """Return the number of each key; new keys get the next numbers."""
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         numbers = self.find(distinct)
         new = np.flatnonzero(numbers < 0)
@@ -370,14 +372,14 @@ class KeyNumbers:
         return numbers[inverse]
 
     def find(self, keys: AnyIntegers) -> Integers:
-        """The number of each of the keys, -1 for those that have none."""
+        """Return the number of each key, or -1."""
         numbers = np.full(len(keys), -1, dtype=np.int64)
         found, positions = self._postings.find_all(keys)
         numbers[positions] = found
         return numbers
 
     def move(self, buffer: Integers, length: int) -> None:
-        """Move the first `length` keys to this array, which contains them already."""
+        """Move the first `length` keys to this array, which already contains them."""
         new = self._table.key[length:]
         self._table = _KeyTable.from_buffers({"key": buffer}, length).extend(_KeyTable(key=new))
 

@@ -1,6 +1,6 @@
-"""Bulk work yields to queries in the same process.
+"""Makes bulk work yield to queries in the same process.
 
-A query takes the interpreter's lock hundreds of times. Each time, it would wait for a thread that
+A query takes the interpreter's lock hundreds of times. Each time, it would wait for any thread that
 reads many files or compares many vectors. So it would take several times as long, even with an idle
 processor. Such a thread therefore releases the lock soon, and pauses while queries run. Its pauses
 are proportional to its own work, so that it still finishes. They are rare and long, so that most
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 
 def shorten_switch_interval() -> None:
-    """Make threads release the interpreter's lock sooner: Python's default of 5 ms is half a
+    """Make threads release the interpreter's lock sooner than Python's 5 ms, which is half a
     query."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
@@ -33,7 +33,8 @@ def shorten_switch_interval() -> None:
 class _Pause:
     """The pauses of threads that share bulk work: `factor` seconds for each second of work.
 
-    until_s: when the current pause ends. owed_s: the total length of the pauses that are still due.
+    `until_s` is the end of the current pause. `owed_s` is the total length of the pauses that are
+    still due.
     """
 
     factor: float
@@ -42,7 +43,7 @@ class _Pause:
 
 
 class ProcessEnds(Exception):
-    """Raised inside bulk work when the process ends and nobody needs the result."""
+    """Stops bulk work because the process ends and nobody needs the result."""
 
 
 def is_ending() -> bool:
@@ -53,8 +54,8 @@ def is_ending() -> bool:
 class _Queries:
     """The running queries, and the queries that wait for bulk work.
 
-    Counts the threads that compute for a query, and notes when the last query ended. While a query
-    waits for bulk work, that work does not pause.
+    It counts the threads that compute for a query, and records when the last query ended. While a
+    query waits for bulk work, that work does not pause.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,8 @@ class _Queries:
                 self._changed.notify_all()
 
     def pause(self, pause: _Pause, worked_s: float) -> None:
-        """Pause in proportion to `worked_s`, until no query runs or a query waits for this work."""
+        """Pause in proportion to `worked_s`. End early if no query runs, or if one waits for this
+        work."""
         with self._changed:
             pause.owed_s += pause.factor * worked_s
             now_s, max_s = time.monotonic(), pause.factor * _MAX_BURST_S
@@ -125,8 +127,8 @@ def yielding_to_queries(factor: float) -> Iterator[None]:
 def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
     """Add pauses between the parts of the work, if this thread is yielding to queries.
 
-    Any thread may call the returned function. Threads that share it pause for one another's parts
-    too, so together they use no more time than one.
+    Any thread may call the returned function. Threads that share it also pause for the parts of the
+    other threads, so together they take no more time than one thread.
     """
     pause: _Pause | None = getattr(_thread, "pause", None)
     if pause is None:

@@ -1,5 +1,4 @@
-"""The vectors of the live index, stored twice: exact on the grid, and as codes of 8 bits a
-component.
+"""Stores the vectors of the live index twice: exact on the grid, and as 8-bit codes.
 
 Codes are multiplied several times as fast.
 """
@@ -28,7 +27,7 @@ _WIDTH = 6.0  # in usual components: a larger component has the largest code
 
 
 def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Grow an array in memory, twice as large at each time."""
+    """Grow an array in memory, to at least twice its size."""
     room = max(rows, 2 * len(old), _FIRST_ROOM)
     grown = np.zeros((room, *old.shape[1:]), dtype=old.dtype)
     grown[: len(old)] = old
@@ -36,10 +35,10 @@ def grow_in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[n
 
 
 class VectorTable:
-    """The r rows of d components, exact (int16) and as codes (int8), which only grow.
+    """The r rows of d components, exact (int16) and as codes (int8). They only grow.
 
-    The first vector of each passage represents the whole passage. Its codes are stored a second
-    time side by side, so that comparing with all passages reads a fraction of the rows.
+    The first vector of each passage represents the whole passage. A second, contiguous copy of
+    these codes lets a comparison with all passages read a fraction of the rows.
     """
 
     def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
@@ -61,25 +60,25 @@ class VectorTable:
 
     @property
     def exact(self) -> Vectors:
-        """(r, d) int16 on the grid."""
+        """(r, d) int16 vectors on the grid."""
         rows = self._rows
         return self._exact[:rows]  # type: ignore[return-value]
 
     @property
     def codes(self) -> Codes:
-        """(r, d) int8."""
+        """(r, d) int8 codes."""
         rows = self._rows
         return self._codes[:rows]  # type: ignore[return-value]
 
     @property
     def passage_codes(self) -> Codes:
-        """(p, d) int8: the codes of whole passages, by passage row."""
+        """(p, d) int8 codes of whole passages, by passage row."""
         passages = self._passages
         return self._passage_codes[:passages]  # type: ignore[return-value]
 
     def append(self, vectors: Vectors, passage_starts: Sequence[int] = ()) -> int:
-        """Append (m, d) vectors; those at `passage_starts` are of whole passages. Returns the first
-        new row."""
+        """Append (m, d) vectors; those at `passage_starts` represent whole passages. Returns the
+        first new row."""
         start, end = self._rows, self._rows + len(vectors)
         if end > len(self._exact):
             self._use_exact(self._grow("exact", self._exact, end))
@@ -103,16 +102,16 @@ class VectorTable:
         passage_codes: NDArray[np.generic],
         passages: int,
     ) -> None:
-        """Have the first `rows` and `passages` of these arrays only, which may have spare room."""
+        """Use the first `rows` and `passages` of these arrays, which may have spare capacity."""
         self._use_exact(exact)
         self._codes, self._rows = codes, rows
         self._passage_codes, self._passages = passage_codes, passages
 
     def compute_cosines(self, vector: Vectors, rows: AnyIntegers) -> NDArray[np.float32]:
-        """(w,) the approximate cosine of each of these rows with a (d,) vector on the grid.
+        """(w,) Compute the approximate cosine of each of these rows with a (d,) vector on the grid.
 
-        Both are used as codes, which changes a cosine by about 0.001. The result depends only on
-        the two vectors.
+        Both are converted to codes, which changes a cosine by about 0.001. The result depends only
+        on the two vectors.
         """
         cosines = np.empty(len(rows), dtype=np.float32)
         codes = np.asarray(self.codes)
@@ -123,8 +122,10 @@ class VectorTable:
         return cosines
 
     def start_cosines(self, vector: Vectors, codes: Codes) -> Callable[[], NDArray[np.float32]]:
-        """Begin to compute the cosines with all `codes` or `passage_codes` in another thread. Call
-        the returned function to get them."""
+        """Start computing the cosines with all `codes` or `passage_codes` in another thread.
+
+        Call the returned function to get them.
+        """
         codes = np.asarray(codes)
         cosines = np.empty(len(codes), dtype=np.float32)
         compute = self._cosine_filler(vector, cosines)
@@ -169,7 +170,7 @@ class VectorTable:
         return fill
 
     def multiply(self, rows: AnyIntegers, other_rows: AnyIntegers) -> NDArray[np.float32]:
-        """The exact product of each pair of rows."""
+        """Compute the exact product of each pair of rows."""
         products = np.empty(len(rows), dtype=np.float32)
         for part in split_slices(len(rows), _ROWS_AT_ONCE):
             left, right = self.take_floats(rows[part]), self.take_floats(other_rows[part])
@@ -177,7 +178,7 @@ class VectorTable:
         return products
 
     def take_floats(self, rows: AnyIntegers) -> NDArray[np.float32]:
-        """(w, d) the exact vectors of these rows, as floats."""
+        """(w, d) Return the exact vectors of these rows as floats."""
         vectors = self._exact_items[rows].view(np.int16).reshape(-1, self.dimensions)
         return vectors.astype(np.float32)
 
@@ -194,7 +195,7 @@ class VectorTable:
 
 
 def split_slices(count: int, size: int) -> Iterator[slice]:
-    """Slices of at most `size` positions below `count`, in order.
+    """Yield slices of at most `size` positions that cover `range(count)`.
 
     >>> [*split_slices(5, 3)]
     [slice(0, 3, None), slice(3, 5, None)]
@@ -204,7 +205,7 @@ def split_slices(count: int, size: int) -> Iterator[slice]:
 
 
 def start_filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Begin to fill `rows` rows in parts; if there are many, another thread fills half of them.
+    """Start filling `rows` rows in parts; if there are many, another thread fills half of them.
 
     Call the returned function to fill the rest and wait.
     """

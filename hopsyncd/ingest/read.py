@@ -93,7 +93,7 @@ def read_step(
 ) -> Reading | None:
     """Fetch an item and split it into passages.
 
-    Returns None if the item was purged, or if it has vanished; the next listing then tells whether
+    Returns None if the item was purged, or if it has vanished; the next listing then shows whether
     it was removed. Raises SourceUnavailable.
     """
     item = step.item

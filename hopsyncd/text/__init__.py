@@ -1,1 +1,1 @@
-"""Text analysis that several packages use."""
+"""Analyses text for several packages."""

@@ -4,7 +4,7 @@ These patterns are recognized: "long form (SF)" and "SF (long form)" by the algo
 Hearst (2003), "NPM, the Node package manager", "EST: Enterprise Support Team" at the start of a
 line, "EST stands for ...", and the aliases of a note.
 
-The index terms made here all contain a space, so they never equal a word.
+All index terms made here contain a space, so they never equal a word.
 """
 
 import re
@@ -49,15 +49,15 @@ _SENTENCE_END = re.compile(r"[.!?;:]\s|\n\s*\n|[|\u2022]|[()]")
 
 
 class Pair(NamedTuple):
-    """A short form and the long form that a text gives for it, or two names of a note."""
+    """A short form and its long form in a text, or two names of a note."""
 
     short: str
     long: str
 
 
 def find_pairs(headings: Sequence[str], text: str, title: str = "") -> list[Pair]:
-    """The distinct pairs that a passage defines. `title`: the file's title, if the passage has no
-    heading.
+    """Return the distinct pairs that a passage defines. `title` is the file's title, if the passage
+    has no heading.
 
     >>> find_pairs((), "Ask the Enterprise Support Team (EST).")
     [Pair(short='EST', long='Enterprise Support Team')]
@@ -132,7 +132,7 @@ def _is_lower_case(text: str) -> bool:
 
 
 def _is_numeronym(short: str, long: str) -> bool:
-    """Whether a short form counts the letters that it leaves out, such as `K8s` and `i18n`."""
+    """Whether a short form counts the omitted letters, such as `K8s` and `i18n`."""
     found = _NUMERONYM.fullmatch(short)
     return (
         found is not None
@@ -143,10 +143,10 @@ def _is_numeronym(short: str, long: str) -> bool:
 
 
 def _find_long_form(short: str, before: str) -> str:
-    """The end of `before` that contains the letters of the short form, by Schwartz & Hearst.
+    """Return the end of `before` that contains the letters of the short form (Schwartz & Hearst).
 
     The first letter must begin a word other than a linking word such as "of". Most other letters
-    must begin a word too, and all of them if the short form is in lower case.
+    must begin a word too; all of them if the short form is in lower case.
     """
     letters = [one for one in _singular(short).lower() if one.isalnum()]
     most = min(len(letters) + 5, 2 * len(letters), MOST_WORDS)
@@ -178,7 +178,7 @@ def _find_long_form(short: str, before: str) -> str:
 
 
 def _match_initials(short: str, after: str) -> str:
-    """The first words of `after` whose initials are the letters of the short form.
+    """Return the first words of `after` whose initials are the letters of the short form.
 
     Linking words such as "of" may be skipped.
     """
@@ -217,14 +217,14 @@ def _is_long(short: str, long: str) -> bool:
 
 
 def _find_aliases(text: str) -> list[str]:
-    """The aliases of a note, which its first passage lists."""
+    """Return the aliases that the first passage of a note lists."""
     found = _ALIASES.search(text)
     aliases = found[1].split(", ")[:_MOST_ALIASES] if found else []
     return [alias for alias in aliases if 0 < len(_WORD.findall(alias)) <= MOST_WORDS]
 
 
 def split_stems(text: str) -> tuple[str, ...]:
-    """The terms of a text in their order, one for each word.
+    """Return the terms of a text in order, one for each word.
 
     >>> split_stems("Requests for quotation")
     ('request', 'for', 'quotat')
@@ -235,12 +235,12 @@ def split_stems(text: str) -> tuple[str, ...]:
 
 
 def form_term(stems: Sequence[str]) -> str:
-    """The index term of the passages that define a form, short or long."""
+    """Return the index term of passages that define a short or long form."""
     return f"form {' '.join(stems)}"
 
 
 def form_terms(headings: Sequence[str], text: str) -> set[str]:
-    """The index terms for the pairs that a passage defines.
+    """Return the index terms for the pairs that a passage defines.
 
     >>> sorted(form_terms((), "the Enterprise Support Team (EST)"))
     ['form enterpris support team', 'form est']

@@ -1,10 +1,10 @@
-"""Finds dates in text, in any spelling: 7 May 2025, 2025-05-07 and 07.05.2025 give one index term.
+"""Finds dates in text, in any notation: 7 May 2025, 2025-05-07 and 07.05.2025 have one index term.
 
-The order of a numeric date may be unclear: 07.05.2025 can be in May or in July. Such a date gets
-one term for each order. A date with a day above 12 shows the order and gets a term for it. The
+The order of a numeric date may be ambiguous: 07.05.2025 can be in May or in July. Such a date gets
+one term for each order. A date with a day above 12 proves the order and gets a term for it. The
 order of the other dates is decided at query time, from all passages of the document.
 
-The terms all contain a space, so they never equal a word.
+All terms contain a space, so they never equal a word.
 """
 
 import re
@@ -72,8 +72,8 @@ _ENGLISH_WORDS = frozenset(
 class FoundDate:
     """A date in a text.
 
-    day: in ISO format. order: the order of its numbers that gives this day, if the order is
-    unclear. tells: the order of numbers that the date proves.
+    `day` is in ISO format. `order` is the number order that gives this day, if the order is
+    ambiguous. `tells` is the number order that the date proves.
     """
 
     day: str
@@ -82,7 +82,7 @@ class FoundDate:
 
 
 def find_dates(text: str) -> Iterator[FoundDate]:
-    """The dates of a text, as ISO days.
+    """Yield the dates of a text, as ISO days.
 
     >>> [one.day for one in find_dates("7 May 2025, May 7th, 2025, 7. Mai 2025 and 2025-05-07")]
     ['2025-05-07', '2025-05-07', '2025-05-07', '2025-05-07']
@@ -127,8 +127,9 @@ def _days(year: str, month: int, day: str | int) -> Iterator[FoundDate]:
 
 
 def is_day_first_language(text: str) -> bool:
-    """Whether a text is in a language that writes the day first. False for English, which writes
-    both orders.
+    """Whether a text is in a language that writes the day first.
+
+    False for English, which uses both orders.
 
     >>> is_day_first_language("Das Treffen ist am 07.05.2025"), is_day_first_language("We met")
     (True, False)
@@ -139,17 +140,17 @@ def is_day_first_language(text: str) -> bool:
 
 
 def day_term(day: str, order: Order | None = None) -> str:
-    """The index term of a day; with an order, the term of an unclear numeric date."""
+    """Return the index term of a day; with an order, the term of an ambiguous numeric date."""
     return f"day {day} {order}" if order else f"day {day}"
 
 
 def order_term(order: Order) -> str:
-    """The index term of a date that proves an order."""
+    """Return the index term of a date that proves an order."""
     return f"order {order}"
 
 
 def date_terms(text: str) -> Counter[str]:
-    """The index terms for the dates of a text and for the order of its numbers.
+    """Return the index terms for the dates of a text and for its number order.
 
     >>> date_terms("07.05.2025 and 31.05.2025")["order day first"]
     1
@@ -165,7 +166,7 @@ def date_terms(text: str) -> Counter[str]:
 
 
 def find_asked_day(text: str, question: str) -> str | None:
-    """The day that a part of a question names; None if it is not a date or its order is unclear.
+    """Return the day that a part of a question names; None if it is not a date or is ambiguous.
 
     >>> find_asked_day("07.05.2025", "Wer war am 07.05.2025 da?")
     '2025-05-07'
@@ -186,7 +187,7 @@ def find_asked_day(text: str, question: str) -> str | None:
 
 
 def find_days_in_name(path: str) -> tuple[str, ...]:
-    """The days that a file name has.
+    """Return the days in a file name.
 
     >>> find_days_in_name("journal/2025_05_07.md"), find_days_in_name("minutes-20250507.txt")
     (('2025-05-07',), ('2025-05-07',))

@@ -116,7 +116,7 @@ _SCRIPTS: tuple[tuple[Language, str], ...] = (
 
 @lru_cache(1024)
 def recognise_language(text: str) -> Language | None:
-    """The language of a question or a sentence; None if no known language fits.
+    """Return the language of a question or a sentence; None if no known language fits.
 
     >>> recognise_language("Wann wurde die Brücke eröffnet?"), recognise_language("NATS server")
     ('de', None)
@@ -131,7 +131,7 @@ def recognise_language(text: str) -> Language | None:
 
 
 def _score(words: list[str], text: str) -> dict[Language, float]:
-    """The evidence for each language: a word counts less if other languages have it too."""
+    """Return the evidence for each language. A word counts less if other languages have it too."""
     scores = dict.fromkeys(_FUNCTION_WORDS, 0.0)
     for word in words:
         having = [language for language, known in _FUNCTION_WORDS.items() if word in known]
@@ -145,7 +145,7 @@ def _score(words: list[str], text: str) -> dict[Language, float]:
 
 
 def foreign_function_words(text: str) -> frozenset[str]:
-    """The function words of the text's language; empty if it is English or unknown."""
+    """Return the function words of the text's language; empty if it is English or unknown."""
     language = recognise_language(text)
     if language is None or language == "en":
         return frozenset()
@@ -153,7 +153,7 @@ def foreign_function_words(text: str) -> frozenset[str]:
 
 
 def drop_foreign_function_words(text: str) -> str:
-    """Remove the function words of the text's language, unless it is English or nothing would be
+    """Remove the function words of the text's language, unless it is English or no word would be
     left.
 
     >>> drop_foreign_function_words("Wann wurde die Brücke eröffnet?").split()

@@ -1,4 +1,4 @@
-"""Splits text of every script into words, in the same way as full-text search."""
+"""Splits text of any script into words, as full-text search does."""
 
 import re
 import threading
@@ -20,7 +20,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {}  # terms by text
 
 
 def spellings(text: str) -> list[str]:
-    """The distinct words that may be mistyped: only letters, four or more, in lower case.
+    """Return the distinct words that a typo may be corrected to: letters only, four or more, in
+    lower case.
 
     >>> spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
@@ -29,7 +30,7 @@ def spellings(text: str) -> list[str]:
 
 
 def correct_spelling(text: str, meant: Mapping[str, str]) -> str:
-    """Replace words, given as in `spellings`, each in the case that it has in the text.
+    """Replace misspelled words, given as in `spellings`, and keep their case in the text.
 
     >>> correct_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
     'Hotkeys of Obsidian?'
@@ -56,14 +57,12 @@ def _lower(word: str) -> str:
 
 
 def _compose_accents(text: str) -> str:
-    """Join letters with their accents, because a separate accent is not a letter and would end a
-    word."""
+    """Join letters with their accents, because a separate accent would end a word."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 class _Plain(dict[int, str]):
-    """A table of the characters that full-text search makes of others; characters that end words
-    stay."""
+    """Maps characters to the characters of full-text search; characters that end words stay."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -76,8 +75,7 @@ _PLAIN = _Plain()
 
 
 def plain(text: str) -> str:
-    """The text in lower case, with words as full-text search compares them, except for their
-    endings.
+    """Return the text in lower case, with words normalised as in full-text search, but not stemmed.
 
     >>> plain("Éclairs in Łódź")
     'eclairs in łodz'
@@ -86,7 +84,7 @@ def plain(text: str) -> str:
 
 
 def index_terms(text: str) -> tuple[str, ...]:
-    """The distinct terms that full-text search finds in a text, sorted.
+    """Return the distinct terms that full-text search finds in a text, sorted.
 
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')
@@ -99,7 +97,7 @@ def index_terms(text: str) -> tuple[str, ...]:
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The `index_terms` of several texts, computed together."""
+    """Return the `index_terms` of several texts, computed together."""
     found = {text: _KNOWN.get(text) for text in texts}
     known = {text: terms for text, terms in found.items() if terms is not None}
     if len(known) < len(found):
@@ -115,9 +113,9 @@ def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
-    """How often each text has each of its terms.
+    """Count the terms of each text.
 
-    SQLite has no function for this, so an index in memory does it.
+    SQLite has no function for this, so an in-memory index does it.
 
     >>> term_counts(["The dogs, the dog"])
     [{'dog': 2, 'the': 2}]

@@ -93,7 +93,7 @@ def test_a_backup_of_a_former_version_can_be_restored(
 
 def test_a_reader_refuses_an_older_schema_and_changes_nothing(former: tuple[Path, int]) -> None:
     before = former[0].read_bytes()
-    with pytest.raises(OlderSchema, match="`hopsyncd serve` brings it up to date"):
+    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates it"):
         open_reader(former[0])
     assert former[0].read_bytes() == before
 
@@ -105,7 +105,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     with closing(open_file(path)) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     before = path.read_bytes()
-    with pytest.raises(NewerSchema, match="nothing was changed"):
+    with pytest.raises(NewerSchema, match="Nothing was changed"):
         open_writer(path)
     assert path.read_bytes() == before
 

@@ -75,7 +75,7 @@ def test_what_exists_is_not_overwritten(stack: Stack, tmp_path: Path, existing: 
         target.mkdir()
     else:
         target.symlink_to("nowhere")
-    with pytest.raises(BackupFailed, match=r"b\.db: that name is taken"):
+    with pytest.raises(BackupFailed, match=r"b\.db: a file with that name exists"):
         backup(stack.connection, target)
     assert existing != "file" or target.read_bytes() == b"mine"
 

@@ -120,7 +120,7 @@ def test_a_disk_without_room_is_noticed_before_anything_is_written(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(BackupFailed, match=r"the disk is full: \d+ MB are needed"):
+    with pytest.raises(BackupFailed, match=r"the disk is full: it needs \d+ MB"):
         made(stack, tmp_path / "b")
     assert [one.name for one in (tmp_path / "b").iterdir()] == [".lock"]
 
@@ -141,7 +141,7 @@ def test_one_backup_at_a_time(stack: Stack, tmp_path: Path) -> None:
     def meanwhile(_: Path) -> None:
         made(stack, tmp_path / "b")
 
-    with pytest.raises(BackupFailed, match="another process is making one"):
+    with pytest.raises(BackupFailed, match="another process is making a backup"):
         make_backup(stack.connection, tmp_path / "b", meanwhile, NOW_MS, "0.3.0")
 
 

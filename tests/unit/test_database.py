@@ -74,7 +74,7 @@ def test_a_newer_schema_is_refused_untouched(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     for opened in (open_writer, open_reader):
-        with pytest.raises(NewerSchema, match="nothing was changed"):
+        with pytest.raises(NewerSchema, match="Nothing was changed"):
             opened(path)
     assert path.read_bytes() == before
 
@@ -83,7 +83,7 @@ def test_an_older_schema_is_for_a_writer_to_bring_up_to_date(path: Path) -> None
     connection = open_writer(path)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
     connection.close()
-    with pytest.raises(OlderSchema, match="`hopsyncd serve` brings it up to date"):
+    with pytest.raises(OlderSchema, match="`hopsyncd serve`, which migrates it"):
         open_reader(path)
     open_writer(path).close()
     open_reader(path).close()

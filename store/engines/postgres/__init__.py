@@ -1,1 +1,1 @@
-"""The record in a PostgreSQL database."""
+"""Stores the database on a PostgreSQL server."""

@@ -1,14 +1,9 @@
-"""Notices within 15 s that a server, or the network before it, no longer answers.
+"""Detects within 15 s that a server, or the network to it, no longer answers.
 
-TCP alone does not: a relay can acknowledge everything and forward nothing. So both sides look for
+TCP alone does not: a relay can acknowledge every packet and forward none. So both sides wait for
 answers, not for packets.
 
 - The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
-  for `LEASE_S`, which frees the writer's lock; see `session`.
-- In each process a watchdog thread checks the sessions that wait for an answer. If a session waits
-  longer than `_PATIENCE_S`, the thread asks on another connection, at most twice, whether the
-  server still has it. If the server has it, the statement is only slow. Otherwise the thread shuts
-  the session's socket, and the statement fails.
 """
 
 import os
@@ -32,8 +27,7 @@ _ATTEMPTS = 2  # a server under load may be slow to accept a connection
 
 
 class Line:
-    """The connection of one session. `lock` is held while it is in use; a thread may take it
-    twice."""
+    """The connection of one session. `lock` is held while it is in use and is reentrant."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -59,19 +53,19 @@ class Line:
         _watchdog.look_after(self)
 
     def disconnect(self) -> None:
-        """Let go of the connection, which is closed."""
+        """Release the closed connection."""
         with self._socket_lock:
             if self._socket:
                 self._socket.close()
             self._socket = None
 
     def end(self) -> None:
-        """Stop the regular use of the connection; it stays open."""
+        """Stop the heartbeat; the connection stays open."""
         self._ended.set()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Use the connection, alone."""
+        """Use the connection exclusively in the block."""
         with self.lock:
             outer, self._since_s = self._since_s, time.monotonic()
             try:
@@ -81,13 +75,13 @@ class Line:
                 self.used_s = time.monotonic()
 
     def cut(self) -> None:
-        """Shut the socket, so that a thread waiting for the server gets an error."""
+        """Shut down the socket, so that a thread waiting for the server gets an error."""
         with self._socket_lock, suppress(OSError):
             if self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def beat(self, connection: "psycopg.Connection[Any]") -> None:
-        """Use the connection every few seconds until it ends, so that the server keeps the
+        """Start the heartbeat: use the connection every few seconds, so that the server keeps the
         session."""
         threading.Thread(
             target=_beat,
@@ -108,7 +102,7 @@ def _beat(
 
 
 def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") -> bool:
-    """Use the connection once; returns False if it has ended."""
+    """Use the connection once. Returns False if it is closed."""
     if line is None or connection is None or connection.closed:
         return False
     if time.monotonic() - line.used_s < _BEAT_S / 2:
@@ -120,7 +114,7 @@ def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") 
 
 
 class _Watchdog:
-    """Shuts the connections whose server does not answer; one thread in each process."""
+    """Shuts down connections whose server does not answer. There is one thread per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -165,7 +159,7 @@ _watchdog = _Watchdog()
 
 
 def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
-    """Which of these sessions the server still has; None if it does not answer in time."""
+    """Return the sessions that the server still has; None if it does not answer in time."""
     is_late = threading.Event()
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S) as other:

@@ -1,12 +1,12 @@
-"""Sessions on a PostgreSQL server, which run the record's statements.
+"""Sessions on a PostgreSQL server, which run the store's statements.
 
-The tables are in a schema of their own, `hopsyncd`. The one writer holds an advisory lock in the
-session that it writes with, so a writer that loses the lock loses its session too and cannot write.
-If two writers still compete, the unique number of the next version refuses the second.
+The tables are in the schema `hopsyncd`. The writer holds an advisory lock in its own session, so a
+writer that loses the lock has lost its session too and cannot write. If two writers still compete,
+the unique version number makes the second commit fail.
 
-The lock is a lease. The writer uses its session at least every few seconds (`heartbeat`), and the
-server ends a writer's session that is idle for longer. A session in the middle of a command does
-not count as idle; the other candidates end it.
+The lock is a lease. The writer uses its session every few seconds (`heartbeat`), and the server
+ends a writer's session that is idle for longer. The server does not end a session in the middle of
+a command; other candidates do.
 
 If the server closes a reader's session, it is opened again, but not during a snapshot.
 """
@@ -85,7 +85,8 @@ _SCHEMA = resources.files("store.engines.postgres").joinpath("schema")
 
 
 class PostgresDialect:
-    """See `store.contract.Dialect`. The server's planner needs no advice on indexes and joins."""
+    """The SQL of PostgreSQL (see `store.contract.Dialect`). Its planner needs no hints for indexes
+    and joins."""
 
     first_join = "JOIN"
     unindexed = ""
@@ -122,7 +123,7 @@ class _Whole(Loader):
 
 
 class Session:
-    """A connection to the record on a server; see `store.contract`."""
+    """A connection to a database on a server (see `store.contract`)."""
 
     opened: Opened | None = None
     engine: Engine = "postgres"
@@ -156,11 +157,14 @@ class Session:
         return nullcontext()  # `_raise_store_errors` raises them
 
     def refuse_gone(self) -> None:
-        """Do nothing: a server's database has no file that could be gone."""
+        """Do nothing: a database on a server has no local file."""
 
     def acknowledge(self) -> None:
-        """Renew the planner's statistics if tables have grown: statements that were planned while
-        they were empty read whole tables. The server itself syncs each commit to disk."""
+        """Update the planner's statistics if tables have grown.
+
+        Statements that were planned for empty tables scan whole tables. The server itself syncs
+        each commit to disk.
+        """
         if self._inserted > self._analyze_after:
             with suppress(StoreError):  # the change is committed, whatever happens here
                 self._analyze()
@@ -200,7 +204,7 @@ class Session:
         self._disconnect()
 
     def _unlock(self) -> None:
-        """Release the writer's lock now. The server may notice only later that we are gone."""
+        """Release the writer's lock now. The server may notice a closed connection only later."""
         timer = threading.Timer(_UNLOCK_S, self.line.cut)
         timer.start()
         with suppress(StoreError, psycopg.Error), self._raise_store_errors():
@@ -223,7 +227,8 @@ class Session:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
     def _analyze(self) -> None:
-        """Renew the planner's statistics of tables that are small, or were when it last did."""
+        """Update the planner's statistics of tables that are or were small. The server updates
+        large tables itself."""
         self._inserted = 0
         tables = self._tables()
         (known,) = self.execute(
@@ -300,7 +305,7 @@ class Session:
             raise NotADatabase(
                 f"Cannot use {displayed_url(self._url)}",
                 f"its server is PostgreSQL {connection.info.server_version // 10_000}",
-                f"Use one of PostgreSQL {_OLDEST_SERVER} or later",
+                f"Use PostgreSQL {_OLDEST_SERVER} or later",
             )
         connection.adapters.register_loader("numeric", _Whole)
         self.line.connect(connection)
@@ -324,14 +329,14 @@ class Session:
                 raise
             raise Deposed(
                 f"Cannot write a version to {displayed_url(self._url)}",
-                "another daemon has written it",
-                "This daemon continues as a reader; nothing is lost",
+                "another daemon has written that version",
+                "No action is needed. This daemon continues as a reader, and nothing is lost",
             ) from error
         except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
             raise DiskFailure(
                 f"Cannot use the database {displayed_url(self._url)}",
                 str(error.diag.message_primary or error).strip(),
-                "Free some space on the server; syncs then continue by themselves",
+                "Free some space on the server. Syncs then continue automatically",
             ) from error
         except (
             psycopg.OperationalError,
@@ -344,13 +349,13 @@ class Session:
         return ServerLost(
             f"Cannot reach the database server of {displayed_url(self._url)}",
             " ".join(str(error).split()),
-            "Start it, or check [store] url, the password (PGPASSWORD, a service or passfile) and"
-            " the server's log; what was committed is kept, and work resumes by itself",
+            "Start the server, or check [store] url, the password (PGPASSWORD, a service or"
+            " passfile) and the server's log. Committed data is kept, and work resumes automatically",
         )
 
 
 def _schema_files() -> dict[int, str]:
-    """The names of the migrations, like 012_initial.sql, by number."""
+    """Map the numbers of the migrations to their file names, such as 012_initial.sql."""
     names = sorted(file.name for file in _SCHEMA.iterdir() if file.name.endswith(".sql"))
     return {int(name.partition("_")[0]): name for name in names}
 
@@ -359,10 +364,10 @@ SCHEMA_VERSION = max(_schema_files())
 
 
 def open_writing(url: str) -> Connection:
-    """Become the writer, and make or migrate the tables as needed.
+    """Become the writer, and create or migrate the tables as needed.
 
-    Waits a few seconds for another writer to end, since the server frees the lock of a killed one
-    a moment after its death. Raises WriterBusy, ServerLost, NewerSchema or NotADatabase.
+    Waits a few seconds for another writer to end, because the server frees the lock of a killed
+    writer a moment after its death. Raises WriterBusy, ServerLost, NewerSchema or NotADatabase.
     """
     session = Session(url, is_writer=True)
     with _closed_on_error(session):
@@ -379,8 +384,10 @@ def open_writing(url: str) -> Connection:
 
 
 def open_standing_by(url: str) -> Connection:
-    """Become the writer, or a reader that may become the writer. Raises the errors of open_writing
-    except WriterBusy."""
+    """Become the writer, or a reader that can be elected writer later.
+
+    Raises the errors of open_writing except WriterBusy.
+    """
     session = Session(url, is_writer=False)
     with _closed_on_error(session):
         end_s = time.monotonic() + _MIGRATION_S
@@ -414,26 +421,26 @@ def _older(url: str, known: int) -> OlderSchema:
     return OlderSchema(
         f"Cannot read {displayed_url(url)}",
         f"its schema is {known}" if known else "it has none of hopsyncd's tables",
-        "`hopsyncd serve` brings it up to date",
+        "Start `hopsyncd serve`, which migrates it",
     )
 
 
 def _known_schema(session: Session, url: str) -> int:
-    """The number of the schema; 0 where there is none."""
+    """Return the number of the schema; 0 if there is none."""
     if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
         return 0
     known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
     if known > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {displayed_url(url)}",
-            f"its schema is {known}, and this hopsyncd knows schemas up to {SCHEMA_VERSION}",
-            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+            f"its schema is {known}; this hopsyncd supports up to {SCHEMA_VERSION}",
+            "Install the version of hopsyncd that wrote it, or a later one. Nothing was changed",
         )
     return known
 
 
 def _migrate(session: Session, url: str) -> None:
-    """Bring the schema up to date in one transaction: a kill leaves the old one or the new one."""
+    """Migrate the schema in one transaction; if killed, the old schema stays."""
     session.begin_write()
     try:
         session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
@@ -452,7 +459,7 @@ def _migrate(session: Session, url: str) -> None:
             session.execute("ROLLBACK")
         if isinstance(error, psycopg.Error) and not isinstance(error, StoreError):
             raise NotADatabase(
-                f"Cannot make hopsyncd's tables in {displayed_url(url)}",
+                f"Cannot create hopsyncd's tables in {displayed_url(url)}",
                 " ".join(str(error).split()),
                 "Use a database in which this user may create a schema",
             ) from error
@@ -461,9 +468,9 @@ def _migrate(session: Session, url: str) -> None:
 
 @lru_cache(512)
 def with_parameters(sql: str) -> str:
-    """The statement with psycopg's parameters; numbered ones are called p1, p2 ...
+    """Convert a statement to psycopg's parameters; numbered parameters are called p1, p2 ...
 
-    The record's statements have parameters of one digit, and no other question mark.
+    The store's statements number parameters with one digit, and contain no other question marks.
 
     >>> with_parameters("SELECT 1 FROM life WHERE born <= ?1 AND ?1 < died")
     'SELECT 1 FROM life WHERE born <= %(p1)s AND %(p1)s < died'

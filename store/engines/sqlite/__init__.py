@@ -1,1 +1,1 @@
-"""The record in a SQLite file."""
+"""Stores the database in a SQLite file."""

@@ -1,12 +1,13 @@
 """Refuses a database that lacks acknowledged changes, by three checks.
 
-**A note** next to the database records how far it had come at the last acknowledgement. If the log
-(-wal) is truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the
-log's content. A database that is behind the note is refused.
+**A note** next to the database records its state at the last acknowledgement. If the log (-wal) is
+truncated, damaged, deleted or swapped, SQLite assumes a crash and continues without the log's
+content. A database that is older than its note is refused.
 
-Each transaction counts itself in the database. After its COMMIT and before the acknowledgement, the
-count and the newest version are written to the note and synced. So the database is never behind the
-note, and after a crash between the two it is one transaction ahead.
+Each transaction increments a counter in the database. After its COMMIT and before the
+acknowledgement, the counter and the newest version are written to the note and synced. So the
+database is never older than the note, and after a crash between the two steps it is one transaction
+newer.
 
 The note has two slots that are overwritten in turn, so a torn write leaves the other slot intact.
 Its size is fixed, so it can be written on a full disk. Its name does not begin with the database's
@@ -18,9 +19,9 @@ start.
 
 **The log** is compared with its index (-shm), which a killed process leaves behind and which counts
 the committed frames (`refuse_lost_wal`). If the index is missing too, or belongs to another log,
-the note decides. There are no false alarms. When the last user leaves, SQLite deletes the index
-before the log. The index counts a frame only after the frame was synced to the log with the same
-salt, so after a power cut it may count too few frames, never too many.
+the note decides. There are no false alarms. When the last connection closes, SQLite deletes the
+index before the log. The index counts a frame only after the frame was synced to the log with the
+same salt, so after a power cut it may count too few frames, never too many.
 """
 
 import json
@@ -45,7 +46,7 @@ _SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """How far a database has come: transactions, the newest version (0: none) and its digest."""
+    """The acknowledged state: transactions, the newest version (0: none) and its digest."""
 
     writes: int
     version: int
@@ -70,14 +71,14 @@ def read_acknowledged(database: Path) -> Acknowledged | None:
         raise DiskFailure(
             f"Cannot read {note}",
             (error.strerror or str(error)).lower(),
-            "Check that you may read it, and look for a failing disk",
+            "Check its permissions and the disk",
         ) from error
     slots = [_decode(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
 
 
 def state_of(connection: Connection) -> Acknowledged:
-    """How far the database has come."""
+    """Return the current state of the database."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
         return NOTHING
     newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
@@ -85,7 +86,7 @@ def state_of(connection: Connection) -> Acknowledged:
 
 
 def acknowledge(connection: Connection) -> None:
-    """Write how far the writer's database has come. Raises NotAcknowledged."""
+    """Write the state of the writer's database to the note. Raises NotAcknowledged."""
     if connection.opened is None:
         return
     note = note_path(connection.opened.database)
@@ -97,13 +98,13 @@ def acknowledge(connection: Connection) -> None:
         raise NotAcknowledged(
             f"Cannot write {note}, the record of the last acknowledged change",
             (error.strerror or str(error)).lower(),
-            "Check for a full or failing disk, and that you may write there. Until then no"
+            "Free disk space, and check the disk and the folder's permissions. Until then no"
             " change is acknowledged",
         ) from error
 
 
 def refuse_older(connection: Connection, database: Path, known: Acknowledged) -> None:
-    """Raise VersionsLost if the database is behind the acknowledged state."""
+    """Raise VersionsLost if the database is older than the acknowledged state."""
     state = state_of(connection)
     if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
         return
@@ -124,8 +125,8 @@ def versions_lost_error(database: Path, why: str) -> VersionsLost:
     return VersionsLost(
         f"Cannot open {database}",
         f"committed data is missing: {why}",
-        f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
-        " run `hopsyncd recover`, which continues from there and reuses no version number",
+        f"Put the original {database.name} and {database.name}-wal back. Or restore a backup and"
+        " run `hopsyncd recover`, which continues from it and reuses no version number",
     )
 
 
@@ -144,7 +145,7 @@ def _decode(slot: bytes) -> Acknowledged | None:
 
 
 def _overwrite(note: Path, state: Acknowledged) -> bool:
-    """Write to the older slot; returns False if there is no intact note."""
+    """Write to the older slot. Returns False if there is no valid note."""
     try:
         descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -177,14 +178,14 @@ def _replace(note: Path, state: Acknowledged) -> None:
 
 
 def opened_now(database: Path) -> Opened:
-    """The files that are now at the paths."""
+    """Return the files that are now at the paths."""
     file, log = database.stat(), _log_of(database).stat()
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 
 
 def note_size(connection: Connection) -> None:
-    """Remember the size of the writer's database. A checkpoint may truncate the file to the pages
-    in use."""
+    """Record the smallest valid size of the writer's database: a checkpoint may truncate the file
+    to the pages in use."""
     if connection.opened:
         pages, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -195,19 +196,19 @@ def note_size(connection: Connection) -> None:
 
 
 def expect_shrinking(connection: Connection) -> None:
-    """Allow the writer's database to shrink until its size is noted again."""
+    """Allow the writer's database to shrink until the next `note_size`."""
     if connection.opened:
         connection.opened.least_bytes = 0
 
 
 def refuse_gone(connection: Connection) -> None:
-    """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
+    """Raise DatabaseGone unless the writer's files are still at their paths. Thread-safe."""
     if connection.opened and (why := _what_is_wrong(connection.opened)):
         raise database_gone_error(connection.opened.database, why)
 
 
 def database_gone_error(database: Path, why: str) -> DatabaseGone:
-    """Make the error for a writer whose files are no longer the database's."""
+    """Make the error for a writer whose files were deleted, replaced or cut short."""
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
@@ -274,7 +275,7 @@ def refuse_lost_wal(path: Path) -> None:
         raise DiskFailure(
             f"Cannot read {log} and {index.name}",
             (error.strerror or str(error)).lower(),
-            "Check that you may read them, and look for a failing disk",
+            "Check their permissions and the disk",
         ) from error
     if why:
         raise versions_lost_error(path, f"{log.name} {why}")
@@ -283,7 +284,7 @@ def refuse_lost_wal(path: Path) -> None:
 def _describe_missing_frames(log: Path, index: Path) -> str | None:
     """Describe the committed frames that the log lacks; None if the index belongs to another log.
 
-    A writer may restart the log meanwhile. It first puts a new salt into the index, so the reading
+    A writer may restart the log meanwhile. It writes a new salt to the index first. So the reading
     is consistent if the index still has the same salt afterwards.
     """
     while True:
@@ -295,8 +296,8 @@ def _describe_missing_frames(log: Path, index: Path) -> str | None:
 
 
 def _index(index: Path) -> _Index | None:
-    """Read the index; None while it is being written or if it is damaged. SQLite ignores it then
-    too."""
+    """Read the index; None if it is damaged or being written. SQLite ignores it too in that
+    case."""
     with index.open("rb") as opened:
         first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
@@ -330,7 +331,7 @@ def _damage(log: Path, index: _Index) -> str | None:
 
 
 def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
-    """The next frames, one per row; fewer at the end of the log."""
+    """Read the next frames, one per row; fewer at the end of the log."""
     data = log.read(count * frame_bytes)
     frame_count = len(data) // frame_bytes
     return np.frombuffer(data, dtype=np.uint8, count=frame_count * frame_bytes).reshape(
@@ -341,9 +342,9 @@ def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
 def _sound_frames(
     frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
 ) -> tuple[int, tuple[int, int]]:
-    """Count the intact frames from the first on; also returns the checksum of the last intact one.
+    """Count the intact frames at the beginning. Also returns the checksum of the last frame.
 
-    Each checksum continues the checksum of the frame before.
+    Each checksum continues the checksum of the previous frame.
     """
     if not len(frames):
         return 0, before
@@ -358,7 +359,8 @@ def _sound_frames(
 
 
 def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
-    """SQLite's checksums of rows of 32-bit words, continuing from the two sums in `seeds`."""
+    """Compute SQLite's checksums of rows of 32-bit words, continuing from the two sums in
+    `seeds`."""
     columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)
     first, second = np.atleast_2d(np.asarray(seeds, dtype=np.uint32)).T
     for even, odd in zip(columns[::2], columns[1::2], strict=True):

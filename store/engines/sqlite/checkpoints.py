@@ -2,7 +2,7 @@
 
 Otherwise SQLite would checkpoint at the end of the commit that fills the log, and the user's edit
 would wait. A thread checkpoints before the log is that long. It holds no lock that the writer or a
-reader needs. SQLite starts the log over at the first write after a complete checkpoint.
+reader needs. At the first write after a complete checkpoint, SQLite restarts the log.
 """
 
 import os
@@ -17,8 +17,8 @@ _SALT = slice(16, 24)  # of the log's header; a frame has its own at 8
 
 
 class Checkpointer:
-    """Runs `checkpoint` on a thread whenever the log has grown by LOG_FRAMES. Only the writer has
-    it."""
+    """Runs `checkpoint` on a thread each time the log has grown by LOG_FRAMES. Only the writer has
+    a checkpointer."""
 
     def __init__(self, log: Path, page_bytes: int, checkpoint: Callable[[], None]) -> None:
         self._log = log
@@ -63,7 +63,8 @@ class Checkpointer:
 
 
 def count_frames(log: Path, frame_bytes: int) -> int:
-    """Count the frames of the current log. Frames of an older log, with another salt, may follow.
+    """Count the frames of the current log. Older frames with another salt may follow and do not
+    count.
 
     Returns 0 if the file is missing. Raises OSError if it cannot be read.
     """

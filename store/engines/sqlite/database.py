@@ -1,6 +1,6 @@
 """Opens the database: the SQLite library, its extension, pragmas, schema and transactions.
 
-One process holds the writer lock (an flock on a file beside the database). Any number of readers
+One process holds the writer lock (an flock on a file next to the database). Any number of readers
 may open the file.
 """
 
@@ -59,11 +59,11 @@ _WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cach
 _LOG = f"wal_autocheckpoint = {4 * LOG_FRAMES}"
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
-_AGAIN = "syncs then continue by themselves; repeat any other request"
+_AGAIN = "syncs then continue automatically. Repeat any other request"
 
 
 def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
-    """A DiskFailure for an error that the disk caused; None for any other error."""
+    """Convert an error that the disk caused to DiskFailure; None for any other error."""
     # Errors from SQLite's backup API carry no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == _FULL or str(error) == "database or disk is full":
@@ -79,7 +79,7 @@ def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
 
 
 class SqliteDialect:
-    """See `store.contract.Dialect`."""
+    """The SQL of SQLite (see `store.contract.Dialect`)."""
 
     first_join = "CROSS JOIN"
     unindexed = "NOT INDEXED"
@@ -108,7 +108,7 @@ class SqliteDialect:
 
 
 class FileConnection(sqlite.Connection):
-    """A connection. If `opened` is set, it is the writer's, and each commit is acknowledged on
+    """A connection. On the writer's connection, `opened` is set and each commit is acknowledged on
     disk."""
 
     opened: Opened | None = None
@@ -181,13 +181,13 @@ def unreadable_file(database: object) -> Iterator[None]:
         raise Unreadable(
             f"Cannot read the database {database}",
             str(error),
-            "`hopsyncd check --deep` lists the damage",
+            "Run `hopsyncd check --deep` to list the damage",
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The SQLite in use. `vec` is the version of sqlite-vec, empty if it does not load."""
+    """The SQLite library in use. `vec` is the version of sqlite-vec, empty if it does not load."""
 
     module: str
     sqlite: str
@@ -200,7 +200,7 @@ class Library:
 
 
 def library() -> Library:
-    """The SQLite in use and its capabilities."""
+    """Return the SQLite library in use and its capabilities."""
     with closing(memory_database()) as plain:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
@@ -217,26 +217,26 @@ def _vec_version() -> str:
 
 
 def memory_database() -> FileConnection:
-    """An empty database in memory, without extensions."""
+    """Open an empty in-memory database without extensions."""
     return sqlite.connect(":memory:", isolation_level=None, factory=FileConnection)
 
 
 def fresh_database() -> FileConnection:
-    """An empty database in memory with the current schema, to compare other databases with."""
+    """Open an empty in-memory database with the current schema."""
     connection = vector_functions()
     _migrate(connection)
     return connection
 
 
 def vector_functions() -> FileConnection:
-    """An empty database in memory that can compare vectors."""
+    """Open an empty in-memory database with sqlite-vec's functions."""
     connection = memory_database()
     _load_extension(connection)
     return connection
 
 
 def objects_of(connection: Connection) -> dict[str, str]:
-    """The SQL of every table, index and view of the database, by name."""
+    """Map the name of every table, index and view to its SQL."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
@@ -275,7 +275,7 @@ def _load_extension(connection: FileConnection) -> None:
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    """Raise unless the file is empty or has a schema of hopsyncd that this program knows."""
+    """Raise unless the file is empty or has a hopsyncd schema that this program supports."""
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -295,9 +295,8 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
     if schema_version > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {path}",
-            f"its schema is {schema_version}, and this hopsyncd knows schemas up to"
-            f" {SCHEMA_VERSION}",
-            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+            f"its schema is {schema_version}; this hopsyncd supports up to {SCHEMA_VERSION}",
+            "Install the version of hopsyncd that wrote it, or a later one. Nothing was changed",
         )
 
 
@@ -307,12 +306,12 @@ def _refuse_older(connection: Connection, path: Path) -> None:
         raise OlderSchema(
             f"Cannot read {path}",
             f"an older hopsyncd wrote it, with schema {schema_version}",
-            "`hopsyncd serve` brings it up to date",
+            "Start `hopsyncd serve`, which migrates it",
         )
 
 
 def _migrate(connection: FileConnection) -> None:
-    """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
+    """Migrate the schema in one transaction; if killed, the old schema stays."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     # A script that replaces a table would delete the rows that refer to it.
@@ -325,9 +324,9 @@ def _migrate(connection: FileConnection) -> None:
 def _refuse_loss(path: Path) -> None:
     """Raise VersionsLost if the file and its log lack an acknowledged change.
 
-    Skipped if this process already has the database open: closing any descriptor of the log's index
-    would drop all of SQLite's locks on it in this process. The next process would then take the
-    index to be unused and truncate it while others still use it.
+    The check is skipped if this process already has the database open: closing any descriptor of
+    the log's index would drop all of SQLite's locks on it in this process. Another process would
+    then consider the index unused, and truncate it while it is still in use.
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
@@ -338,7 +337,7 @@ def _refuse_loss(path: Path) -> None:
     if not path.exists():
         if known.version:
             raise versions_lost_error(
-                path, f"version {known.version} was acknowledged, and the file is missing"
+                path, f"version {known.version} was acknowledged, but the file is missing"
             )
         return
     # Read-only: on closing, a writer would checkpoint the readable part of a damaged log.
@@ -348,7 +347,7 @@ def _refuse_loss(path: Path) -> None:
 
 
 def find_loss(path: Path) -> str | None:
-    """The acknowledged change that the database lacks, in words; None if it lacks none."""
+    """Describe the acknowledged change that the database lacks; None if it lacks none."""
     try:
         _refuse_loss(path)
     except VersionsLost as error:
@@ -370,12 +369,12 @@ def _has_open(path: Path) -> bool:
 
 
 def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
-    """Open for writing, creating or migrating as needed. Raises NewerSchema, NotADatabase or
+    """Open for writing; create or migrate the file as needed. Raises NewerSchema, NotADatabase or
     DiskFailure.
 
     Commits are synced to disk, so every acknowledged change survives a power cut. Raises
-    VersionsLost if an acknowledged change is missing; with `accept_loss`, it opens the file, and
-    the lost version numbers are never used again.
+    VersionsLost if an acknowledged change is missing. With `accept_loss`, it opens the file anyway,
+    and the lost version numbers are never used again.
     """
     known = read_acknowledged(path)
     if not accept_loss:
@@ -392,7 +391,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
                 raise DiskFailure(
                     f"Cannot open {path}",
                     "its log (-wal) cannot be created",
-                    "Look for a full or failing disk, and keep the data folder on this machine",
+                    "Free disk space or check the disk. The data folder must be on a local disk",
                 )
         for setting in (*_WRITER, _LOG):
             connection.execute(f"PRAGMA {setting}")
@@ -414,7 +413,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
 
 
 def _checkpoint(path: Path) -> None:
-    """Move the log into the file. If this fails, a later commit tries again."""
+    """Move the log into the file. After a failure, a later commit tries again."""
     with suppress(SqliteError, NotADatabase), closing(open_file(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -422,8 +421,8 @@ def _checkpoint(path: Path) -> None:
 def open_reader(path: Path) -> FileConnection:
     """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
 
-    The file is opened writable because a reader marks its position in the WAL's shared memory.
-    query_only refuses every write, and checkpoints are left to the writer.
+    The file is opened for writing, because a reader marks its position in the WAL's shared memory.
+    query_only prevents every other write, and only the writer runs checkpoints.
     """
     _refuse_loss(path)
     connection = open_file(path)
@@ -464,7 +463,7 @@ def hold_writer_lock(path: Path) -> Iterator[BinaryIO]:
         except OSError as error:
             raise WriterBusy(
                 f"Cannot write to {path}",
-                "another hopsyncd process holds it",
+                "another hopsyncd process writes to it",
                 "Stop that process, or use another HOPSYNCD_HOME",
             ) from error
         yield lock

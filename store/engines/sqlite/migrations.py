@@ -1,4 +1,4 @@
-"""The history of the schema. Each step runs a script in schema/ and does what SQL alone cannot."""
+"""Migrates the schema. Each step runs a script in schema/, and code if SQL is not enough."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a SQL script into statements; executescript() would commit in the middle of the
+    """Split a SQL script into statements. `executescript()` would commit in the middle of the
     migration."""
     pending = ""
     for line in script.splitlines(keepends=True):
@@ -32,7 +32,7 @@ SCHEMA_VERSION = len(_STEPS)
 
 
 def apply_migrations(connection: Connection, stop_before: str | None = None) -> None:
-    """Run the steps that the database lacks, within the caller's transaction."""
+    """Run the missing migrations within the caller's transaction."""
     from sqlite_utils import Database  # slow to import, and most starts have nothing to migrate
     from sqlite_utils.migrations import Migrations
 

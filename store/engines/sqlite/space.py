@@ -1,7 +1,7 @@
 """Handles the database as a file: reclaims space, erases deleted rows, and makes backups.
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
-inside one read transaction, so the copy is one version, and in WAL mode neither readers nor the
+inside one read transaction, so the copy is a single state. In WAL mode neither readers nor the
 writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers rows of tables without
 an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
 """
@@ -27,11 +27,12 @@ _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:
-    """Return deleted pages to the file system, in steps; `between` runs after each.
+    """Return free pages to the file system, in steps; `between` runs after each step.
 
-    A small file with a tenth of free pages is vacuumed as a whole, because half-empty pages waste
-    about as much again. This also turns on incremental vacuum for databases made without it. For a
-    large file, the writer would wait too long, so only its free pages are returned.
+    A small file with at least a tenth of free pages is vacuumed completely, because its half-empty
+    pages waste about as much again. This also turns on incremental vacuum for databases created
+    without it. For a large file, the writer would wait too long, so only its free pages are
+    returned.
     """
     for generation in generation_rows(connection):
         for intervals in sparse_chunks(connection, generation):
@@ -62,7 +63,7 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
     """Rewrite the whole file, with incremental vacuum turned on; `between` runs after each part.
 
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only where there are no gaps. Rows written in between are appended, so they
+    VACUUM preserves only if the numbers have no gaps. Rows written meanwhile are appended, so they
     leave no gaps.
     """
     for generation in generation_rows(connection):
@@ -75,10 +76,10 @@ def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -
 
 
 def _shrunk(connection: Connection, statement: str) -> None:
-    """Run a statement that frees pages. Afterwards any process's next checkpoint may shrink the
+    """Run a statement that frees pages. Afterwards, a checkpoint of any process may shrink the
     file.
 
-    The file may shrink even if the statement fails, because the disk may have done the work.
+    The file may shrink even if the statement fails, because some of the work may be done.
     """
     with connection.disk_failures():
         expect_shrinking(connection)
@@ -91,7 +92,8 @@ def _shrunk(connection: Connection, statement: str) -> None:
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
     """Move the WAL into the file and truncate it.
 
-    False while a reader still uses an older state of the file: the WAL then keeps its content.
+    Returns False while a reader still uses an older state of the file: the WAL then keeps its
+    content.
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
@@ -105,9 +107,9 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 def backup(connection: Connection, target: Path) -> None:
     """Write the database as one file that only its owner can read. Raises BackupFailed.
 
-    An existing target is refused. The copy is written and checked under a temporary name beside the
-    target (.NAME.*.part), and renamed once it is on disk. A crash leaves at most the temporary
-    file.
+    An existing target is refused. The copy is written and checked as a temporary file in the
+    target's folder (.NAME.*.part), and renamed once it is on disk. A crash leaves at most the
+    temporary file.
     """
     if not isinstance(connection, FileConnection):
         raise _backup_error(
@@ -135,7 +137,7 @@ def _refuse_existing(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise BackupFailed(
             f"Cannot write the backup {target}",
-            "that name is taken",
+            "a file with that name exists",
             "Choose a new name, or move the old backup away",
         )
 
@@ -167,7 +169,7 @@ def _copy(connection: FileConnection, part: Path) -> None:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Give the copy its final name, synced to disk, or remove it."""
+    """Rename the copy to its final name, synced to disk, or remove it."""
     _refuse_existing(target)
     part.rename(target)
     try:
@@ -196,14 +198,14 @@ _TRIES = 50  # to empty the log, of 0.2 s each
 
 
 class _UnknownFormat(Exception):
-    """The file has no pointer map, so its unused bytes are not known."""
+    """The file has no pointer map, so its unused bytes are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """The database file. `descriptor` is SQLite's own.
+    """The database file. `descriptor` is SQLite's own descriptor.
 
-    If we opened and closed another one, the process would lose all of SQLite's locks on the file.
+    Opening and closing another descriptor would drop all of SQLite's locks on the file.
     """
 
     path: Path
@@ -219,10 +221,10 @@ class _File:
 
 
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Shrink the file, and erase deleted rows from it and its log; `between` runs after each step.
+    """Shrink the file, and erase deleted rows from the file and its log.
 
-    Returns False if a reader kept the log from being emptied. An older file without a pointer map
-    is rewritten as a whole and then has one.
+    `between` runs after each step. Returns False if a reader kept the log from being emptied. An
+    older file without a pointer map is rewritten completely and then has a pointer map.
     """
     shrink(connection, between)
     try:
@@ -233,11 +235,12 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
 
 def scrub(connection: Connection, between: Callable[[], None], pages_at_once: int = 4096) -> bool:
-    """Zero the gaps, and empty the log; returns the same as erase. Raises _UnknownFormat.
+    """Zero the gaps between cells, and empty the log. Returns the same as erase. Raises
+    _UnknownFormat.
 
     SQLite zeroes deleted and freed bytes (secure_delete), with one exception: when it rebalances a
     b-tree, a copy of a moved cell can stay in the gap between a page's cell pointers and its cells.
-    Nothing reads a gap, so this function zeroes it in the file itself.
+    SQLite never reads a gap, so this function zeroes it directly in the file.
 
     It works in steps of some pages, and the writer continues between them. This is safe because:
 
@@ -279,7 +282,8 @@ def _file_of(connection: Connection) -> _File:
 
 
 def _descriptor(path: Path) -> int:
-    """A descriptor that SQLite opened. SQLite keeps it open while this process has a lock."""
+    """Return a descriptor that SQLite opened. SQLite keeps it open while this process has a
+    lock."""
     wanted = path.stat()
     for one in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing itself
@@ -310,7 +314,7 @@ def _no_checkpoints(connection: Connection) -> Iterator[None]:
 def _empty_log(
     connection: Connection, file: _File, again: set[int], between: Callable[[], None]
 ) -> bool:
-    """Empty the log, and add the pages that it had to `again`."""
+    """Empty the log, and add its pages to `again`."""
     for _ in range(_TRIES):
         connection.refuse_gone()
         again.update(_logged_pages(file))
@@ -321,7 +325,7 @@ def _empty_log(
 
 
 def _logged_pages(file: _File) -> Iterator[int]:
-    """The numbers of the pages in the log."""
+    """Yield the numbers of the pages in the log."""
     frame_bytes = _FRAME_HEADER + file.page_bytes
     with _disk_errors(file), file.log.open("rb") as log:
         for at in range(_WAL_HEADER, os.fstat(log.fileno()).st_size, frame_bytes):
@@ -337,13 +341,13 @@ def _disk_errors(file: _File) -> Iterator[None]:
         raise DiskFailure(
             f"Cannot use the database {file.path}",
             (error.strerror or str(error)).lower(),
-            "Free disk space, or replace a failing disk. Then purge again",
+            "Free disk space, or replace the failing disk. Then purge again",
         ) from error
 
 
 @contextmanager
 def _alone(connection: Connection, file: _File) -> Iterator[bool]:
-    """Hold the write lock; yields False if another transaction wrote before the lock was taken."""
+    """Hold the write lock. Yields False if another transaction wrote before the lock was taken."""
     with connection.disk_failures():
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -353,7 +357,7 @@ def _alone(connection: Connection, file: _File) -> Iterator[bool]:
 
 
 def _scrub_pages(file: _File, numbers: Iterable[int]) -> None:
-    """Zero the gaps of these pages, on disk too."""
+    """Zero the gaps of these pages in the file, and sync it."""
     maps: dict[int, bytes] = {}
     with _disk_errors(file):
         for number in numbers:
@@ -382,7 +386,7 @@ def _is_btree(file: _File, number: int, maps: dict[int, bytes]) -> bool:
 
 
 def _gap(page: bytes, header: int) -> tuple[int, int]:
-    """Where the gap of a b-tree page begins and ends."""
+    """Return the start and end of the gap of a b-tree page."""
     pointers = _POINTERS_AT.get(page[header])
     if pointers is None:
         raise _UnknownFormat

@@ -1,4 +1,4 @@
-"""Checks of the structure of a SQLite file, beneath the rows of the record."""
+"""Checks the structure of a SQLite file, below the level of rows."""
 
 from collections.abc import Iterator
 from contextlib import closing
