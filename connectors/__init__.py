@@ -1,2 +1,4 @@
-"""The sources of documents: lists them, fetches them, and reports problems. Imports no index, model
-or SQL."""
+"""The sources of documents: lists them, fetches them, and reports problems.
+
+It imports no index, model or SQL.
+"""

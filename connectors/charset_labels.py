@@ -1,4 +1,4 @@
-"""Maps the labels of character sets to the Python codecs that they mean in practice."""
+"""Maps character set labels to the Python codecs that match their actual use."""
 
 import codecs
 from functools import cache
@@ -51,7 +51,7 @@ _NOT_FOR_DOCUMENTS = frozenset(
 
 
 def codecs_of(label: str) -> tuple[str, ...]:
-    """Python's codecs for the label of a character set, to be tried in order; none if unknown.
+    """Return Python's codecs for a character set label, in the order to try them; empty if unknown.
 
     >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
     (('cp1252',), ('cp949',), ())

@@ -1,4 +1,4 @@
-"""A folder of files as a source: lists it completely and reads its files safely.
+"""Reads a folder of files as a source: lists it completely and opens its files safely.
 
 Paths hidden by `ignore` and symbolic links are never items. A link to a target in the folder is
 skipped, because the target is listed at its own path. So loops end and nothing is indexed twice. A
@@ -44,7 +44,7 @@ Scope: TypeAlias = "dict[str, Scope] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The root folder during one listing. `path` contains no links; `never` are ids."""
+    """The root folder during one listing. `path` contains no links; `never` are excluded ids."""
 
     path: str
     device: int
@@ -56,15 +56,15 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A name in an open folder. No method looks up the path again, since it may now be a link
-    elsewhere."""
+    """A name in an open folder. Methods never resolve the path again, because it may now be a link
+    to another place."""
 
     folder: int
     name: str
     id: str
 
     def state(self) -> os.stat_result:
-        """Call lstat. Raises OSError."""
+        """Return the entry's lstat. Raises OSError."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def leads_to_folder(self) -> bool:
@@ -109,7 +109,7 @@ class FolderConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implements the protocol. Folders come in depth-first order, names sorted.
+        """Implement the protocol. Folders come in depth-first order, names sorted.
 
         There is no Cursor, because a listing of all names is cheap. The paths in `under` need not
         exist, and the ignore files of their parent folders apply as in a full listing. Raises
@@ -118,7 +118,7 @@ class FolderConnector:
         return self._walk(_scope_of(under))
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol. Never follows a link, waits for a pipe or reads more than
+        """Implement the protocol. Never follows a link, waits for a pipe or reads more than
         `max_bytes`."""
         try:
             _components(item.id)
@@ -126,7 +126,7 @@ class FolderConnector:
             raise ItemUnreadable(
                 f"Cannot read {item.id!r}",
                 str(error),
-                "This is a bug in hopsyncd: please report it.",
+                "This is a bug in hopsyncd. Please report it.",
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
         return Fetched(
@@ -137,10 +137,10 @@ class FolderConnector:
         """Do nothing: no resource stays open."""
 
     def is_noise(self, id_: str) -> bool:
-        """Whether a change of this path can be ignored without looking at the disk.
+        """Whether a change of this path can be ignored without reading the disk.
 
-        Only for events of the watcher. It treats files as folders and reads no ignore files. If an
-        ignore file brings a path back, only the next full scan sees its changes.
+        Use it only for the watcher's events. It treats files as folders and reads no ignore files.
+        If an ignore file includes a path that is noise, only the next full scan sees its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
         noise = [
@@ -191,7 +191,7 @@ class FolderConnector:
     def _classify(
         self, root: _Root, entry: _Entry, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
-        """Classify a path; None if it is not a document or has just gone."""
+        """Classify a path; None if it is not a document or has disappeared."""
         id_ = entry.id
         if id_ in root.never:
             return None
@@ -264,7 +264,7 @@ class FolderConnector:
     def _unavailable(self, error: OSError) -> SourceUnavailable:
         hints = {
             FileNotFoundError: "Mount or create it, or correct `path` of this source in",
-            NotADirectoryError: "Name the folder that holds the file as `path` of this source in",
+            NotADirectoryError: "Set `path` of this source to the folder that has the file, in",
             PermissionError: "Give the daemon's user read permission, or choose another folder in",
         }
         hint = hints.get(type(error), "Check the disk or its mount, and `path` of this source in")
@@ -276,7 +276,7 @@ class FolderConnector:
 
 
 def widen_changed_ids(ids: Sequence[str]) -> list[str] | None:
-    """The ids to list again after these ids changed; None means everything.
+    """Return the ids to list again after these ids changed; None means everything.
 
     A changed ignore file affects the whole folder that it is in.
     """
@@ -294,7 +294,7 @@ _IGNORE_IT = "Move it out of the folder or add it to `ignore`."
 
 
 def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
-    """The sorted names to look at, and the ignore files that apply to them. Raises OSError."""
+    """Return the sorted names to list, and the ignore files that apply to them. Raises OSError."""
     if folder.scope is None:
         with os.scandir(opened) as entries:
             names = present = sorted(entry.name for entry in entries)
@@ -305,8 +305,8 @@ def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...
 
 
 def _check_link(root: _Root, entry: _Entry, is_folder: bool) -> Problem | None:
-    """A Problem if the link leads out of the folder; it names the link's own path and target
-    text."""
+    """Return a Problem if the link leads out of the folder. It names only the link's path and its
+    target text."""
     above = f"{root.path}/{entry.id}".rpartition("/")[0]
     try:
         text = os.readlink(entry.name, dir_fd=entry.folder)
@@ -338,18 +338,18 @@ def _read_problem(id_: str, error: OSError, subtree: bool = False) -> Problem:
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again; check the disk if this continues."
+        else "The next scan tries again. Check the disk if this continues."
     )
     return Problem(printable_id(id_), _reason(error), hint, subtree)
 
 
 def _reaches_below(found: Item | Problem | _Folder) -> bool:
-    """Whether a listing found something that concerns the paths below it."""
+    """Whether a listing has a result that concerns the paths below it."""
     return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
 
 
 def _scope_of(under: Sequence[str] | None) -> Scope:
-    """The ids as a tree.
+    """Return the ids as a tree.
 
     >>> _scope_of(["a/b.md", "a/c", "d"])
     {'a': {'b.md': None, 'c': None}, 'd': None}
@@ -368,10 +368,10 @@ def _scope_of(under: Sequence[str] | None) -> Scope:
 
 
 def _components(id_: str) -> list[str]:
-    """The parts of an id. Raises ValueError unless it is a path beneath the root."""
+    """Return the parts of an id. Raises ValueError unless it is a path below the root."""
     parts = id_.split("/")
     if "\0" in id_ or not {"", ".", ".."}.isdisjoint(parts):
-        raise ValueError(f"{id_!r} is not a path inside the folder, relative to it")
+        raise ValueError(f"{id_!r} is not a relative path inside the folder")
     return parts
 
 
@@ -385,7 +385,8 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    """The system's error message, with the file's name if it is an ignore file in the folder."""
+    """Return the system's error message, with the file's name if it is an ignore file in the
+    folder."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]
     why = (error.strerror or str(error)).lower()
-    return f"{name} in it: {why}" if name in IGNORE_FILES else why
+    return f"its {name}: {why}" if name in IGNORE_FILES else why

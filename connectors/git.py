@@ -1,4 +1,4 @@
-"""A branch of a git repository as a source, read from the object store without checkout or index.
+"""Reads a branch of a git repository as a source, from the object store, without checkout or index.
 
 An item is a file of the branch's newest commit. Its revision is the id of its blob, so equal
 content is never fetched again. Paths hidden by `ignore`, submodules and symbolic links are never
@@ -69,7 +69,7 @@ class GitSettings(FileSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A path in a commit, with a surrogate for every byte that is not UTF-8, and its blob."""
+    """A path in a commit and its blob. Each byte of the path that is not UTF-8 is a surrogate."""
 
     path: str
     mode: str
@@ -95,7 +95,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for the paths in one commit. `levels` are keyed by folder, with its final `/`."""
+    """The rules for the paths in one commit. `levels` are keyed by folder, with a final `/`."""
 
     rules: Rules
     levels: Mapping[str, Level]
@@ -129,8 +129,7 @@ class _Rules:
 
 
 class GitConnector:
-    """Lists and reads one branch of a local repository, or of a Mirror that is updated by each
-    listing.
+    """Lists and reads one branch of a local repository, or of a Mirror that each listing updates.
 
     Raises ValueError for an invalid pattern or branch name.
     """
@@ -146,10 +145,10 @@ class GitConnector:
         self.left_out: Mapping[str, int] | None = None  # until a listing of all files
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implements the protocol, in git's order of paths.
+        """Implement the protocol, in git's order of paths.
 
-        Raises CursorExpired for a Cursor with other settings or with a commit that the branch no
-        longer has.
+        Raises CursorExpired for a Cursor with other settings or with a commit that is no longer on
+        the branch.
         """
         self._blobs.close()
         origin = self._origin
@@ -167,8 +166,7 @@ class GitConnector:
             yield Cursor(f"{tip} {self._fingerprint()}")
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol: reads the blob that was listed, even if the branch has
-        moved on."""
+        """Implement the protocol: read the listed blob, even if the branch has moved on."""
         origin = self._origin
         repository = origin.repository if isinstance(origin, Mirror) else origin
         data = None
@@ -198,7 +196,7 @@ class GitConnector:
         self._blobs.close()
 
     def _newest_commit(self, repository: Repository) -> str:
-        """The newest commit of the branch."""
+        """Return the newest commit of the branch."""
         name = f"refs/heads/{self._branch}" if self._branch else "HEAD"
         if isinstance(self._origin, Mirror):
             name = TIP
@@ -207,14 +205,14 @@ class GitConnector:
         )
         if not commit:
             raise repository.unavailable(
-                f'it has no branch "{self._branch}"' if self._branch else "it has no commit yet",
-                "Correct `branch` of this source in config.toml, or commit something. Its"
-                " index is kept.",
+                f'it has no branch "{self._branch}"' if self._branch else "it has no commits",
+                "Correct `branch` of this source in config.toml, or make a commit. Its index is"
+                " kept.",
             )
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
-        """The commit of a Cursor. Raises CursorExpired if git cannot list the changes since
+        """Return the commit of a Cursor. Raises CursorExpired if git cannot list the changes since
         then."""
         commit, _, fingerprint = since.partition(" ")
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
@@ -267,11 +265,13 @@ class GitConnector:
                     continue
                 size = ask(sizes, entry.blob)
                 if not size:
-                    raise repository.unavailable("git ended unexpectedly", "Run `git fsck` in it.")
+                    raise repository.unavailable(
+                        "git exited unexpectedly", "Run `git fsck` in the repository."
+                    )
                 yield self._classify(entry, size.decode().strip())
 
     def _classify(self, entry: _Entry, size: str) -> Item | Problem:
-        """Classify an entry. git gives the `size`; a partial clone may lack the object."""
+        """Classify an entry. `size` comes from git; a partial clone may lack the object."""
         id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
@@ -288,8 +288,7 @@ class GitConnector:
 
 
 def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
-    """The files of a commit, each with the size that git prints, without submodules and symbolic
-    links."""
+    """Yield the files of a commit with their sizes, without submodules and symbolic links."""
     for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob, size = facts.decode().split()
@@ -299,7 +298,7 @@ def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
-    """The entries of `new` that differ from `old`; a deleted entry has the mode 0."""
+    """Yield the entries of `new` that differ from `old`; a deleted entry has the mode 0."""
     found = repository.records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
     )
@@ -309,7 +308,7 @@ def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]
 
 
 def _levels(repository: Repository, commit: str) -> dict[str, Level]:
-    """The commit's own ignore files, by their folder."""
+    """Return the commit's own ignore files by folder."""
     levels = {}
     blobs = BlobReader()
     for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
@@ -342,13 +341,13 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
 
 
 def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
-    """The levels of the folders above a path or a folder."""
+    """Return the levels of the folders above a path or a folder."""
     bases = ("", *(f"{part}/" for part in prefixes(path.rstrip("/"))[:-1]))
     return tuple(levels[base] for base in bases if base in levels and base != path)
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
-    """The commit that last changed each path on the branch; some paths may be missing.
+    """Return the commit that last changed each path on the branch; some paths may be missing.
 
     The oldest commit of a shallow history is ignored, because it seems to add every file.
     """

@@ -49,10 +49,10 @@ Process = subprocess.Popen[bytes]
 class Repository:
     """A local repository.
 
-    location: its name for display, without secrets. protocols: the protocols that git may use,
-    separated by `:`. variables: added to git's environment. A command that takes longer than
-    `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or fails, or if there
-    is no repository.
+    `location` is its name for display, without secrets. `protocols` are the protocols that git may
+    use, separated by `:`. `variables` are added to git's environment. A command that takes longer
+    than `limit_s` is killed. All methods raise SourceUnavailable if git cannot run or fails, or if
+    there is no repository.
     """
 
     path: Path
@@ -68,7 +68,7 @@ class Repository:
         look: Callable[[], None] = lambda: None,
         look_every_s: float = 0.2,
     ) -> bytes:
-        """The output of a command, which must be short; empty if its status is not 0.
+        """Return the output of a command, which must be short; empty if its status is not 0.
 
         `look` is called regularly while the command runs, and may raise an error to end it.
         """
@@ -82,13 +82,13 @@ class Repository:
         return output if process.returncode == 0 else b""
 
     def succeeds(self, *arguments: str) -> bool:
-        """Whether a command without output ends with status 0."""
+        """Whether a command without output exits with status 0."""
         with self.process(*arguments, accept=range(256)) as process:
             process.communicate()
         return process.returncode == 0
 
     def records(self, *arguments: str) -> Iterator[bytes]:
-        """The NUL-terminated records that a command prints, as they come."""
+        """Yield the NUL-terminated records that a command prints, while it runs."""
         with self.process(*arguments) as process:
             assert process.stdout is not None
             rest = b""
@@ -97,7 +97,7 @@ class Repository:
                 *parts, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
                     raise self.unavailable(
-                        "it contains a path of more than 8 KiB", "Rename that path."
+                        "it contains a path of more than 8 KiB", "Shorten that path."
                     )
                 count += len(parts)
                 if count > MAX_RECORDS:
@@ -110,7 +110,7 @@ class Repository:
     def process(
         self, *arguments: str, stdin: int = subprocess.DEVNULL, accept: Sequence[int] = (0,)
     ) -> Iterator[Process]:
-        """A running command, killed if the block is left early or takes too long."""
+        """Run a command in the block. It is killed if the block is left early or takes too long."""
         expired = threading.Event()
 
         def expire() -> None:
@@ -137,7 +137,7 @@ class Repository:
             if expired.is_set():
                 raise self.unavailable(
                     f"git took longer than {self.limit_s:.0f} s",
-                    "The next scan tries again; check the network and the repository's size.",
+                    "Check the network and the repository's size. The next scan tries again.",
                 )
             if status not in accept:
                 errors.seek(0)
@@ -162,7 +162,7 @@ class Repository:
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             if self.path.is_dir():
-                raise self.unavailable("there is no git program", "Install git.") from error
+                raise self.unavailable("git is not installed", "Install git.") from error
             raise self.unavailable(f"there is no folder {self.path}", _PLACE) from error
         except OSError as error:
             raise self.unavailable((error.strerror or str(error)).lower(), _PLACE) from error
@@ -197,7 +197,8 @@ class Repository:
 
 
 def ask(process: Process, object_id: str) -> bytes:
-    """Ask `cat-file` for an object: the line that it prints first; empty if git has ended."""
+    """Ask `cat-file` for an object. Return the first line of the answer; empty if git has
+    exited."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(object_id.encode() + b"\n")
@@ -206,7 +207,7 @@ def ask(process: Process, object_id: str) -> bytes:
 
 
 class BlobReader:
-    """Reads many blobs through one `git cat-file`; one thread uses it at a time."""
+    """Reads many blobs through one `git cat-file`. Only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -215,7 +216,7 @@ class BlobReader:
         self._until_s = 0.0
 
     def read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-        """The content of a blob; None if the repository has no such blob."""
+        """Return the content of a blob; None if the repository has no such blob."""
         try:
             return self._read(repository, blob, max_bytes, id_)
         except BaseException:
@@ -243,11 +244,13 @@ class BlobReader:
         data = process.stdout.read(size)
         process.stdout.read(1)  # the newline after it
         if len(data) != size:
-            raise repository.unavailable(f"its object {blob} is cut short", "Run `git fsck` in it.")
+            raise repository.unavailable(
+                f"its object {blob} is truncated", "Run `git fsck` in the repository."
+            )
         return data
 
     def _open_process(self, repository: Repository) -> Process:
-        """The running git process. A process that has used half of its time is replaced."""
+        """Return the running git process. A process that has used half of its time is replaced."""
         if self._process and self._repository == repository and time.monotonic() < self._until_s:
             return self._process
         self.close()
@@ -294,7 +297,7 @@ _FAILURES = (
 
 
 def _kill(process: Process) -> None:
-    """Kill the command and its children, unless it has already been waited for."""
+    """Kill the command and its children, unless it has already been reaped."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -322,7 +325,8 @@ _HELPER_SCRIPT = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\
 
 
 def protocol_of(url: str) -> str:
-    """The protocol that git would use. Raises ValueError for an address that git must not get.
+    """Return the protocol that git would use. Raises ValueError for an address that git must not
+    use.
 
     >>> protocol_of("https://example.org/a.git"), protocol_of("git@example.org:a/b.git")
     ('https', 'ssh')
@@ -337,7 +341,9 @@ def protocol_of(url: str) -> str:
         raise ValueError("it is not the address of a git repository")
     parts = urlsplit(url)
     if parts.scheme not in PROTOCOLS:
-        raise ValueError(f"{parts.scheme}:// is not one of {', '.join(PROTOCOLS)}")
+        raise ValueError(
+            f"{parts.scheme}:// is not supported. Supported are {', '.join(PROTOCOLS)}"
+        )
     if parts.password is not None:
         raise ValueError("it contains a password, which belongs in `token`")
     if parts.netloc.startswith("-") or (parts.hostname or "").startswith("-"):
@@ -348,19 +354,20 @@ def protocol_of(url: str) -> str:
 
 
 def branch_name(branch: str) -> str:
-    """The branch name unchanged; empty means the repository's HEAD. Raises ValueError."""
+    """Return a valid branch name unchanged; empty means the repository's HEAD. Raises
+    ValueError."""
     bad = (branch.endswith(("/", ".", ".lock")), ".." in branch, "//" in branch, "@{" in branch)
     if branch and (not _BRANCH.fullmatch(branch) or any(bad)):
-        raise ValueError("it is not the name of a branch")
+        raise ValueError("it is not a valid branch name")
     return branch
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A remote repository, and the local folder that one of its branches is fetched into.
+    """A remote repository, and the local folder into which one of its branches is fetched.
 
     Fetches `depth` commits, 0 for all; the folder may grow to `max_bytes`. Raises ValueError for a
-    url that git must not use.
+    URL that git must not use.
     """
 
     url: str
@@ -373,16 +380,16 @@ class Mirror:
 
     def __post_init__(self) -> None:
         if self.token and protocol_of(self.url) != "https":
-            raise ValueError("a token is for an https:// address only")
+            raise ValueError("a token requires an https:// address")
         protocol_of(self.url)
 
     @property
     def repository(self) -> Repository:
-        """The mirror, without network access; it may not exist yet."""
+        """Return the mirror, without network access; it may not exist yet."""
         return Repository(self.folder, self.url, self.limit_s)
 
     def remote_access(self) -> Repository:
-        """The mirror, allowed to connect to the remote."""
+        """Return the mirror, with network access to the remote."""
         speaks = protocol_of(self.url)
         return replace(self.repository, protocols=speaks, variables=self._credentials())
 
@@ -423,8 +430,10 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """Git settings for a credential helper that answers this host only, so that no file or
-        command line contains the token."""
+        """Return git settings for a credential helper that answers this host only.
+
+        So no file or command line contains the token.
+        """
         if not self.token:
             return {}
         parts = urlsplit(self.url)
@@ -442,14 +451,15 @@ class Mirror:
 
 @contextmanager
 def _lock_mirror(folder: Path) -> Iterator[None]:
-    """Allow one fetch at a time, since two sources, or a dry run, may share a mirror."""
+    """Lock the mirror for one fetch, because two sources, or a dry run, may share it."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
         yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """The files that a killed git leaves: locks that block the next run, and partial packs."""
+    """Yield the files that a killed git leaves: locks that block the next run, and partial
+    packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 

@@ -1,4 +1,4 @@
-"""A tokenizer for HTML that finds the text and tags of a page.
+"""Splits HTML into text and tags.
 
 No library fits. The standard library's `html.parser` takes quadratic time on unclosed tags and
 comments in supported Python releases (CVE-2025-6069). libxml2 has no line numbers above 65,535.
@@ -20,10 +20,9 @@ _MAX_HREF_CHARACTERS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Text as written, or the name of an element that opens or closes.
+    """Text as written, or the start or end tag of an element.
 
-    `start` is the offset in the source; `attributes` are the attributes of an opening element, as
-    written.
+    `start` is the offset in the source; `attributes` are the attributes of a start tag, as written.
     """
 
     what: Literal["text", "open", "close"]
@@ -33,7 +32,7 @@ class Token:
 
     @property
     def href(self) -> str:
-        """The address in an opening `a` element; empty without one."""
+        """The address in the start tag of an `a` element, or an empty string."""
         found = _HREF.search(self.attributes)
         address = (found[1] or found[2] or found[3] or "") if found else ""
         return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
@@ -49,10 +48,10 @@ class Token:
 
 
 def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
-    """The tokens of a page, without comments and the content of `hidden` elements.
+    """Yield the tokens of a page, without comments and without the content of `hidden` elements.
 
     An unclosed comment or hidden element extends to the end of the page. The time is linear: each
-    search either advances past what it scanned or is never tried again.
+    search either advances past the scanned text or is never repeated.
     """
     place, quotes_close = 0, True
     while (start := text.find("<", place)) >= 0:

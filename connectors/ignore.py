@@ -1,4 +1,4 @@
-"""Which paths in a folder are documents: secrets, ignore patterns, include patterns.
+"""Decides which paths in a folder are documents: secrets, ignore patterns, include patterns.
 
 The first of these rules that matches a path decides:
 
@@ -14,11 +14,11 @@ So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, w
 purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. A path
 that is not hidden is listed if `include` matches it.
 
-Ignore files are not trusted: they come with the folder or repository. In Python's regular
-expressions, a few `*` and a long name would take hours of backtracking that blocks the process, so
-`linear` makes each pattern match in linear time. If a file is too long or has too many patterns, it
-is refused, and its folder is not listed, because we cannot know what the file hides. Each file is
-compiled once, however often its folder is listed.
+Ignore files come with the folder or repository, so they are not trusted. In Python's regular
+expressions, a few `*` and a long name would block the process with hours of backtracking, so
+`linear` makes each pattern match in linear time. If an ignore file is too long or has too many
+patterns, its folder is not listed, because hopsyncd cannot know which paths the file hides. Each
+file is compiled once, however often its folder is listed.
 """
 
 import errno
@@ -158,7 +158,7 @@ def linear(regex: str) -> str:
 
     The text between two wildcards can be matched at its first occurrence: if the rest matches after
     a later occurrence, it matches after the first one too. So each wildcard except the last is put
-    into an atomic group with the following text, and is not tried again. As in git, a class like
+    into an atomic group with the following text, and never backtracks. As in git, a class such as
     `[!a]` does not match `/`.
 
     >>> linear("^[^/]*a[^/]*b$")
@@ -188,24 +188,24 @@ class TooManyPatterns(OSError):
 
 
 class Patterns:
-    """gitignore patterns, applied to one path at a time as git does: the last match decides.
+    """gitignore patterns, applied to one path at a time as in git: the last match decides.
 
-    pathspec's GitIgnoreSpec is not used, because a match covers everything below it: it does not
-    show that `*` with `!*/` hides the files in a folder but not the folder.
+    pathspec's GitIgnoreSpec is not used, because its matches include everything below a path. It
+    cannot express that `*` with `!*/` hides the files in a folder but not the folder.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Raises ValueError that names an invalid line."""
+        """Compile the patterns. Raises ValueError with an invalid line."""
         self._set(_parse(line) for line in lines)
 
     @classmethod
     def of_file(cls, lines: Iterable[str]) -> "Patterns":
-        """The valid lines of an ignore file; git skips the others. Raises TooManyPatterns."""
+        """Parse the valid lines of an ignore file; git skips the others. Raises TooManyPatterns."""
         # Of equal lines the last decides, so it alone is kept.
         distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
         if len(distinct) > MAX_PATTERNS:
             raise TooManyPatterns(
-                f"it has {len(distinct):,} different patterns, the limit is {MAX_PATTERNS:,}"
+                f"it has {len(distinct):,} different patterns; the limit is {MAX_PATTERNS:,}"
             )
         if any(len(line) > _MAX_PATTERN_CHARACTERS for line in distinct):
             raise TooManyPatterns(
@@ -222,9 +222,10 @@ class Patterns:
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True if a pattern hides the path, False if one brings it back, None without a match.
+        """Return True if a pattern hides the path, False if a pattern includes it again, None if no
+        pattern matches.
 
-        The verdict says nothing about paths below.
+        The verdict does not apply to paths below.
         """
         line = _one_line(path)
         for pattern, folders_only in self._last_first:
@@ -246,20 +247,20 @@ class Level:
 
 
 def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
-    """Add a level to the levels above it. Raises TooManyPatterns if they have too many patterns
-    together."""
+    """Add a level to the levels above it. Raises TooManyPatterns if they have too many patterns in
+    total."""
     levels = (*above, level) if level else above
     count = sum(len(one.own) + len(one.git) for one in levels)
     if level and count > MAX_PATTERNS:
         raise TooManyPatterns(
-            f"the ignore files in it and above it have {count:,} patterns, the limit is"
+            f"the ignore files in it and above it have {count:,} patterns; the limit is"
             f" {MAX_PATTERNS:,}"
         )
     return levels
 
 
 class NameSet:
-    """Globs for the last component of a path, compiled into one regular expression."""
+    """Glob patterns for the last component of a path, compiled into one regular expression."""
 
     def __init__(self, globs: Sequence[str], ignore_case: bool) -> None:
         flags = re.IGNORECASE if ignore_case else 0
@@ -278,7 +279,7 @@ _NOISE_NAMES = NameSet(NOISE, ignore_case=False)
 
 
 class Rules:
-    """Judges one path, given the ignore files of the folders above it.
+    """Decides about one path, given the ignore files of the folders above it.
 
     Raises ValueError for an invalid configured pattern.
     """
@@ -327,8 +328,7 @@ class Rules:
         return not is_noise and self._configured_verdict(id_, is_folder, levels) is None
 
     def _is_dot_folder(self, id_: str, is_folder: bool) -> bool:
-        """Whether a path is a folder whose name begins with a dot and which `include` does not
-        name."""
+        """Whether a path is a folder whose name begins with a dot and is not named in `include`."""
         name = _name(id_)
         if not is_folder or not name.startswith(".") or name == "..":
             return False
@@ -337,7 +337,7 @@ class Rules:
     def _configured_verdict(
         self, id_: str, is_folder: bool, levels: Sequence[Level]
     ) -> bool | None:
-        """The verdict of the `ignore` setting, or else of `.hopsyncdignore` files."""
+        """Return the verdict of the `ignore` setting, or else of `.hopsyncdignore` files."""
         verdict = self._ignore.verdict(id_, is_folder)
         if verdict is None:
             verdict = _deepest_verdict(
@@ -346,7 +346,8 @@ class Rules:
         return verdict
 
     def forbids(self, id_: str, is_folder: bool) -> bool:
-        """Whether the path is a version control folder or a secret. No ignore file changes that."""
+        """Whether the path is a version control folder or a secret. Ignore files cannot override
+        this."""
         name = _name(id_)
         if name in VERSION_CONTROL:
             return True
@@ -367,8 +368,7 @@ class Rules:
 
 
 def _dot_names_in(include: Sequence[str]) -> NameSet | None:
-    """The names beginning with a dot in the patterns of an `include` list; None if there are
-    none."""
+    """Return the names in an `include` list that begin with a dot; None if there are none."""
     parts = (
         part for line in include if not line.startswith(("!", "#")) for part in line.split("/")
     )
@@ -377,10 +377,10 @@ def _dot_names_in(include: Sequence[str]) -> NameSet | None:
 
 
 def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:
-    """The ignore files of one open folder; None if none of `names` is an ignore file with a
-    pattern.
+    """Read the ignore files of one open folder; None if they have no patterns.
 
-    Raises OSError if one exists but cannot be read, because we cannot know what it hides.
+    Raises OSError if an ignore file exists but cannot be read, because its patterns are then
+    unknown.
     """
     if not any(name in names for name in IGNORE_FILES):
         return None
@@ -414,7 +414,7 @@ def _read_patterns(folder: int, name: str) -> Patterns:
 
 @lru_cache(maxsize=_KEPT_COMPILED)
 def patterns_in(data: bytes) -> Patterns:
-    """The patterns of an ignore file. Raises TooManyPatterns."""
+    """Return the patterns of an ignore file. Raises TooManyPatterns."""
     return Patterns.of_file(data.decode("utf-8-sig", "surrogateescape").split("\n"))
 
 
@@ -430,8 +430,8 @@ def _parse_or_none(line: str) -> _Parsed | None:
 
 
 def _parse(line: str) -> _Parsed | None:
-    """Parse a line: the pattern without a final `/`, and whether it had one. None for a blank or
-    comment."""
+    """Parse a line: the pattern without a final `/`, and whether it had one. Returns None for a
+    blank line or a comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:
@@ -447,14 +447,15 @@ def _parse(line: str) -> _Parsed | None:
 
 
 def _one_line(path: str) -> str:
-    """Replace newlines, at which pathspec's expressions stop, by NUL, which no path contains."""
+    """Replace newlines by NUL, which no path contains, because pathspec's expressions stop at
+    newlines."""
     return path.replace("\n", "\0")
 
 
 def _deepest_verdict(
     id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]
 ) -> bool | None:
-    """The verdict of the deepest folder that has one."""
+    """Return the verdict of the deepest level that has a verdict."""
     for base, found in reversed(patterns):
         verdict = found.verdict(id_[len(base) :], is_folder)
         if verdict is not None:

@@ -1,4 +1,5 @@
-"""Guesses the media type of a file from its name, and which names are documents by default."""
+"""Guesses the media type of a file from its name, and decides which names are documents by
+default."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -84,7 +85,7 @@ _SOURCE_NAMES = _words(
 
 
 def media_type(name: str) -> str:
-    """The MIME type that the last component of `name` suggests, by default `text/plain`.
+    """Return the MIME type that the last component of `name` suggests, by default `text/plain`.
 
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
@@ -136,11 +137,12 @@ def _known_type(name: str) -> str | None:
 
 
 def kind_of_name(name: str) -> str:
-    """The suffix under which a left-out file is counted, shortened; or "no suffix"."""
+    """Return the suffix under which a left-out file is counted, shortened; or "no suffix"."""
     return suffix_of(name)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"
 
 
 def suffix_of(name: str) -> str:
-    """The last dot and the text after it, in lower case; "" if the name begins with that dot."""
+    """Return the last dot and the text after it, in lower case; "" if the name begins with that
+    dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
     return dot + suffix if stem else ""

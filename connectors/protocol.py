@@ -1,4 +1,4 @@
-"""The Connector protocol: what every kind of source lists and fetches, its cursors and its errors.
+"""Defines the Connector protocol for every kind of source: items, cursors and errors.
 
 ConnectorError
 ├── SourceUnavailable   the source cannot be listed now: pause it, keep its data
@@ -21,12 +21,12 @@ _MAX_CURSOR_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One document that a source has now.
+    """One document that is currently in a source.
 
     `id` is unique within its source (for a folder: the path relative to the root, with `/`).
     `revision` is opaque: an unchanged revision means unchanged content, which is not fetched again.
-    If the source cannot tell, the revision is empty, and every listing that names the item fetches
-    it. `size_bytes` is 0 if unknown.
+    If the source has no revisions, the revision is empty, and the item is fetched after every
+    listing that contains it. `size_bytes` is 0 if unknown.
     """
 
     id: str
@@ -50,18 +50,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An item that has gone since the cursor. Only listings since a cursor yield it."""
+    """An item that was removed since the cursor. Only listings since a cursor yield it."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where the next listing can begin. A listing that yields a Cursor yields it last.
+    """The point where the next listing can begin. It is the last result of a listing.
 
-    Only its connector understands `value`, which must be small (under 1 MiB). A listing that begins
-    at a Cursor must also name everything that the earlier listing could not read; a connector that
-    cannot promise this yields no Cursor.
+    Only its connector interprets `value`, which must be small (under 1 MiB). A listing that begins
+    at a Cursor must also contain every item that the earlier listing could not read. A connector
+    that cannot guarantee this yields no Cursor.
     """
 
     value: str
@@ -69,7 +69,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The content of one item, with the revision of exactly these bytes.
+    """The content of one item, and the revision of exactly these bytes.
 
     `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
     `links` are the ids or addresses that the item names explicitly. `origin` describes this
@@ -87,7 +87,7 @@ class Fetched:
 
 
 def iso_date(unix_ms: int | None) -> str:
-    """A time as ISO 8601 in UTC; empty if it is None or outside the calendar.
+    """Format a time as ISO 8601 in UTC; empty if it is None or outside the calendar.
 
     >>> iso_date(0)
     '1970-01-01T00:00:00+00:00'
@@ -108,24 +108,24 @@ SECRET_FOLDERS = f"{SECRET}folders"
 
 
 class Connector(Protocol):
-    """Lists and fetches one kind of source. Listings stream, so that memory stays bounded.
+    """Lists and fetches one kind of source. Listings stream, so that memory use is bounded.
 
-    A connector may have an attribute `left_out`, the counts of what the last complete listing left
-    out: files whose type is not included, by suffix; files that look like secrets, by SECRET and
-    their suffix; folders that look like secrets as SECRET_FOLDERS; folders whose name begins with a
-    dot as HIDDEN_FOLDERS. None if it has listed only changes: then the counts of the last complete
-    listing stay.
+    A connector may have an attribute `left_out`: the counts of the files and folders that the last
+    complete listing left out. Files of other types are counted by suffix, files that look like
+    secrets by SECRET and their suffix, folders that look like secrets as SECRET_FOLDERS, and
+    folders whose name begins with a dot as HIDDEN_FOLDERS. It is None after a listing of changes
+    only; then the last counts stay.
     """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Yield what the source has now.
+        """Yield the current items of the source, problems, and at most one Cursor.
 
-        Without `since`, a listing names everything. If it ends without an exception, it was
-        complete, and items that it did not name are gone. With the value of an earlier Cursor, it
-        may name only the items that changed since then or are Gone. A Cursor that can no longer be
-        used raises CursorExpired, and the caller lists everything. `under` restricts the listing to
-        these items or folders of items; a connector that cannot do that lists everything. Raises
-        SourceUnavailable if the listing cannot be completed.
+        Without `since`, a listing is complete: if it ends without an exception, items that it did
+        not yield are gone. With the value of an earlier Cursor, it may yield only the items that
+        changed since then or are Gone. A Cursor that can no longer be used raises CursorExpired,
+        and the caller lists everything. `under` restricts the listing to these items or folders of
+        items; a connector that cannot do that lists everything. Raises SourceUnavailable if the
+        listing cannot be completed.
         """
         ...
 
@@ -139,7 +139,8 @@ class Connector(Protocol):
 
 
 class ConnectorError(Exception):
-    """The base of these errors: `what` failed on which thing, `why`, and a `hint` on what to do."""
+    """The base of these errors: what failed (`what`), the reason (`why`) and what to do
+    (`hint`)."""
 
     def __init__(self, what: str, why: str, hint: str) -> None:
         super().__init__(f"{what}: {why}. {hint}")
@@ -149,8 +150,7 @@ class ConnectorError(Exception):
 
 
 class SourceUnavailable(ConnectorError):
-    """The source cannot be listed completely, so items that the listing did not name may still
-    exist."""
+    """The source cannot be listed completely, so unlisted items may still exist."""
 
 
 class CursorExpired(ConnectorError):
@@ -177,7 +177,7 @@ def printable_id(text: str) -> str:
 
 
 class Selection:
-    """The `under` of a listing; None selects everything. Lookups stay fast with thousands of
+    """The `under` of a listing; None selects everything. Lookups are fast even with thousands of
     parts.
 
     >>> parts = Selection(["a/b", "c.md"])
@@ -192,16 +192,16 @@ class Selection:
         self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
 
     def has(self, id_: str) -> bool:
-        """Whether the item is one of the parts or below one."""
+        """Whether the item is one of the parts or below a part."""
         return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
 
     def leads_to(self, folder: str) -> bool:
-        """Whether something in the folder may be selected."""
+        """Whether the folder may contain selected items."""
         return folder in self._above or self.has(folder)
 
 
 def prefixes(path: str) -> list[str]:
-    """The folders above a path, topmost first, and the path itself.
+    """Return the folders above a path, topmost first, and the path itself.
 
     >>> prefixes("a/b/c.md"), prefixes("")
     (['a', 'a/b', 'a/b/c.md'], [])
@@ -211,7 +211,7 @@ def prefixes(path: str) -> list[str]:
 
 
 def mark_of(*settings: object) -> str:
-    """A digest of settings, to detect changes of them.
+    """Compute a digest of settings, to detect changes of them.
 
     >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
     False
@@ -220,14 +220,14 @@ def mark_of(*settings: object) -> str:
 
 
 def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """Yield the Cursor that holds `known`, or nothing if `known` is too large."""
+    """Yield the Cursor that contains `known`, or nothing if `known` is too large."""
     value = json.dumps([mark, known])
     if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)
 
 
 def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """Load the values that a Cursor holds, each parsed by `read`. Raises CursorExpired."""
+    """Parse the values in a Cursor with `read`. Raises CursorExpired."""
 
     def expired_error(why: str) -> CursorExpired:
         return CursorExpired(

@@ -1,8 +1,8 @@
 """Reads regular files below a folder, as they were at one moment, without following links.
 
-Each folder is opened by its name in its parent, and never through a symbolic link, so no link leads
-out and no path is too long. A walk in depth-first order keeps a few descriptors open and rarely
-opens a folder again.
+Each folder is opened by its name in its parent, and never through a symbolic link. So no link leads
+out of the root, and no path is too long. A walk in depth-first order keeps a few descriptors open
+and rarely opens a folder again.
 """
 
 import errno
@@ -33,7 +33,7 @@ GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The bytes of a file, the revision they had, and when they were written in Unix time."""
+    """The bytes of a file, their revision, and when they were written in Unix time."""
 
     data: bytes
     revision: str
@@ -41,16 +41,16 @@ class FileContent:
 
 
 def revision_of(state: os.stat_result) -> str:
-    """A revision that changes with every write, even if the write keeps the size and restores the
-    mtime."""
+    """Return a revision that changes with every write, even if the write keeps the size and
+    restores the mtime."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 
 def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
-    """The content of `root`/`id_` at one moment.
+    """Return the content of `root`/`id_` at one moment.
 
-    Raises ItemVanished if there is no such file any more. Raises ItemUnreadable if it is not a
-    readable text file of at most `max_bytes`, or changes faster than it can be read.
+    Raises ItemVanished if the file no longer exists. Raises ItemUnreadable if it is not a readable
+    text file of at most `max_bytes`, or changes faster than it can be read.
     """
     try:
         for attempt in range(ATTEMPTS):
@@ -66,7 +66,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
 
 
 def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
-    """Try to read the file; None if it changed during the attempt."""
+    """Try to read the file. Returns None if it changed during the attempt."""
     handle = open_beneath(root, id_)
     try:
         before = os.fstat(handle)
@@ -84,7 +84,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
 
 
 def open_beneath(root: str, id_: str) -> int:
-    """Open the file component by component, so that no link leads out; returns the descriptor.
+    """Open the file component by component, so that no link leads out. Returns the descriptor.
 
     The root itself may be a link. Raises OSError.
     """
@@ -101,7 +101,7 @@ def open_beneath(root: str, id_: str) -> int:
 
 
 def check_text(id_: str, data: bytes) -> None:
-    """Raise ItemUnreadable if a file with a text file's name has binary content."""
+    """Raise ItemUnreadable if a file with a text suffix has binary content."""
     if not media_type(id_).startswith("text/"):
         return
     if data.startswith(_COMPOUND_FILE):
@@ -126,7 +126,7 @@ def is_binary(data: bytes) -> bool:
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
-        f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
+        f"it is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
         "Raise `max_bytes` of its source in config.toml, split it, or add it to `ignore`.",
     )
 
@@ -149,7 +149,7 @@ def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
 
 
 def _let_the_clock_tick(state: os.stat_result) -> None:
-    """Wait until any later write gets a later time, and so another revision."""
+    """Wait until a later write gets a later time, and so another revision."""
     age_ns = time.time_ns() - state.st_ctime_ns
     if 0 <= age_ns < CLOCK_TICK_NS:
         time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
@@ -161,7 +161,7 @@ def _translate_error(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again; check the disk if this continues."
+        else "The next scan tries again. Check the disk if this continues."
     )
     return ItemUnreadable(f"Cannot read {id_!r}", (error.strerror or str(error)).lower(), hint)
 
@@ -172,7 +172,7 @@ _MOST_OPEN = 64
 class OpenFolders:
     """Opens the folder at `root`, and folders below it when they are needed. Raises OSError.
 
-    Keeps up to `most_open` folders open, those on the path to the last one.
+    Keeps up to `most_open` folders open, those on the path to the most recent folder.
     """
 
     def __init__(self, root: str, most_open: int = _MOST_OPEN) -> None:
@@ -181,7 +181,7 @@ class OpenFolders:
         self._open: dict[str, int] = {}  # in order of depth
 
     def enter(self, id_: str) -> int:
-        """The descriptor of a folder, valid until the next call; the empty id is the root.
+        """Return the descriptor of a folder, valid until the next call; the empty id is the root.
 
         Raises OSError: ENOTDIR or ELOOP if a component is a file or a link.
         """
@@ -203,7 +203,7 @@ class OpenFolders:
         return folder
 
     def close(self) -> None:
-        """Close every descriptor. May be called again."""
+        """Close every descriptor. May be called repeatedly."""
         for folder in self._open.values():
             os.close(folder)
         self._open.clear()
@@ -212,7 +212,7 @@ class OpenFolders:
         self.root = -1
 
     def _close_others(self, id_: str) -> None:
-        """Close the folders that are not on the path to this folder, the deepest first."""
+        """Close the folders that are not on the path to this folder, deepest first."""
         while self._open:
             deepest = next(reversed(self._open))
             if deepest == id_ or id_.startswith(deepest + "/"):
@@ -221,7 +221,7 @@ class OpenFolders:
 
 
 def _ends(id_: str, start: int) -> list[int]:
-    """The end position of each path component after `start`.
+    """Return the end position of each path component after `start`.
 
     >>> _ends("a/bc/d", 1)
     [4, 6]

@@ -1,8 +1,8 @@
-"""A folder reached through fsspec (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
+"""Reads a folder through fsspec (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
 
-Items are chosen as in a local folder, ignore files included; links are skipped. A listing fetches
-one folder at a time and keeps no more than that. There is no Cursor, as none of these systems
-reports changes.
+Items are chosen as in a local folder, with ignore files; links are skipped. A listing fetches one
+folder at a time and keeps only that folder in memory. There is no Cursor, because none of these
+systems reports changes.
 """
 
 import email.utils
@@ -59,9 +59,10 @@ _FORBIDDEN = (
 
 
 def revision_of(facts: Mapping[str, Any]) -> str:
-    """A revision that changes with the content: the driver's first mark or time, and the size.
+    """Return a revision that changes with the content: the driver's first mark or time, and the
+    size.
 
-    Empty if the driver gives neither; changes cannot be detected then.
+    It is empty if the driver has neither. Changes cannot be detected then.
 
     >>> revision_of({"ETag": '"5d41"', "size": 5})
     'ETag=5d41 5'
@@ -76,13 +77,13 @@ def revision_of(facts: Mapping[str, Any]) -> str:
 
 
 def size_of(facts: Mapping[str, Any]) -> int:
-    """The size in bytes; 0 if the driver does not know it."""
+    """Return the size in bytes; 0 if the driver does not report it."""
     size = facts.get("size")
     return int(size) if isinstance(size, int | float) and size >= 0 else 0
 
 
 def modified_s(facts: Mapping[str, Any]) -> float | None:
-    """When the file was last written, in Unix time; None if the driver does not report it.
+    """Return when the file was last written, in Unix time; None if the driver does not report it.
 
     >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
     1795290554.0
@@ -91,7 +92,7 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """How long after a write another write of the same size could go unnoticed."""
+    """Return how long after a write another write of the same size could go unnoticed."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0
@@ -135,7 +136,7 @@ class RemoteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implements the protocol. Folders come in depth-first order, names sorted."""
+        """Implement the protocol. Folders come in depth-first order, names sorted."""
         self._driver.forget()
         parts = Selection(under)
         stack = [_Folder("", ())]
@@ -151,7 +152,7 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol. A file that is written during the read is read again."""
+        """Implement the protocol. A file that is written during the read is read again."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):
@@ -170,7 +171,7 @@ class RemoteConnector:
         """Do nothing: no connection is kept."""
 
     def _attempt(self, id_: str, path: str) -> Fetched | None:
-        """Try to read the file; None if it changed during the attempt."""
+        """Try to read the file. Returns None if it changed during the attempt."""
         self._driver.forget()
         before = self._driver.facts(path)
         if before.get("type") == "directory":
@@ -245,9 +246,9 @@ class RemoteConnector:
         return Item(id_, revision_of(facts))
 
     def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:
-        """The folder's ignore files.
+        """Read the folder's ignore files.
 
-        Raises the driver's errors if one cannot be read, and TooManyPatterns.
+        Raises the driver's errors if a file cannot be read, and TooManyPatterns.
         """
         names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
         if names.isdisjoint(IGNORE_FILES):
@@ -266,10 +267,10 @@ class RemoteConnector:
         try:
             return patterns_in(data)
         except TooManyPatterns as error:
-            raise TooManyPatterns(f"{name} in it: {error.why}") from error
+            raise TooManyPatterns(f"its {name}: {error.why}") from error
 
     def _path(self, id_: str) -> str:
-        """The driver's path of an id; an empty id is the root."""
+        """Return the driver's path of an id; an empty id is the root."""
         root = self._driver.root()
         below = id_.strip("/")
         return f"{root}/{below}" if root and below else root or below
@@ -290,7 +291,7 @@ def _name_of(facts: Facts) -> str:
 
 
 def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
-    """Whether an item or folder belongs to the parts. A problem with a folder concerns everything
+    """Whether the selection includes an item or folder. A problem with a folder concerns everything
     in it."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))

@@ -37,7 +37,7 @@ _MOST_STUCK = 3
 
 
 def checked_url(url: str) -> str:
-    """Return the address unchanged. Raises ValueError unless fsspec has a file system for it.
+    """Return the address unchanged. Raises ValueError unless fsspec supports it.
 
     >>> checked_url("s3://bucket/notes")
     's3://bucket/notes'
@@ -46,9 +46,9 @@ def checked_url(url: str) -> str:
 
     scheme, separator, _ = url.partition("://")
     if not separator or not url.isprintable():
-        raise ValueError("it is not an address like s3://bucket/folder")
+        raise ValueError("it is not an address such as s3://bucket/folder")
     if "::" in scheme or "::" in url.partition("/")[2].replace("[::", "["):
-        raise ValueError("it is a chain of addresses (`::`)")
+        raise ValueError("chained addresses (`::`) are not supported")
     if scheme not in fsspec.available_protocols():
         raise ValueError(f"fsspec has no driver for {scheme}://")
     if urlsplit(url).password is not None and scheme != "github":
@@ -58,7 +58,7 @@ def checked_url(url: str) -> str:
 
 @dataclass(slots=True)
 class Driver:
-    """The file system at a url. Connects on the first call, and again after a call that hung.
+    """The file system at a URL. Connects on the first call, and again after a call that hung.
 
     `options` are passed to the fsspec driver. A call that takes longer than `limit_s` is abandoned.
     Its thread cannot be ended, so while three such threads run, further calls fail at once.
@@ -72,7 +72,7 @@ class Driver:
     _stuck: list[threading.Thread] = field(default_factory=list, repr=False)
 
     def root(self) -> str:
-        """The driver's path for the url, without a final `/`."""
+        """The driver's path for the URL, without a final `/`."""
         self._connect_once()
         return self._root
 
@@ -81,7 +81,7 @@ class Driver:
         self._connect_once().invalidate_cache()
 
     def names(self, folder: str) -> list[Facts]:
-        """The driver's facts about each entry of a folder."""
+        """Return the driver's facts about each entry of a folder."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
@@ -91,7 +91,7 @@ class Driver:
         return found
 
     def facts(self, path: str) -> Facts:
-        """The driver's current facts about a path, not from its cache."""
+        """Return the driver's current facts about a path, bypassing its cache."""
         system = self._connect_once()
         found = self._call_with_limit(lambda: system.info(path))
         if not _is_entry(found):
@@ -142,7 +142,7 @@ class Driver:
             self._system = None
             raise self.unavailable(
                 f"it did not answer within {self.limit_s:.0f} s",
-                "The next scan tries again; check the network, or raise `timeout_s`.",
+                "Check the network, or raise `timeout_s`. The next scan tries again.",
             ) from late
         if error is not None:
             raise (
@@ -158,7 +158,7 @@ class Driver:
             why = why.replace(secret, "***")
         protocol = self.url.partition("://")[0]
         if not isinstance(error, ImportError):
-            hint = "The next scan tries again; check the network, `url` and `options`."
+            hint = "Check the network, `url` and `options`. The next scan tries again."
         else:
             hint = install_hint(protocol)
         return self.unavailable("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
@@ -184,7 +184,7 @@ def _is_entry(found: object) -> bool:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """The values of options whose names suggest secrets, nested ones and lists included."""
+    """Yield the values of options whose names suggest secrets, also in nested options and lists."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)

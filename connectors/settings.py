@@ -1,6 +1,6 @@
-"""The settings of file, mail and web sources, and the spelling of addresses in them.
+"""Defines the settings of file, mail and web sources, and normalises addresses.
 
-The connectors are in other modules, so that this one loads fast.
+The connectors are in other modules, so that this module loads fast.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ MAX_TABLE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Which files of a tree are documents, by .gitignore patterns relative to its root.
+    """The files of a tree that are documents, by .gitignore patterns relative to its root.
 
     `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds to
-    the built-in secrets, and only `index_secrets` lifts both. Names that `not_secret` matches are
-    no secrets, unless `deny` has them.
+    the built-in secrets, and only `index_secrets` disables both. Names that match `not_secret` are
+    not secrets, unless they match `deny`.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
@@ -46,9 +46,9 @@ class FileSettings:
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
-        """The reason why a file is too large, and what to do; None if it is not.
+        """Return why a file is too large and what to do; None if it is not too large.
 
-        Tables in text have a lower limit, unless `include` names them by a pattern.
+        CSV and TSV files have a lower limit, unless a pattern in `include` names them.
         """
         if size_bytes > self.max_bytes:
             return too_large(size_bytes, self.max_bytes)
@@ -65,7 +65,6 @@ class FileSettings:
         )
 
     def rules(self) -> Rules:
-        """Compile these settings. Raises ValueError for an invalid pattern."""
         return Rules(self.include, self.ignore, self.deny, self.index_secrets, self.not_secret)
 
 
@@ -73,10 +72,10 @@ class FileSettings:
 class ImapSettings:
     """An IMAP account. The password is in the environment variable `password_env`.
 
-    `ca_file` holds the certificates to trust instead of the system's. `folders` are shell patterns;
-    a pattern after `!` excludes. Folders that the server marks as trash, junk, drafts or "all mail"
-    are excluded unless a pattern names them exactly. `timeout_s` is how long the server may be
-    silent, `limit_s` how long a whole listing or message may take.
+    `ca_file` contains the certificates to trust instead of the system's. `folders` are shell
+    patterns; a pattern after `!` excludes. Folders that the server marks as trash, junk, drafts or
+    "all mail" are excluded unless a pattern names them exactly. `timeout_s` limits how long the
+    server may be silent, `limit_s` how long a whole listing or message may take.
     """
 
     host: str
@@ -93,9 +92,9 @@ class ImapSettings:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """The start addresses of a web source, and which links to follow.
+    """The start addresses of a web source, and the links to follow.
 
-    With `depth` 1, the pages that start pages link to are included; sitemaps and feeds are always
+    With `depth` 1, the pages linked from start pages are included; sitemaps and feeds are always
     followed. Only pages at the hosts of `start` and at hosts that match the shell patterns `hosts`
     are visited. `allow_private` permits requests to this machine and its network.
     """
@@ -111,7 +110,7 @@ class WebSettings:
 
 
 def address(text: str, base: str = "") -> str | None:
-    """A link as a canonical address without fragment; None if it is not an http or https
+    """Return a link as a canonical address without fragment; None if it is not an http or https
     address.
 
     >>> address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
@@ -137,7 +136,7 @@ def address(text: str, base: str = "") -> str | None:
 
 
 def host_of(url: str) -> str:
-    """The host and port that identify a site, without `www.`.
+    """Return the host and port that identify a site, without `www.`.
 
     >>> host_of("https://www.example.org/a"), host_of("http://localhost:8080/")
     ('example.org', 'localhost:8080')

@@ -1,15 +1,16 @@
-"""The rows of a SQLite table or query as documents. The database is never written.
+"""Reads the rows of a SQLite table or query as documents. It never writes to the database.
 
-A listing is one read transaction, so it sees a single state while others write. It collects all
-rows before it yields the first: a database that cannot be listed completely changes nothing.
+A listing is one read transaction, so it sees a single state while other programs write. It collects
+all rows before it yields the first. If the database cannot be listed completely, no document
+changes.
 
 The databases are not trusted. A table can be a view that never ends, or that makes a gigabyte from
 a few bytes. So each read has a deadline, each value a maximum length, and the connection a memory
 limit. SQLite enforces these limits, because they must hold within one statement.
 
 A file that no program writes is opened as immutable: no lock is taken or waited for, and no file is
-created beside it. If the file changed during the read, the result is refused. While another program
-has the file open for writing, it is opened with locks.
+created next to it. If the file changed during the read, the result is refused. While another
+program has the file open for writing, it is opened with locks.
 """
 
 import hashlib
@@ -60,7 +61,7 @@ _LIMITS = {
 class Database:
     """The file of a source. `never` are folders with hopsyncd's own data.
 
-    `max_value_bytes` limits the length of a value, and of a row that SQLite makes.
+    `max_value_bytes` limits the length of a value, and of a row that SQLite builds.
     """
 
     path: Path
@@ -72,8 +73,8 @@ class Database:
     def reading(self, limit_s: float) -> Iterator[sqlite3.Connection]:
         """Open a connection for at most `limit_s`, in one transaction.
 
-        Raises SourceUnavailable for all errors, including errors in the block; TooBig for a value
-        that is too long.
+        Raises SourceUnavailable for all errors, including errors in the block, but TooBig for a
+        value that is too long.
         """
         try:
             with self._open() as connection, _deadline(connection, limit_s) as is_late:
@@ -104,7 +105,7 @@ class Database:
             yield connection
         if mode == "immutable=1" and self._state() != before:
             raise self.refusal(
-                "another program changed it during the read", "The next scan tries again."
+                "another program changed the file during the read", "The next scan tries again."
             )
 
     def _connect_once(self, mode: str) -> sqlite3.Connection:
@@ -150,7 +151,7 @@ class Database:
     def _slow(self, limit_s: float) -> SourceUnavailable:
         return self.refusal(
             f"it takes more than {limit_s:g} seconds to read",
-            "Select fewer rows by `query`, or add an index on `key`.",
+            "Select fewer rows with `query`, or add an index on `key`.",
         )
 
     def _describe_error(self, error: Exception) -> tuple[str, str, str]:
@@ -170,14 +171,14 @@ class Database:
 
 
 class TooBig(SourceUnavailable):
-    """A value is longer than SQLite may make or read."""
+    """A value is longer than SQLite may build or read."""
 
 
 _HINTS = {
     "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
     "locked": "Another program writes to it; the next scan tries again.",
     "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
-    "memory": "Select fewer rows by `query`, or sort less in its views.",
+    "memory": "Select fewer rows with `query`, or sort less in its views.",
     "longer than": "Raise `max_bytes` of this source in config.toml, or leave them out by `query`.",
 }
 
@@ -225,7 +226,7 @@ def _deadline(connection: sqlite3.Connection, limit_s: float) -> Iterator[_Late]
 
 
 def _is_apart() -> bool:
-    """Whether this SQLite library is not the store's, so that a memory limit does not affect the
+    """Whether this is not the store's SQLite library, so that a memory limit does not affect the
     store."""
     return importlib.util.find_spec("pysqlite3") is not None
 
@@ -248,9 +249,9 @@ _NO_PROSE = re.compile(
 class SqliteSettings:
     """The rows that are documents: of `table` (or a view), or of the SELECT in `query`.
 
-    `key` is the column that identifies a row; the values of the `text` columns, one below another,
-    are the document. `updated` is a column that changes with every change of the row: a listing
-    compares it alone; without it, a hash of the row.
+    `key` is the column that identifies a row. The values of the `text` columns, one below another,
+    are the document. `updated` is a column that changes with every change of the row. A listing
+    compares only this column, or without it a hash of the row.
     """
 
     path: Path
@@ -290,7 +291,7 @@ class SqliteConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """Implements the protocol. Ignores `since`, and yields no Cursor."""
+        """Implement the protocol. Ignores `since`, and yields no Cursor."""
         parts = Selection(under)
         try:
             with self._database.reading(self._list_s) as connection:
@@ -304,12 +305,12 @@ class SqliteConnector:
         yield from (one for one in found.values() if parts.has(one.id))
 
     def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
-        """The rows by their id. Raises SourceUnavailable if there are too many."""
+        """Return the rows by their id. Raises SourceUnavailable if there are too many."""
         found: dict[str, Item | Problem] = {}
         for count, one in enumerate(rows):
             if count >= MAX_ROWS:
                 raise self._database.refusal(
-                    f"it has more than {MAX_ROWS:,} rows", "Select fewer of them by `query`."
+                    f"it has more than {MAX_ROWS:,} rows", "Select fewer rows with `query`."
                 )
             is_new = one.id not in found
             found[one.id] = (
@@ -318,7 +319,7 @@ class SqliteConnector:
         return found
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol."""
+        """Implement the protocol."""
         what = f"Cannot read row {item.id!r}"
         try:
             with self._database.reading(self._fetch_s) as connection:
@@ -344,7 +345,7 @@ class SqliteConnector:
         return ["", given.updated, *given.text]
 
     def _select(self, columns: Sequence[str]) -> str:
-        """A SELECT of all rows: the key, then the columns; an empty name gives NULL."""
+        """Return a SELECT of all rows: the key, then the columns; an empty name selects NULL."""
         given = self._settings
         wanted = ", ".join(_column(name) if name else "NULL" for name in (given.key, *columns))
         rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quote_name(given.table)
@@ -371,7 +372,7 @@ class SqliteConnector:
                 raise
             return Problem(
                 _displayed_id(id_),
-                f"it is too large: more than {2 * self._settings.max_bytes:,} bytes, the limit is"
+                f"it is too large: more than {2 * self._settings.max_bytes:,} bytes; the limit is"
                 f" {self._settings.max_bytes:,}",
                 "Raise `max_bytes` of its source in config.toml, or leave it out by `query`.",
             )
@@ -402,7 +403,8 @@ class SqliteConnector:
 
 
 def _displayed_id(id_: str) -> str:
-    """The id to show in a Problem; escaped if it contains characters that a Problem cannot have."""
+    """Return the id to show in a Problem; escaped if it contains characters that a Problem cannot
+    have."""
     if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         return f"{id_[:100]}…"
     return id_ or "(no key)"
@@ -418,13 +420,13 @@ def _column(name: str) -> str:
 
 
 def _join_values(values: Sequence[object]) -> bytes:
-    """Join the values that are not empty, one per line."""
+    """Join the non-empty values, one per line."""
     texts = [text for value in values if (text := _text(value))]
     return "\n\n".join(texts).encode("utf-8", "replace")
 
 
 def _text(value: object) -> str:
-    """A SQLite value as text; a blob is decoded as UTF-8."""
+    """Convert a SQLite value to text; a blob is decoded as UTF-8."""
     if value is None:
         return ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -442,7 +444,8 @@ class Table:
 
 
 def tables_of(path: Path) -> list[Table]:
-    """The tables of a database, by name, except SQLite's own. Raises SourceUnavailable."""
+    """Return the tables of a database by name, except SQLite's own tables. Raises
+    SourceUnavailable."""
     with Database(path, _TABLES_BYTES).reading(FETCH_S) as connection:
         names = connection.execute(
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"

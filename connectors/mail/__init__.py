@@ -1,3 +1,4 @@
-"""Mail as a source: a Maildir, an mbox file or an IMAP account; one message is one document."""
+"""Reads mail as a source: a Maildir, an mbox file or an IMAP account. One message is one
+document."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024

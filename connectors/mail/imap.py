@@ -1,8 +1,9 @@
-"""An IMAP account as a source: the messages of its folders by UID, listed incrementally.
+"""Reads an IMAP account as a source: lists the messages of its folders incrementally by UID.
 
-While a folder keeps its UIDVALIDITY, a UID always names the same message, so the two together are
-the revision. The cursor holds the UIDs that each folder had. Sequence numbers are in UID order: if
-the old UIDs still fill as many positions as before, none is gone, and only new ones are listed.
+While a folder keeps its UIDVALIDITY, a UID always identifies the same message, so the two together
+are the revision. The cursor contains the UIDs of each folder. Sequence numbers are in UID order. If
+the old UIDs still fill the same number of positions, no message is gone, and only new messages are
+listed.
 """
 
 import imaplib
@@ -61,7 +62,7 @@ class Uids:
 
     @classmethod
     def parse(cls, text: str) -> "Uids":
-        """The set written as `text`. Raises ValueError."""
+        """Parse the output of `str`. Raises ValueError."""
         uids = cls()
         for part in text.split(",") if text else ():
             first, _, last = part.partition(":")
@@ -69,17 +70,17 @@ class Uids:
         return uids
 
     def add(self, uid: int) -> None:
-        """Add a UID. Raises ValueError unless it is higher than the last."""
+        """Add a UID. Raises ValueError unless it is higher than the last UID."""
         self._add_range(uid, uid)
 
     def extend(self, other: "Uids") -> None:
-        """Add all of another set, which must be higher than the last."""
+        """Add all of another set, whose UIDs must be higher than the last UID."""
         for first, last in zip(other._firsts, other._lasts, strict=True):
             self._add_range(first, last)
 
     @property
     def last(self) -> int:
-        """The highest UID; 0 if there is none."""
+        """Return the highest UID; 0 if there is none."""
         return self._lasts[-1] if self._lasts else 0
 
     def __contains__(self, uid: int) -> bool:
@@ -99,7 +100,7 @@ class Uids:
 
     def _add_range(self, first: int, last: int) -> None:
         if first <= self.last or last < first:
-            raise ValueError(f"{first}:{last} does not follow {self.last}")
+            raise ValueError(f"the UIDs {first}:{last} are not above {self.last}")
         if self._lasts and first == self.last + 1:
             self._lasts[-1] = last
         else:
@@ -110,7 +111,7 @@ class Uids:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The cursor's state of a folder."""
+    """The state of a folder in the cursor."""
 
     validity: int
     uids: Uids
@@ -124,7 +125,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A folder selected read-only, with the server's description of it at that moment."""
+    """A folder selected read-only, with its description by the server at that moment."""
 
     name: str
     messages: int
@@ -142,7 +143,7 @@ class ImapConnector:
     _raw_names: dict[str, str] = field(default_factory=dict)
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implements the protocol."""
+        """Implement the protocol."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._where, _Known.from_row)
@@ -155,7 +156,7 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol; reconnects once if the connection was lost."""
+        """Implement the protocol; reconnect once if the connection was lost."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline
@@ -207,7 +208,7 @@ class ImapConnector:
     def _messages(
         self, opened: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
-        """List the new and the removed messages of a folder. Adds its present UIDs to `uids`."""
+        """List the new and the removed messages of a folder. Adds its current UIDs to `uids`."""
         same = before.validity == opened.validity
         first = 1
         if same and self._keeps_all(opened, before.uids):
@@ -223,7 +224,7 @@ class ImapConnector:
                 yield Gone(f"{opened.name}/{uid}")
 
     def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
-        """Whether the folder still has every message that it had."""
+        """Whether no message of the folder was removed since the cursor."""
         count = len(uids)
         if count == 0 or count > opened.messages:
             return count == 0
@@ -236,10 +237,10 @@ class ImapConnector:
             yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
 
     def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
-        """The UID and size of the messages with these sequence numbers.
+        """Return the UID and size of the messages with these sequence numbers.
 
-        Numbers do not shift between two such commands: a server must not report expunged messages
-        in response to FETCH (RFC 3501, 7.4.1).
+        The numbers do not shift between two such commands: a server must not report expunged
+        messages in response to FETCH (RFC 3501, 7.4.1).
         """
         if self._opened is not opened:
             raise imaplib.IMAP4.abort("another folder was opened while this one was listed")
@@ -280,7 +281,8 @@ class ImapConnector:
         return make_fetched(body, f"{opened.validity}-{uid}")
 
     def _folders(self) -> list[str]:
-        """The names of the wanted folders, sorted. Refreshes the server's names for them."""
+        """Return the names of the wanted folders, sorted. Also updates the server's raw names for
+        them."""
         server = self._connect()
         status, data = server.list('""', '"*"')
         _check(status, data)
@@ -296,7 +298,7 @@ class ImapConnector:
         return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
 
     def _open(self, name: str) -> _Open | None:
-        """Select a folder read-only; None if the server refuses or sends no UIDVALIDITY."""
+        """Select a folder read-only. Returns None if the server refuses or sends no UIDVALIDITY."""
         server = self._connect()
         self._opened = None
         status, data = server.select(quote_name(self._raw_names[name]), readonly=True)
@@ -319,7 +321,7 @@ class ImapConnector:
             server.shutdown()
 
     def _mark(self) -> str:
-        """A digest of the settings that a cursor depends on."""
+        """Compute a digest of the settings that a cursor depends on."""
         of = self.settings
         return mark_of(of.host, of.port, of.user, of.folders, of.max_bytes)
 

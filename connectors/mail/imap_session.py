@@ -1,6 +1,6 @@
-"""A session with an untrusted IMAP server, bounded in memory and time.
+"""A session with an untrusted IMAP server, with limits on memory and time.
 
-It uses imaplib directly, because IMAPClient, which builds on imaplib, bounds neither.
+It uses imaplib directly, because IMAPClient, which builds on imaplib, limits neither.
 """
 
 import base64
@@ -33,7 +33,7 @@ _SHIFTED = re.compile(r"&([^&-]*)-")
 class Deadline:
     """Closes the connection if a `with` block takes too long.
 
-    The timeout of a single read does not stop a server that sends a byte now and then.
+    The timeout of a single read does not stop a server that sends one byte at a time.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -61,7 +61,7 @@ class Deadline:
 
 
 class _BoundedAnswers:
-    """Limits the size and the time of the answer to one command."""
+    """Limits the size and the duration of the answer to one command."""
 
     max_answer_bytes: int
     deadline: Deadline | None
@@ -73,7 +73,7 @@ class _BoundedAnswers:
             self.deadline.watch(self)  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
-        """Send data, after dropping the answers to earlier commands, which imaplib would keep."""
+        """Send data. First drops the answers to earlier commands, which imaplib would keep."""
         self.untagged_responses: dict[str, Any] = {}
         self._taken_bytes = 0
         super().send(data)  # type: ignore[misc]
@@ -91,7 +91,7 @@ class _BoundedAnswers:
         self._taken_bytes += size_bytes
         if self._taken_bytes > self.max_answer_bytes:
             raise imaplib.IMAP4.abort(
-                f"the server answers with more than {self.max_answer_bytes:,} bytes"
+                f"the server's answer exceeds {self.max_answer_bytes:,} bytes"
             )
 
 
@@ -110,7 +110,7 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
         raise SourceUnavailable(
             f"Cannot read the mail of {settings.user} at {settings.host}",
             f"the environment variable {settings.password_env} is not set",
-            "Set it to the account's password where the daemon is started.",
+            "Set it to the account's password in the environment of the daemon.",
         )
     context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
     # Set on the class, since the constructor already reads the greeting.
@@ -131,7 +131,7 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A folder: `raw` is the server's name for it, `name` the readable one, `flags` are in lower
+    """A folder: `raw` is the server's name for it, `name` is readable, `flags` are in lower
     case."""
 
     name: str
@@ -140,7 +140,7 @@ class Listed:
 
 
 def listed_folders(data: Answer) -> list[Listed]:
-    """The folders in an answer to LIST.
+    """Parse the folders in an answer to LIST.
 
     Raises IMAP4.abort for an unreadable line, because a skipped folder would seem deleted.
     """
@@ -151,7 +151,9 @@ def listed_folders(data: Answer) -> list[Listed]:
             continue
         found = _LISTED.match(head)
         if found is None:
-            raise imaplib.IMAP4.abort(f"the server lists a folder as {head[:100]!r}")
+            raise imaplib.IMAP4.abort(
+                f"the server's folder list has an unreadable line: {head[:100]!r}"
+            )
         raw = (_unquote(found[2]) if literal is None else literal).decode("latin-1")
         flags = frozenset(found[1].decode("ascii", "replace").lower().split())
         folders.append(Listed(_readable(raw), raw, flags))
@@ -159,7 +161,7 @@ def listed_folders(data: Answer) -> list[Listed]:
 
 
 def fetch_rows(data: Answer) -> list[tuple[int, int]]:
-    """The UID and size of each message in an answer to FETCH."""
+    """Parse the UID and size of each message in an answer to FETCH."""
     rows = []
     for row in data:
         if isinstance(row, bytes) and _ROW.match(row):
@@ -186,7 +188,7 @@ def _unquote(text: bytes) -> bytes:
 
 
 def _readable(raw: str) -> str:
-    """Decode modified UTF-7 (RFC 3501, 5.1.3); anything else is left as it is.
+    """Decode modified UTF-7 (RFC 3501, 5.1.3); other text is left unchanged.
 
     >>> _readable("Entw&APw-rfe"), _readable("R&-D")
     ('Entwürfe', 'R&D')

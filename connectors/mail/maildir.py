@@ -1,8 +1,8 @@
-"""A Maildir and the Maildirs below it as a source. Each message is a file, with its flags in the
-name.
+"""Reads a Maildir and the Maildirs below it as a source. Each message is a file, with its flags in
+the name.
 
 When a message is read, flagged or moved from `new` to `cur`, the part of its name before the colon
-stays. So that part, with its folder, is the document's id.
+stays the same. So that part, with its folder, is the document's id.
 """
 
 import os
@@ -36,7 +36,7 @@ _LOOKS = 3
 @dataclass(frozen=True, slots=True)
 class _Names:
     """The messages of one folder: unique name to path below the root. `strange` are names that are
-    not UTF-8."""
+    not valid UTF-8."""
 
     folder: str
     paths: dict[str, str]
@@ -62,7 +62,7 @@ class MaildirConnector:
         self._names = _Names("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implements the protocol. Every listing is complete, and there is no cursor."""
+        """Implement the protocol. Every listing is complete, so there is no cursor."""
         before, parts = self._identity(), Selection(under)
         found_any = False
         for folder, error in self._walk():
@@ -74,7 +74,8 @@ class MaildirConnector:
                     yield from self._list(folder, parts)
         if not found_any:
             raise self._unavailable(
-                "there is no Maildir in it", "Name the folder that holds `cur` and `new`"
+                "there is no Maildir in it",
+                "Set `path` to the folder that contains `cur` and `new`",
             )
         if self._identity() != before:
             raise self._unavailable(
@@ -82,7 +83,7 @@ class MaildirConnector:
             )
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol. Finds the message even if its flags have changed."""
+        """Implement the protocol. Finds the message even if its flags have changed."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:
             self._names = self._look(folder)
@@ -198,7 +199,7 @@ class MaildirConnector:
         return Item(id_, _revision(state))
 
     def _look(self, folder: str) -> _Names:
-        """The names in one Maildir. Raises OSError."""
+        """Return the names in one Maildir. Raises OSError."""
         paths: dict[str, str] = {}
         strange: set[str] = set()
         folders = self._open_root()
@@ -232,10 +233,10 @@ class MaildirConnector:
 
 
 def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
-    """Yield the file names in one folder; nothing if it no longer exists. Raises OSError.
+    """Yield the file names in one folder; none if it no longer exists. Raises OSError.
 
-    A rename during a listing can hide a name. So while the folder's modification time changes, it
-    is listed again, up to three times in all. Names can then repeat.
+    A rename during a listing can hide a name. So if the folder's modification time changes, it is
+    listed again, up to three times in all. Names can then repeat.
     """
     try:
         folder = folders.enter(id_)
@@ -253,7 +254,7 @@ def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
 
 
 def _revision(state: os.stat_result) -> str:
-    """A revision that changes when the file is rewritten, but not when it is renamed for other
+    """Return a revision that changes if the file is rewritten, but not if it is renamed for other
     flags."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
 

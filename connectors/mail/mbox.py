@@ -1,6 +1,6 @@
-"""An mbox file as a source: messages one after another, each beginning with a `From ` line.
+"""Reads an mbox file as a source: messages one after another, each beginning with a `From ` line.
 
-Mail programs rewrite such files and keep flags in header fields of their own. So a message is
+Mail programs rewrite such files and store flags in their own header fields. So a message is
 identified by its Message-ID, or by a hash if it has none, and its revision is a hash without those
 fields. The file is only read again if it has changed.
 """
@@ -63,7 +63,7 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The messages of one revision of the file, by id. Each takes little memory."""
+    """The messages of one revision of the file, by id. Only their positions are in memory."""
 
     revision: str
     entries: dict[str, tuple[Item | Problem, _Span]]
@@ -78,7 +78,7 @@ class MboxConnector:
         self._last = _Contents("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implements the protocol. Every listing is complete, and there is no cursor."""
+        """Implement the protocol. Every listing is complete, so there is no cursor."""
         parts = Selection(under)
         with self._open() as file:
             contents = self._contents(file)
@@ -87,7 +87,7 @@ class MboxConnector:
                 yield found
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol."""
+        """Implement the protocol."""
         with self._open() as file:
             _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._at(file, span) if span else None
@@ -108,12 +108,12 @@ class MboxConnector:
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
             if revision_of(os.fstat(file.fileno())) != revision:
-                raise self._unavailable("another program changed it during the listing")
+                raise self._unavailable("another program changed the file during the listing")
             self._last = _Contents(revision, entries)
         return self._last
 
     def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
-        """Every message in order. A repeated Message-ID gets a number."""
+        """Yield every message in order. A repeated Message-ID gets a number."""
         times: dict[str, int] = {}
         for span in _spans(file, os.fstat(file.fileno()).st_size):
             read = self._at(file, span)
@@ -128,7 +128,7 @@ class MboxConnector:
                 yield Item(id_, _hash(data)), span
 
     def _at(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
-        """The id and the content of a message; only the head of a message over the limit."""
+        """Return the id and the content of a message; only the head of a message over the limit."""
         size = span.size_bytes
         file.seek(span.start)
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)
@@ -157,8 +157,8 @@ class MboxConnector:
 
 
 def messages_of(data: bytes) -> Iterator[bytes]:
-    """Yield the messages of a whole mbox file, without the fields and marks that mail
-    programs add."""
+    """Yield the messages of a whole mbox file, without the fields and marks that mail programs
+    add."""
     for span in _spans(io.BytesIO(data), len(data)):
         message = data[span.start : span.end]
         if message.strip():
@@ -176,7 +176,7 @@ def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
 
 
 def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Yield where each `From ` line begins and ends. Reads in blocks; callers may seek in
+    """Yield the start and end of each `From ` line. Reads in blocks; callers may seek in
     between."""
     base, buffer, done = 0, b"", 0
     while True:
@@ -201,7 +201,7 @@ def _ends_blank(buffer: bytes, end: int) -> bool:
 
 
 def _plain(data: bytes) -> bytes:
-    """Remove what mail programs add to a message: flag fields, and `>` before `From `."""
+    """Remove the additions of mail programs from a message: flag fields, and `>` before `From `."""
     found = _HEAD_END.search(data)
     end = found.start() + 1 if found else len(data)
     body = data[end:]

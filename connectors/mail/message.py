@@ -1,4 +1,4 @@
-"""Reads the head of a message: subject, date, and the messages it answers.
+"""Reads the header of a message: subject, date, and the messages that it answers.
 
 Anyone can send a mail, and this code runs in the daemon. So each field is cut to a fixed length
 before it is parsed, and every step takes linear time, unlike the standard library's `email.header`.
@@ -41,7 +41,7 @@ _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
 def make_fetched(data: bytes, revision: str) -> Fetched:
-    """The message unchanged, with the ids of the messages it answers as its links."""
+    """Return the unchanged message, with links to the ids of the messages that it answers."""
     head = head_of(data)
     return Fetched(
         data,
@@ -63,13 +63,13 @@ def _origin(head: Message) -> dict[str, str]:
 
 
 def head_of(data: bytes) -> Message:
-    """The header fields of a message; only the first part of an overlong head."""
+    """Return the header fields of a message; only the first part of an overlong header."""
     found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
     return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
 
 
 def message_id(head: Message) -> str | None:
-    """The Message-ID without its brackets; None if there is no valid one."""
+    """Return the Message-ID without its brackets; None if there is no valid id."""
     found = _MESSAGE_ID.search(_field(head, "Message-ID"))
     return found[1] if found else None
 
@@ -86,13 +86,13 @@ def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     return (
-        f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
+        f"it is too large: {size_bytes:,} bytes; the limit is {max_bytes:,}",
         "Raise `max_bytes` of its source in config.toml.",
     )
 
 
 def decoded_words(raw: str) -> str:
-    """A field with its encoded words (RFC 2047) decoded; invalid words stay unchanged.
+    """Decode the encoded words (RFC 2047) in a field; invalid words stay unchanged.
 
     >>> decoded_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
     'Café at 8 tonight'
@@ -148,9 +148,9 @@ def _in_charset(data: bytes, charset: str, raw: str) -> str:
 
 
 def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """A field as people read it, in one line; empty if there is none.
+    """Return a field as people read it, in one line; empty if it is missing.
 
-    Encoded words are decoded, and so is text beyond ASCII without an encoded word.
+    Encoded words are decoded, and so is other text that is not ASCII.
     """
     raw = _field(head, name, limit)
     declared = None if raw.isascii() else _CHARSET.search(_field(head, "Content-Type"))
@@ -158,9 +158,9 @@ def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> s
 
 
 def readable(raw: str, charset: str = "") -> str:
-    """Decode a raw field whose bytes beyond ASCII are surrogates.
+    """Decode a raw field whose non-ASCII bytes are surrogates.
 
-    The bytes are taken for UTF-8, else for the character set of the message, else for Windows-1252.
+    UTF-8, the character set of the message and Windows-1252 are tried in this order.
     """
     if not raw.isascii() or "\x1b" in raw:
         data = raw.encode("utf-8", "surrogateescape")
@@ -177,7 +177,7 @@ def _decode_field(head: Message, name: str) -> str | None:
 
 
 def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    """The first field of that name as written; bytes beyond ASCII are surrogates."""
+    """Return the first field of that name as written; non-ASCII bytes are surrogates."""
     wanted = name.lower()
     for key, value in head.raw_items():
         if key.lower() == wanted:
@@ -186,7 +186,7 @@ def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
 
 
 def _answered_ids(head: Message) -> tuple[str, ...]:
-    """Return the Message-IDs that the mail replies to; only the last ones of a long thread."""
+    """Return the Message-IDs that the mail replies to; of a long thread only the last ids."""
     fields = [
         _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
         for name in ("References", "In-Reply-To")
@@ -196,7 +196,7 @@ def _answered_ids(head: Message) -> tuple[str, ...]:
 
 
 def sent_ms(head: Message) -> int | None:
-    """When the message was sent, in milliseconds since 1970; None without a valid date."""
+    """Return when the message was sent, in milliseconds since 1970; None without a valid date."""
     try:
         sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).

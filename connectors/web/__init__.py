@@ -1,1 +1,1 @@
-"""The web as a source: pages, and the pages that sitemaps, feeds and start pages list."""
+"""Reads the web as a source: pages, and the pages listed by sitemaps, feeds and start pages."""

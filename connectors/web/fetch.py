@@ -1,7 +1,7 @@
-"""HTTP requests to untrusted servers, limited in time and size, to public addresses only.
+"""Sends HTTP requests to untrusted servers, limited in time and size, to public addresses only.
 
 A `Visitor` obeys robots.txt and waits between requests to a host. For each request, the name is
-resolved once, every address is checked, and the request goes to one of them, so that the name
+resolved once, every address is checked, and the request is sent to one of them, so that the name
 cannot resolve to another address a moment later. The certificate must still match the name. No
 proxy is used, and the caller follows redirects. One time limit covers the whole request.
 """
@@ -37,7 +37,7 @@ _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
-    """The server gave no usable answer; `host_is_down` if other pages of the host would fail
+    """The server sent no usable response. `host_is_down`: other pages of the host would fail
     too."""
 
     def __init__(self, why: str, *, host_is_down: bool = False) -> None:
@@ -48,7 +48,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An answer, with header names in lower case and the body decompressed."""
+    """A response, with header names in lower case and the body decompressed."""
 
     status: int
     headers: dict[str, str]
@@ -63,7 +63,7 @@ class HttpReply:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host. Raises OSError."""
+    """Return the addresses of a host. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
@@ -91,7 +91,7 @@ def is_public(address: str) -> bool:
 class PageFetcher:
     """Fetches pages one at a time, each over its own connection.
 
-    `is_allowed` judges addresses; `max_bytes` bounds a body after decompression.
+    `is_allowed` decides about addresses; `max_bytes` limits a body after decompression.
     """
 
     timeout_s: float
@@ -140,7 +140,9 @@ class PageFetcher:
     async def _body(self, reply: HttpReply, parts: AsyncIterator[bytes]) -> bytes:
         packing = reply.header("content-encoding").strip().lower() or "identity"
         if packing not in ("identity", "gzip", "x-gzip"):
-            raise Unreachable(f"its answer is compressed as {packing!r}, which was not requested")
+            raise Unreachable(
+                f"its response uses the compression {packing!r}, which was not requested"
+            )
         body = bytearray()
         async for part in parts:
             body += part
@@ -152,7 +154,7 @@ class PageFetcher:
 async def _send(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
-    """The response of the first address that can be reached; its body is not read yet."""
+    """Return the response of the first address that can be reached; its body is not read yet."""
     failed: Exception = OSError(f"{url.host} has no address")
     for ip in addresses:
         request = http.build_request(
@@ -179,13 +181,13 @@ def _http() -> httpx2.AsyncClient:
 
 
 def decompress(data: bytes, max_bytes: int) -> bytes:
-    """The content of gzip data. Raises Unreachable if it is damaged or too large."""
+    """Decompress gzip data. Raises Unreachable if it is damaged or too large."""
     limit = min(max_bytes, len(data) * _MAX_PACKED_RATIO)
     inflater = zlib.decompressobj(wbits=31)
     try:
         body = inflater.decompress(data, limit + 1)
     except zlib.error as error:
-        raise Unreachable("its answer is damaged: it is not gzip") from error
+        raise Unreachable("its response is damaged: it is not valid gzip") from error
     if len(body) > limit:
         raise too_large(limit)
     return body
@@ -218,7 +220,8 @@ class RobotsForbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The reply of a server, and the address that sent it; after redirects, also in `elsewhere`."""
+    """The reply of a server, and its address; after redirects, the address is also in
+    `elsewhere`."""
 
     url: str
     reply: HttpReply
@@ -227,8 +230,8 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """The known state of a host. If `down` is set, it says why the host gets no more requests in
-    this round."""
+    """The known state of a host. `down` is why the host gets no more requests in this round, or
+    empty."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -240,7 +243,7 @@ class _Host:
 
 @dataclass(slots=True)
 class Visitor:
-    """Makes GET requests one at a time, follows redirects to wanted addresses, and obeys
+    """Makes GET requests one at a time, follows redirects to allowed addresses, and obeys
     robots.txt."""
 
     client: PageFetcher
@@ -251,7 +254,7 @@ class Visitor:
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Begin a new round: try hosts again that were down."""
+        """Begin a new round: try again the hosts that were down."""
         for host in self._hosts.values():
             host.failures, host.down = 0, ""
 
@@ -278,8 +281,8 @@ class Visitor:
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:
-        """Read robots.txt as in RFC 9309: a missing file allows everything, an unreadable file
-        nothing."""
+        """Read robots.txt as in RFC 9309: a missing file allows every page, an unreadable file
+        none."""
         parts = urlsplit(url)
         at = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):
@@ -315,7 +318,7 @@ class Visitor:
     def _target(self, url: str, reply: HttpReply) -> str:
         target = address(reply.header("location"), url)
         if target is None:
-            raise Unreachable("it redirects to something that is not a web page")
+            raise Unreachable("it redirects to an address that is not http or https")
         return target
 
     def _host(self, url: str) -> _Host:
@@ -329,13 +332,13 @@ class Visitor:
 
 
 def read_robots(body: bytes) -> Protego:
-    """The rules in a robots.txt, of which only the first part is read."""
+    """Parse a robots.txt, of which only the first part is read."""
     text = body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
     return Protego.parse(_merge_other_agents(text))
 
 
 def _merge_other_agents(robots: str) -> str:
-    """Give all agents except ours one name.
+    """Replace the names of all other agents by one name.
 
     The parser stores each rule once per agent. For thousands of agents, this takes too much memory.
     """

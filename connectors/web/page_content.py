@@ -1,12 +1,13 @@
 """Classifies an HTTP reply: a page to index, a list of pages (a sitemap or a feed), or neither.
 
-An HTML page is passed on whole, without scripts and styles; hopsyncd.formats selects the text. Only
-the main part decides whether the page has changed, without attributes, navigation, headers,
-footers, forms and `aside` elements, because tokens and counters there differ at each visit. The
-document has the links of the main part; all other links lose their address.
+An HTML page is passed on completely, without scripts and styles; hopsyncd.formats selects the text.
+Only the main part determines whether the page has changed. Attributes, navigation, headers,
+footers, forms and `aside` elements are ignored, because they contain tokens and counters that
+differ at each visit. The document has the links of the main part; all other links lose their
+address.
 
-Sitemaps and feeds are parsed by expat. A document that declares entities is refused, since these
-can exhaust the memory or read files.
+Sitemaps and feeds are parsed by expat. A document that declares entities is refused, because
+entities can exhaust the memory or read files.
 """
 
 import hashlib
@@ -51,14 +52,16 @@ _MAIN = ("main", "article")
 
 
 class NoFeed(Exception):
-    """The data is no readable sitemap or feed: damaged, of another kind, or unsafe. The message
-    says why."""
+    """The data is not a readable sitemap or feed: damaged, of another kind, or unsafe.
+
+    The message states the reason.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The content of a reply; `page` is None for a list of pages. `links` are all addresses
-    in it."""
+    """The content of a reply; `page` is None for a list of pages. `links` are all addresses in
+    it."""
 
     page: Fetched | None
     links: tuple[str, ...] = ()
@@ -66,12 +69,12 @@ class PageContent:
 
 
 def is_readable(media_type: str) -> bool:
-    """Whether the body is worth fetching. A missing media type may be anything."""
+    """Whether the body is worth fetching. Replies without a media type are fetched."""
     return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
 
 
 def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
-    """The content of a reply; None if it is neither a page nor a list of pages.
+    """Return the content of a reply; None if it is neither a page nor a list of pages.
 
     Raises NoFeed or Unreachable if it is damaged.
     """
@@ -116,7 +119,7 @@ def _make_fetched(
 
 
 def date_ms(header: str) -> int | None:
-    """An HTTP date in Unix milliseconds; None if it is missing or invalid.
+    """Parse an HTTP date to Unix milliseconds; None if it is missing or invalid.
 
     >>> date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), date_ms("soon")
     (1793613600000, None)
@@ -151,14 +154,14 @@ class FeedLinks:
 
 
 def looks_like_feed(media_type: str, data: bytes) -> bool:
-    """Whether to read it as a sitemap or feed, by its type or its first bytes."""
+    """Whether to read the body as a sitemap or feed, by its type or its first bytes."""
     if media_type in ("text/html", "application/xhtml+xml"):
         return False
     return media_type.endswith(("/xml", "+xml")) or bool(_BEGINNING.match(data))
 
 
 def links_of(data: bytes, limit: int) -> FeedLinks:
-    """The first `limit` addresses of a sitemap or feed. Raises NoFeed."""
+    """Return the first `limit` addresses of a sitemap or feed. Raises NoFeed."""
     reader = _Reader(limit)
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.EntityDeclHandler = reader.entity
@@ -180,7 +183,7 @@ class _Reader:
         self._said = ""
 
     def entity(self, *_: object) -> None:
-        raise NoFeed("it declares entities, which no feed needs and which can be harmful")
+        raise NoFeed("it declares entities, which are not allowed because they can be harmful")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(" ")[2]
@@ -214,8 +217,7 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as HTML, its main part, and the links of the whole page and of the main part, as
-    written."""
+    """A page as HTML, its main part, and the links of the page and of its main part, as written."""
 
     html: str
     main: str
@@ -242,8 +244,8 @@ def page_of(text: str, url: str) -> Page:
 
 
 def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
-    """The page without scripts. Links in its main part get their full addresses; others lose
-    theirs."""
+    """Yield the page without scripts. Links in its main part become full addresses; other links
+    lose their address."""
     for piece in pieces:
         if not piece.tag:
             yield "&lt;" if piece.value == "<" else piece.value
@@ -259,7 +261,7 @@ def _with_full_links(pieces: list[Token], main: Set[int], url: str) -> Iterator[
 
 
 def _without(pieces: list[Token]) -> Iterator[Token]:
-    """The tokens outside elements that are left out. An unclosed element leaves out nothing.
+    """Yield the tokens outside elements that are left out. An unclosed element removes nothing.
 
     The header of an article is kept.
     """

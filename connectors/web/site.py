@@ -1,9 +1,9 @@
-"""Web pages as a source: the pages at the start addresses, and those that they list.
+"""Reads web pages as a source: the pages at the start addresses, and the pages that they list.
 
-A start is a page, a sitemap or a feed; only a page is a document itself. The cursor holds each
-page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read again. A
-page is removed if it answers 404 or 410. A page that is no longer listed (an old entry of a feed)
-stays as long as it answers.
+A start address is a page, a sitemap or a feed; only a page is a document itself. The cursor holds
+each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read
+again. A page is removed if it answers 404 or 410. A page that is no longer listed (an old entry of
+a feed) stays while it can be fetched.
 """
 
 import json
@@ -35,7 +35,7 @@ MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Keeps pages by address in an unnamed file. Pages that do not fit are dropped."""
+    """Stores pages by address in an unnamed file. Pages that do not fit are dropped."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -81,7 +81,8 @@ _NO_PAGES = tuple(
 class _State:
     """The last reply of an address.
 
-    `revision` is empty if it was not a page; `elsewhere` is the target of its redirect, if any.
+    `revision` is empty if the reply was not a page; `elsewhere` is the target of its redirect, if
+    any.
     """
 
     etag: str = ""
@@ -95,7 +96,8 @@ _UNKNOWN = _State()
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The outcome of a request. `none`: neither a page nor a list, or robots.txt forbids it."""
+    """The outcome of a request. `none` means neither a page nor a list, or that robots.txt forbids
+    the request."""
 
     what: Literal["page", "list", "gone", "none", "trouble"]
     state: _State = _UNKNOWN
@@ -124,8 +126,8 @@ class WebConnector:
         self._last: dict[str, _State] = {}
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Implements the protocol. The addresses in `under` are fetched one by one, listed or
-        not."""
+        """Implement the protocol. The addresses in `under` are fetched one by one, whether listed
+        or not."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
@@ -141,7 +143,7 @@ class WebConnector:
         yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
-        """Implements the protocol. A page that the listing has read is not fetched again."""
+        """Implement the protocol. A page that the listing has read is not fetched again."""
         kept = self._spool.take(item.id, item.revision)
         if kept is not None:
             return kept
@@ -164,7 +166,7 @@ class WebConnector:
     def _from_starts(
         self, known: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
-        """Fetch the start addresses and the sitemaps that they list; returns the pages to visit."""
+        """Fetch the start addresses and the sitemaps that they list. Returns the pages to visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
         asked: set[str] = set()
@@ -197,7 +199,7 @@ class WebConnector:
     def _pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
-        """Visit the pages listed now and then those already known."""
+        """Visit the pages listed now, then the other known pages."""
         pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
         room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
         for at, url in enumerate(pages):
@@ -304,7 +306,7 @@ class WebConnector:
 def _start(text: str) -> str:
     found = address(text)
     if found is None:
-        raise ValueError(f"{text!r} is not the address of a page: write https://…")
+        raise ValueError(f"{text!r} is not a web address. It must begin with https:// or http://")
     return found
 
 

@@ -213,7 +213,7 @@ def _detect_mail_account(place: str) -> DetectedSource:
             keys["tls"] = "starttls"
     if folder:
         keys["folders"] = [unquote(folder)]
-    note = f"Set {variable} to the account's password where the daemon is started."
+    note = f"Set {variable} to the account's password in the environment of the daemon."
     return DetectedSource(keys, (note,))
 
 

@@ -115,7 +115,7 @@ def _is_repository(url: str, info: ValidationInfo) -> str:
 
 def _is_for_https(token: str, info: ValidationInfo) -> str:
     if token and not info.data.get("url", "https://").startswith("https://"):
-        raise ValueError("a token is for an https:// address only")
+        raise ValueError("a token requires an https:// address")
     return token
 
 

@@ -228,7 +228,7 @@ class TestPauses:
         self, repository: GitRepository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", "/nowhere")
-        with pytest.raises(SourceUnavailable, match="no git program"):
+        with pytest.raises(SourceUnavailable, match="git is not installed"):
             list(here(repository).discover(None))
 
 

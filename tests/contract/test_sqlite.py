@@ -331,7 +331,7 @@ def test_a_file_that_is_written_while_it_is_read_as_at_rest_is_refused(
     past_s = time.time() - 60
     os.utime(database.path, (past_s, past_s))
     with (
-        pytest.raises(SourceUnavailable, match="another program changed it during the read"),
+        pytest.raises(SourceUnavailable, match="another program changed the file during the read"),
         DatabaseFile(database.path, 1000).reading(5) as connection,
     ):
         assert connection.execute("SELECT body FROM page").fetchall() == [("Rome",)]

@@ -231,7 +231,7 @@ class TestWhatIsNeverAsked:
 
     @pytest.mark.parametrize("start", ["ftp://x.org/", "file:///etc/passwd", "http://u:p@x.org/"])
     def test_only_plain_web_addresses_are_taken(self, start: str) -> None:
-        with pytest.raises(ValueError, match="not the address of a page"):
+        with pytest.raises(ValueError, match="not a web address"):
             WebConnector(WebSettings((start,)))
 
 

@@ -57,7 +57,7 @@ def test_a_remote_source_has_its_options(tmp_path: Path, monkeypatch: pytest.Mon
         ("git", 'url = "http://example.org/a"', "not one of https"),
         ("git", 'url = "https://a:hunter2@example.org/a"', "contains a password"),
         ("git", 'url = "git@example.org:a"\ntoken = "hunter2"', "https:// address only"),
-        ("git", 'path = "."\nbranch = "--all"', "not the name of a branch"),
+        ("git", 'path = "."\nbranch = "--all"', "not a valid branch name"),
         ("git", 'path = "."\ndepth = -1', "greater than or equal"),
         ("remote", "", "it is missing"),
         ("remote", 'url = "file:///tmp"', 'a source of kind "folder"'),

@@ -62,7 +62,7 @@ def test_a_folder_with_too_many_patterns_is_a_problem_and_its_siblings_are_liste
     assert len(found) == 301
     problem = found["sub"]
     assert isinstance(problem, Problem) and problem.subtree
-    assert problem.why == (".gitignore in it: it has 5,001 different patterns, the limit is 5,000")
+    assert problem.why == "its .gitignore: it has 5,001 different patterns; the limit is 5,000"
 
 
 def test_the_patterns_above_a_path_count_together(notes: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_patterns_above_a_path_count_together(notes: Path) -> None:
 
 def test_too_many_patterns_at_the_top_make_the_source_unavailable(notes: Path) -> None:
     (notes / ".gitignore").write_text(distinct(MAX_PATTERNS + 1))
-    with pytest.raises(SourceUnavailable, match=r"\.gitignore in it: it has 5,001"):
+    with pytest.raises(SourceUnavailable, match=r"its \.gitignore: it has 5,001"):
         list(connector(notes).discover(None))
 
 

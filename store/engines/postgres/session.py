@@ -350,7 +350,8 @@ class Session:
             f"Cannot reach the database server of {displayed_url(self._url)}",
             " ".join(str(error).split()),
             "Start the server, or check [store] url, the password (PGPASSWORD, a service or"
-            " passfile) and the server's log. Committed data is kept, and work resumes automatically",
+            " passfile) and the server's log. Committed data is kept, and work resumes"
+            " automatically",
         )
 
 
