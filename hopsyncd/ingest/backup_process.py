@@ -43,9 +43,9 @@ def verify_copy(copy: Path) -> None:
     if found:
         first = found[0]
         raise BackupFailed(
-            "The copy has errors, so no backup was made",
+            "The copy has errors, so no backup was made; older backups are kept",
             f"{first['invariant']}: {first['where']}: {first['detail']}",
-            "Older backups are kept. Run `hopsyncd check --deep` to list all errors",
+            "Run `hopsyncd check --deep` to list all errors",
         )
 
 
