@@ -156,7 +156,7 @@ class TestWhatIsNeverAsked:
                 site.answers["/"] = Answer(status=302, headers={"Location": target})
                 connector = at_names(site, {"inside.test": ["127.0.0.2"]}, hosts=("*",))
                 with pytest.raises(
-                    SourceUnavailable, match=r"private address|redirects to something"
+                    SourceUnavailable, match=r"private address|redirects to an address"
                 ):
                     list(connector.discover(None))
             assert inside.requests == []

@@ -73,7 +73,7 @@ def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> No
 
 def test_a_database_that_is_missing_is_not_begun_anew_without_a_word(path: Path) -> None:
     path.unlink()
-    with pytest.raises(VersionsLost, match="version 6 was acknowledged, and the file is missing"):
+    with pytest.raises(VersionsLost, match="version 6 was acknowledged, but the file is missing"):
         open_writer(path)
     assert not path.exists()
 

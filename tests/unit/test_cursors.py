@@ -161,7 +161,7 @@ def test_a_source_in_doubt_keeps_its_cursor(stack: Stack) -> None:
     for path in FILES:
         memory(stack).remove(path)
     before = state(stack)
-    assert "none of its 3" in (stack.sync().problem or "")
+    assert "all of its 3" in (stack.sync().problem or "")
     assert state(stack) == before
     assert stack.sync(accept_empty=True).removed == 3
 

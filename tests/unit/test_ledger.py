@@ -129,7 +129,7 @@ def test_a_ledger_of_a_newer_program_is_left_alone(path: Path) -> None:
     newer = open_file(path)
     newer.execute("PRAGMA user_version = 99")
     newer.close()
-    with pytest.raises(StoreError, match="newer hopsyncd"):
+    with pytest.raises(StoreError, match="newer version of hopsyncd"):
         reserve(ledger)
 
 

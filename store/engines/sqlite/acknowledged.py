@@ -125,7 +125,7 @@ def versions_lost_error(database: Path, why: str) -> VersionsLost:
     return VersionsLost(
         f"Cannot open {database}",
         f"committed data is missing: {why}",
-        f"Put the original {database.name} and {database.name}-wal back. Or restore a backup and"
+        f"Put the original {database.name} and {database.name}-wal back, or restore a backup and"
         " run `hopsyncd recover`, which continues from it and reuses no version number",
     )
 
